@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::hold::{AcquireError, Grant, Held, HoldKind, ReleaseError, Target, Wish};
+use redgrid_core::hold::{AcquireError, HoldGuard, FromHoldGuard, LockProtocol, ReleaseError, LockKeys, AcquireRequest};
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name};
@@ -62,7 +62,7 @@ impl Condition {
     ///
     /// Dropping it gives the lock back in the background, if it was held, and leaves the line; what it was notified of goes to the next.
     #[doc(alias = "await")]
-    pub async fn wait<G: Held>(&self, guard: G) -> Result<G, ConditionError> {
+    pub async fn wait<G: FromHoldGuard>(&self, guard: G) -> Result<G, ConditionError> {
         let (guard, _) = self.wait_at_most(guard, None).await?;
         Ok(guard)
     }
@@ -77,12 +77,12 @@ impl Condition {
     /// # Cancel safety
     ///
     /// As [`Condition::wait`].
-    pub async fn wait_within<G: Held>(&self, guard: G, within: Duration) -> Result<(G, bool), ConditionError> {
+    pub async fn wait_within<G: FromHoldGuard>(&self, guard: G, within: Duration) -> Result<(G, bool), ConditionError> {
         self.wait_at_most(guard, Some(within)).await
     }
 
-    async fn wait_at_most<G: Held>(&self, guard: G, within: Option<Duration>) -> Result<(G, bool), ConditionError> {
-        let grant = guard.into_grant();
+    async fn wait_at_most<G: FromHoldGuard>(&self, guard: G, within: Option<Duration>) -> Result<(G, bool), ConditionError> {
+        let grant = guard.into_hold_guard();
         let place = self.place.as_ref().map_err(Clone::clone).map_err(AskError::from)?;
         if !grant.is_last() {
             return Err(ConditionError::Reentered { lock: grant.name().clone() });
@@ -104,11 +104,11 @@ impl Condition {
             // It has no bound of its own, so only the end of the client ends it.
             Err(ConditionError::Failed(AskError::ShuttingDown { name: place.name.clone() }))
         })?;
-        waited.grant.give();
+        waited.grant.accept_member();
         if let Some(stand) = waited.stand {
             stand.took();
         }
-        Ok((G::from_grant(waited.grant), waited.notified))
+        Ok((G::from_hold_guard(waited.grant), waited.notified))
     }
 
     /// Notifies the one who has waited longest; true if somebody waited. Nothing is kept for who comes later. Best done while the lock is
@@ -145,15 +145,15 @@ impl Condition {
 #[derive(Clone)]
 struct Lock {
     client: Client,
-    kind: &'static dyn HoldKind,
-    target: Arc<Target>,
-    wish: Wish,
+    kind: &'static dyn LockProtocol,
+    target: Arc<LockKeys>,
+    wish: AcquireRequest,
 }
 
 impl Lock {
-    fn of(grant: &Grant) -> Lock {
-        let wish = Wish { wait: None, once: false, ..grant.wish().clone() };
-        Lock { client: grant.client().clone(), kind: grant.kind(), target: Arc::clone(grant.target()), wish }
+    fn of(grant: &HoldGuard) -> Lock {
+        let wish = AcquireRequest { wait: None, once: false, ..grant.request().clone() };
+        Lock { client: grant.client().clone(), kind: grant.protocol(), target: Arc::clone(grant.keys()), wish }
     }
 
     fn name(&self) -> Name {
@@ -161,10 +161,10 @@ impl Lock {
     }
 
     /// Acquires it again. The grant is reserved until [`Grant::give`].
-    async fn acquire(self) -> Result<Grant, ConditionError> {
+    async fn acquire(self) -> Result<HoldGuard, ConditionError> {
         let lock = self.name();
         let acquire = async {
-            let asked = self.client.enter(self.kind, &self.target, self.wish)?.part().await?;
+            let asked = self.client.enter(self.kind, &self.target, self.wish)?.member().await?;
             asked.ok_or_else(|| AcquireError::ShuttingDown { name: lock.clone() })
         };
         acquire.await.map_err(|source| ConditionError::NotAcquired { lock, source })
@@ -173,14 +173,14 @@ impl Lock {
 
 /// How a wait ended.
 struct Waited {
-    grant: Grant,
+    grant: HoldGuard,
     notified: bool,
     /// Dropping it passes the notification on to the next in line.
     stand: Option<Stand>,
 }
 
 /// Gives the lock back, waits, and acquires the lock again.
-async fn wait(place: Place, lock: Lock, grant: Grant, within: Option<Duration>) -> Result<Waited, ConditionError> {
+async fn wait(place: Place, lock: Lock, grant: HoldGuard, within: Option<Duration>) -> Result<Waited, ConditionError> {
     let bound = place.bound(within);
     let stand = Stand::new(&place, Stores::No);
     // Whatever comes of it, the lock is given back: others are to get a turn in each round.

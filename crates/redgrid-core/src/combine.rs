@@ -21,7 +21,7 @@ use self::seats::{Seats, Told};
 use crate::clock::{Clock, Instant};
 use crate::connection::Client;
 use crate::error::ServerError;
-use crate::hold::Flight;
+use crate::hold::InlineTask;
 
 /// So many ask where a second batch under way is worth its request.
 const FEW: usize = 8;
@@ -63,7 +63,7 @@ struct State<C: Combine> {
     seats: Seats<C::Ask, C::Answer>,
     /// The loop runs; and, while its caller polls it, where.
     driven: bool,
-    flight: Option<Flight>,
+    flight: Option<InlineTask>,
 }
 
 impl<C: Combine> Combiner<C> {
@@ -115,7 +115,7 @@ struct Seat<'a, C: Combine> {
 
 impl<C: Combine> Seat<'_, C> {
     /// Takes one. Where nobody drives the loop he does, for whom it is now.
-    fn take(&mut self, client: &Client, ask: C::Ask, cx: &Context<'_>) -> Option<Flight> {
+    fn take(&mut self, client: &Client, ask: C::Ask, cx: &Context<'_>) -> Option<InlineTask> {
         let mut state = self.inner.state();
         // Looked at with the seats locked: nobody in the queue has a bound before that of those before him.
         let until = client.clock().now() + client.patience();
@@ -131,7 +131,7 @@ impl<C: Combine> Seat<'_, C> {
         state.driven = true;
         let driving = Driving { inner: Arc::clone(self.inner), is_over: false };
         let ways = if client.core().one_thread { C::WAYS } else { 1 };
-        let flight = Flight::new(Box::pin(drive(driving, ways, client.clock().clone(), client.timeout())));
+        let flight = InlineTask::new(Box::pin(drive(driving, ways, client.clock().clone(), client.timeout())));
         state.flight = Some(flight.clone());
         Some(flight)
     }
@@ -277,7 +277,7 @@ async fn go_on<F: Future>(under_way: &mut VecDeque<Pin<Box<MaybeDone<F>>>>) {
 
 /// A caller who polls the loop; when he leaves, a task goes on with it.
 struct Landing<'a> {
-    flight: Option<Flight>,
+    flight: Option<InlineTask>,
     client: &'a Client,
 }
 

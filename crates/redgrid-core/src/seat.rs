@@ -84,7 +84,7 @@ impl Drop for Seat {
         };
         // Nobody sits here before it is said: what became of this turn would be written over.
         let (core, key, number) = (Arc::clone(core), self.key.clone(), self.number);
-        self.client.table().hand_over(Box::pin(async move {
+        self.client.table().spawn_background(Box::pin(async move {
             let until = core.clock.now() + core.settings.patience();
             let _ = core.exchange(farewell, until, Persistence::Retries, &Progress::default()).await;
             core.seats.free(&key, number);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 
-use crate::hold::Work;
+use crate::hold::BackgroundTask;
 
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);
@@ -32,7 +32,7 @@ const SMALL: usize = 64;
 /// Something that a caller has to come for.
 pub(crate) trait Unpolled: Send + Sync {
     /// Called when its time is over. Gives up what the caller did not take, or returns the work for a task to continue.
-    fn give_up(self: Arc<Self>) -> Option<Work>;
+    fn give_up(self: Arc<Self>) -> Option<BackgroundTask>;
 }
 
 /// All that waits for callers of one client to poll.
@@ -141,7 +141,7 @@ impl Unattended {
     }
 
     /// The client's task. Requests that it takes over go to `work`.
-    pub(crate) async fn watch(&self, work: mpsc::UnboundedSender<Work>) {
+    pub(crate) async fn watch(&self, work: mpsc::UnboundedSender<BackgroundTask>) {
         loop {
             self.begun.notified().await;
             loop {
@@ -183,7 +183,7 @@ impl<T: Send + 'static> Offer<T> {
 }
 
 impl<T: Send> Unpolled for Cell<T> {
-    fn give_up(self: Arc<Self>) -> Option<Work> {
+    fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
         // Dropped after the lock is released: dropping the grant may run any code.
         drop(self.take());
         None

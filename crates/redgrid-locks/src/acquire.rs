@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::hold::{Backoff, Grant, HoldKind, Lease, Target, Ticket, Wish};
+use redgrid_core::hold::{Backoff, HoldGuard, LockProtocol, LeaseMode, LockKeys, PendingAcquire, AcquireRequest};
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Holder, Name, Token};
 
@@ -52,13 +52,13 @@ impl Said {
 #[derive(Clone)]
 pub(crate) struct Options {
     client: Client,
-    target: Result<Arc<Target>, InvalidName>,
-    kind: &'static dyn HoldKind,
+    target: Result<Arc<LockKeys>, InvalidName>,
+    kind: &'static dyn LockProtocol,
     pub(crate) reenters: bool,
     pub(crate) backoff: Option<Backoff>,
     place: Option<Place>,
     /// Where it lines up first, if it does.
-    line: Option<Arc<Target>>,
+    line: Option<Arc<LockKeys>>,
     said: Said,
 }
 
@@ -81,7 +81,7 @@ impl DerefMut for Options {
 }
 
 impl Options {
-    pub(crate) fn new(client: &Client, target: &Result<Arc<Target>, InvalidName>, kind: &'static dyn HoldKind) -> Self {
+    pub(crate) fn new(client: &Client, target: &Result<Arc<LockKeys>, InvalidName>, kind: &'static dyn LockProtocol) -> Self {
         Options {
             client: client.clone(),
             target: target.clone(),
@@ -109,12 +109,12 @@ impl Options {
     }
 
     /// The same of another thing, for which nobody lines up.
-    pub(crate) fn of(self, target: &Arc<Target>, kind: &'static dyn HoldKind) -> Self {
+    pub(crate) fn of(self, target: &Arc<LockKeys>, kind: &'static dyn LockProtocol) -> Self {
         Options { target: Ok(Arc::clone(target)), kind, line: None, ..self }
     }
 
     /// The same behind all who stand in this line.
-    pub(crate) fn in_line(self, line: Option<Arc<Target>>) -> Self {
+    pub(crate) fn in_line(self, line: Option<Arc<LockKeys>>) -> Self {
         Options { line, ..self }
     }
 
@@ -124,7 +124,7 @@ impl Options {
     }
 
     /// Asks until the wait is over; a wait of zero is one look.
-    pub(crate) async fn must(&mut self) -> Result<Grant, AcquireError> {
+    pub(crate) async fn must(&mut self) -> Result<HoldGuard, AcquireError> {
         let once = self.wait.is_some_and(|wait| wait.is_zero());
         let name = self.name()?;
         self.wait = self.wait.filter(|wait| !wait.is_zero());
@@ -132,7 +132,7 @@ impl Options {
     }
 
     /// The same where being busy is an answer; without a wait, one look.
-    pub(crate) async fn may(&mut self) -> Result<Option<Grant>, AcquireError> {
+    pub(crate) async fn may(&mut self) -> Result<Option<HoldGuard>, AcquireError> {
         self.wait = self.wait.filter(|wait| !wait.is_zero());
         let once = self.wait.is_none();
         match self.ask(once).await {
@@ -142,7 +142,7 @@ impl Options {
     }
 
     // By reference, as what is asked for is large, and each of these futures would have a copy of it.
-    async fn ask(&mut self, once: bool) -> Result<Option<Grant>, AcquireError> {
+    async fn ask(&mut self, once: bool) -> Result<Option<HoldGuard>, AcquireError> {
         match &self.line {
             None => self.ask_now(once).await,
             // Boxed: few line up, and the future of every acquire would have room for it.
@@ -151,7 +151,7 @@ impl Options {
     }
 
     /// Asks at the front of a line.
-    async fn ask_behind(&self, line: &Arc<Target>, once: bool) -> Result<Option<Grant>, AcquireError> {
+    async fn ask_behind(&self, line: &Arc<LockKeys>, once: bool) -> Result<Option<HoldGuard>, AcquireError> {
         let (wish, target) = (self.wish(once)?, self.target.as_ref().map_err(Clone::clone)?);
         if self.client.is_in(self.kind, target, wish.holder) {
             // Those in the line wait for this one.
@@ -162,30 +162,30 @@ impl Options {
             asks.wait = left;
             async move { asks.ask_at_the_front(line, once).await }
         });
-        Ok(granted.await?.inspect(Grant::give))
+        Ok(granted.await?.inspect(HoldGuard::accept_member))
     }
 
     /// Waits for the front of a line, asks there, and leaves the line. The grant is reserved: its caller does not have it yet.
-    async fn ask_at_the_front(mut self, line: Arc<Target>, once: bool) -> Result<Option<Grant>, AcquireError> {
+    async fn ask_at_the_front(mut self, line: Arc<LockKeys>, once: bool) -> Result<Option<HoldGuard>, AcquireError> {
         let began = self.client.clock().now();
         let said = Said { wait: self.wait, watchdog: Some(FRONT.min(self.client.watchdog_lease())), ..Said::default() };
         let front = self.clone().with(&said).of(&line, &FAIR);
         let Some(front) = front.ask_now(once).await? else { return Ok(None) };
         self.wait = self.wait.map(|wait| wait.saturating_sub(self.client.clock().now().since(began)));
-        let asked = self.enter(once)?.part().await;
+        let asked = self.enter(once)?.member().await;
         // In, or given up: the next of the line may ask. Nobody waits for that here.
         drop(front);
         asked
     }
 
     /// Acquires as one step of several. The grant is reserved until [`Grant::give`].
-    pub(crate) async fn step(mut self) -> Result<Grant, AcquireError> {
+    pub(crate) async fn step(mut self) -> Result<HoldGuard, AcquireError> {
         let once = self.wait.is_some_and(|wait| wait.is_zero());
         let name = self.name()?;
         self.wait = self.wait.filter(|wait| !wait.is_zero());
         let (client, kind, target) = (self.client.clone(), self.kind, self.target.clone());
         let asked = match self.line.take() {
-            None => self.enter(once)?.part().await?,
+            None => self.enter(once)?.member().await?,
             Some(line) => Box::pin(self.ask_at_the_front(line, once)).await?,
         };
         asked.ok_or_else(|| busy(name, target.is_ok_and(|target| client.holds(kind, &target))))
@@ -196,21 +196,21 @@ impl Options {
         Options { said: self.said.in_scope(), ..self }
     }
 
-    async fn ask_now(&self, once: bool) -> Result<Option<Grant>, AcquireError> {
+    async fn ask_now(&self, once: bool) -> Result<Option<HoldGuard>, AcquireError> {
         self.enter(once)?.outcome().await
     }
 
     // Apart from its outcome, which would have room for the ticket twice.
-    fn enter(&self, once: bool) -> Result<Ticket, AcquireError> {
+    fn enter(&self, once: bool) -> Result<PendingAcquire, AcquireError> {
         let ticket = self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.wish(once)?)?;
         if let Some(place) = &self.place {
-            place.taken(ticket.place());
+            place.taken(ticket.queue_position());
         }
         Ok(ticket)
     }
 
     /// What is wished, once its values are found to be possible.
-    pub(crate) fn wish(&self, once: bool) -> Result<Wish, AcquireError> {
+    pub(crate) fn wish(&self, once: bool) -> Result<AcquireRequest, AcquireError> {
         let target = self.target.as_ref().map_err(Clone::clone)?;
         let refuse = |option, expected, got| {
             Err(AcquireError::InvalidArgument { name: target.name.clone(), option, expected, got })
@@ -228,14 +228,14 @@ impl Options {
             return refuse("max_hold", "at least 100 ms", longest);
         }
         let lease = match self.lease {
-            Some(lease) => Lease::Fixed(lease),
-            None => Lease::Renewed(self.watchdog.unwrap_or(self.client.watchdog_lease())),
+            Some(lease) => LeaseMode::Fixed(lease),
+            None => LeaseMode::Renewed(self.watchdog.unwrap_or(self.client.watchdog_lease())),
         };
         let holder = self.holder.clone().or_else(Holder::current).map(|holder| holder.id());
         let durability = self.durability.unwrap_or(self.client.durability());
         let (at_least, max_hold, wait) = (self.at_least, self.max_hold, self.wait);
         let (reenters, backoff) = (self.reenters, self.backoff);
-        Ok(Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff })
+        Ok(AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff })
     }
 }
 

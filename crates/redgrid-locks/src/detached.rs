@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::hold::{AttachError, DetachError, DetachedHold, HoldKind, Lease};
+use redgrid_core::hold::{AttachError, DetachError, DetachedHold, LockProtocol, LeaseMode};
 use redgrid_core::{Name, Token};
 use serde::{Deserialize, Serialize};
 
@@ -45,14 +45,14 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl Detached {
-    fn new(kind: &dyn HoldKind, name: &Name, hold: DetachedHold) -> Self {
+    fn new(kind: &dyn LockProtocol, name: &Name, hold: DetachedHold) -> Self {
         let lease = hold.lease.duration();
         Detached {
             kind: kind.name().to_owned(),
             name: name.as_str().to_owned(),
             holder: String::from_utf8_lossy(&hold.field).into_owned(),
             token: hold.token.get(),
-            renewed: matches!(hold.lease, Lease::Renewed(_)),
+            renewed: matches!(hold.lease, LeaseMode::Renewed(_)),
             lease_ms: millis(lease),
             left_ms: millis(hold.left),
             ends_us: hold.ends,
@@ -82,7 +82,7 @@ impl Detached {
         DetachedHold {
             field: self.holder.clone().into(),
             token: self.token(),
-            lease: if self.renewed { Lease::Renewed(lease) } else { Lease::Fixed(lease) },
+            lease: if self.renewed { LeaseMode::Renewed(lease) } else { LeaseMode::Fixed(lease) },
             left: self.left(),
             ends: self.ends_us,
             at_least: Duration::from_millis(self.at_least_ms).min(LONGEST_LEASE),
@@ -115,7 +115,7 @@ impl LockGuard {
     ///
     /// Dropped early, the lock is given back in the background.
     pub async fn detach(self) -> Result<Detached, NotDetached> {
-        let (kind, name) = (self.grant().kind(), self.name().clone());
+        let (kind, name) = (self.grant().protocol(), self.name().clone());
         match self.into_grant().detach().await {
             Ok(hold) => Ok(Detached::new(kind, &name, hold)),
             Err((why, grant)) => Err(NotDetached { guard: LockGuard::new(grant), why }),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{Along, Claim, GivesBack, HoldKind, SeizeFrom, ServerQueue, Target};
+use redgrid_core::hold::{PassArgs, HoldArgs, ReleaseAfterPass, LockProtocol, TakeoverFrom, ServerQueue, LockKeys};
 use redgrid_core::name::companion;
 use redgrid_core::{BulkScript, Request, Script};
 
@@ -32,38 +32,38 @@ pub(crate) fn more(key: &[u8], wait: Duration) -> Box<[Bytes]> {
     keys.into_iter().chain([millis(wait).to_string().into()]).collect()
 }
 
-fn keys(target: &Target) -> [Bytes; 4] {
+fn keys(target: &LockKeys) -> [Bytes; 4] {
     let key = |at: usize| target.more.get(at).cloned().unwrap_or_default();
     [target.key.clone(), key(0), key(1), key(2)]
 }
 
-fn wait(target: &Target) -> Bytes {
+fn wait(target: &LockKeys) -> Bytes {
     target.more.get(3).cloned().unwrap_or_default()
 }
 
-fn enter(claim: Claim<'_>, kept: Duration) -> Request {
+fn enter(claim: HoldArgs<'_>, kept: Duration) -> Request {
     let request = ENTER.with(keys(claim.target)).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
     let request = request.arg(wait(claim.target)).int(millis(kept));
     request.publish_here().arg(claim.target.channel.clone()).idempotent()
 }
 
 /// Gives back what is held, or a place; with a lease it stays taken for so long.
-fn give_back(claims: &[Claim<'_>]) -> Request {
+fn give_back(claims: &[HoldArgs<'_>]) -> Request {
     let request = RELEASE.with(claims.iter().flat_map(|claim| keys(claim.target))).publish_here();
-    let add = |request: Request, claim: &Claim<'_>| {
+    let add = |request: Request, claim: &HoldArgs<'_>| {
         let request = request.arg(claim.field.clone()).int(millis(claim.lease));
         request.arg(claim.target.channel.clone()).arg(wait(claim.target))
     };
     claims.iter().fold(request, add).idempotent()
 }
 
-impl HoldKind for Fair {
+impl LockProtocol for Fair {
     fn name(&self) -> &'static str {
         "fair"
     }
 
     /// The server decides who is next.
-    fn hands_over(&self) -> bool {
+    fn hands_over_locally(&self) -> bool {
         false
     }
 
@@ -71,57 +71,57 @@ impl HoldKind for Fair {
         Some(self)
     }
 
-    fn acquire(&self, claim: Claim<'_>) -> Request {
+    fn acquire(&self, claim: HoldArgs<'_>) -> Request {
         enter(claim, Duration::ZERO)
     }
 
-    fn seize(&self, claim: Claim<'_>, notices: &str, from: &SeizeFrom) -> Request {
-        PLAIN.seize(claim, notices, from)
+    fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request {
+        PLAIN.take_over(claim, notices, from)
     }
 
-    fn release(&self, claim: Claim<'_>) -> Request {
-        give_back(&[Claim { lease: Duration::ZERO, ..claim }])
+    fn release(&self, claim: HoldArgs<'_>) -> Request {
+        give_back(&[HoldArgs { lease: Duration::ZERO, ..claim }])
     }
 
-    fn give_way(&self, claim: Claim<'_>) -> Request {
+    fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
         self.release(claim)
     }
 
-    fn linger(&self, claim: Claim<'_>) -> Request {
+    fn retain(&self, claim: HoldArgs<'_>) -> Request {
         give_back(&[claim])
     }
 
-    fn extend(&self, claim: Claim<'_>) -> Request {
+    fn extend(&self, claim: HoldArgs<'_>) -> Request {
         PLAIN.extend(claim)
     }
 
-    fn renew(&self, claims: &[Claim<'_>]) -> Request {
+    fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
         PLAIN.renew(claims)
     }
 
-    fn release_many(&self, claims: &[Claim<'_>]) -> Request {
-        let freed: Vec<_> = claims.iter().map(|claim| Claim { lease: Duration::ZERO, ..*claim }).collect();
+    fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
+        let freed: Vec<_> = claims.iter().map(|claim| HoldArgs { lease: Duration::ZERO, ..*claim }).collect();
         give_back(&freed)
     }
 }
 
 impl ServerQueue for Fair {
-    fn enter(&self, claim: Claim<'_>, kept: Duration) -> Request {
+    fn enter(&self, claim: HoldArgs<'_>, kept: Duration) -> Request {
         enter(claim, kept)
     }
 
-    fn keep(&self, target: &Target, places: &[Bytes], kept: Duration, all: bool) -> Request {
+    fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request {
         let request = KEEP.with(keys(target)).arg(wait(target)).int(millis(kept)).int(i64::from(all));
         let request = request.publish_here().arg(target.channel.clone());
         places.iter().fold(request, |request, place| request.arg(place.clone())).idempotent()
     }
 
-    fn pass(&self, claim: Claim<'_>, along: &Along<'_>) -> Request {
+    fn pass(&self, claim: HoldArgs<'_>, along: &PassArgs<'_>) -> Request {
         let request = PASS.with(keys(claim.target)).arg(claim.field.clone()).not_after_here();
         let gives_back = match along.gives_back {
-            GivesBack::No => 0,
-            GivesBack::UnlessNext => 1,
-            GivesBack::Yes => 2,
+            ReleaseAfterPass::No => 0,
+            ReleaseAfterPass::UnlessNext => 1,
+            ReleaseAfterPass::Yes => 2,
         };
         let request = request.arg(wait(claim.target)).int(millis(along.kept)).int(gives_back);
         let request = request.publish_here().arg(claim.target.channel.clone());
@@ -130,7 +130,7 @@ impl ServerQueue for Fair {
         places.fold(request, |request, place| request.arg(place.clone())).tells_time().idempotent()
     }
 
-    fn channel(&self, target: &Target, place: &Bytes) -> Bytes {
+    fn channel(&self, target: &LockKeys, place: &Bytes) -> Bytes {
         [&target.channel, &b":"[..], place].concat().into()
     }
 }

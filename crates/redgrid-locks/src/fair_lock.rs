@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redgrid_core::hold::{PlaceView, Target};
+use redgrid_core::hold::{QueuePositionView, LockKeys};
 use redgrid_core::name::companion;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
@@ -50,7 +50,7 @@ impl FairLock {
             let channel = companion("redisson_lock__channel", &key);
             let mark = companion("redgrid_wait", &key);
             let more = more(&key, client.fair_wait());
-            Arc::new(Target { name, key, channel, mark, more })
+            Arc::new(LockKeys { name, key, channel, mark, more })
         });
         FairLock(Lock::of(client, &FAIR, target))
     }
@@ -236,7 +236,7 @@ impl FairLock {
 /// # drop(waiter); Ok(()) }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Place(Arc<Mutex<Option<PlaceView>>>);
+pub struct Place(Arc<Mutex<Option<QueuePositionView>>>);
 
 impl Place {
     /// A place that no request has yet; [`Acquire::at`] gives it to one.
@@ -244,7 +244,7 @@ impl Place {
         Place::default()
     }
 
-    pub(crate) fn taken(&self, view: PlaceView) {
+    pub(crate) fn taken(&self, view: QueuePositionView) {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(view);
     }
 

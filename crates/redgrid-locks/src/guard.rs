@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::hold::{ExtendError, Grant, Held, HoldWatch, LostReason, ReleaseError};
+use redgrid_core::hold::{ExtendError, HoldGuard, FromHoldGuard, HoldWatch, LostReason, ReleaseError};
 use redgrid_core::{Name, Token};
 
 /// A held lock. Dropping it gives the lock back in the background; [`LockGuard::release`] waits and tells.
@@ -10,18 +10,18 @@ use redgrid_core::{Name, Token};
 /// Owned, `Send` and `Sync`: it may move to other tasks and live in a struct. The lease is renewed while it lives, unless
 /// [`lease`](crate::Acquire::lease) set a fixed one.
 #[must_use = "dropping the guard gives the lock back"]
-pub struct LockGuard(Grant);
+pub struct LockGuard(HoldGuard);
 
 impl LockGuard {
-    pub(crate) fn new(grant: Grant) -> Self {
+    pub(crate) fn new(grant: HoldGuard) -> Self {
         LockGuard(grant)
     }
 
-    pub(crate) fn grant(&self) -> &Grant {
+    pub(crate) fn grant(&self) -> &HoldGuard {
         &self.0
     }
 
-    pub(crate) fn into_grant(self) -> Grant {
+    pub(crate) fn into_grant(self) -> HoldGuard {
         self.0
     }
 
@@ -110,7 +110,7 @@ impl LockGuard {
     ///
     /// [`LockLost`] when it is no longer held.
     pub fn reenter(&self) -> Result<LockGuard, LockLost> {
-        self.0.again().map(LockGuard).ok_or_else(|| {
+        self.0.clone_guard().map(LockGuard).ok_or_else(|| {
             let reason = self.0.lost_reason().unwrap_or(LostReason::Expired);
             LockLost { name: self.name().clone(), reason }
         })
@@ -145,12 +145,12 @@ impl LockGuard {
 }
 
 /// So that a condition can give it back and take it again.
-impl Held for LockGuard {
-    fn into_grant(self) -> Grant {
+impl FromHoldGuard for LockGuard {
+    fn into_hold_guard(self) -> HoldGuard {
         self.0
     }
 
-    fn from_grant(grant: Grant) -> Self {
+    fn from_hold_guard(grant: HoldGuard) -> Self {
         LockGuard(grant)
     }
 }

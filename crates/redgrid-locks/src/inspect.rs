@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::hold::Target;
+use redgrid_core::hold::LockKeys;
 use redgrid_core::name::companion;
 use redgrid_core::{Client, Script, ServerError};
 
@@ -74,7 +74,7 @@ pub struct LockWaiter {
 }
 
 /// Who waits for a fair lock, the next one in front.
-pub(crate) async fn waiting(client: &Client, target: &Arc<Target>) -> Result<Vec<LockWaiter>, ServerError> {
+pub(crate) async fn waiting(client: &Client, target: &Arc<LockKeys>) -> Result<Vec<LockWaiter>, ServerError> {
     let keys = [companion("redisson_lock_queue", &target.key), companion("redgrid_fair", &target.key)];
     let parts: Vec<String> = client.run(PLACES.with(keys).idempotent()).await?;
     let waiter = |pair: &[String]| {
@@ -85,7 +85,7 @@ pub(crate) async fn waiting(client: &Client, target: &Arc<Target>) -> Result<Vec
     Ok(parts.chunks(2).filter_map(waiter).collect())
 }
 
-pub(crate) async fn state(client: &Client, target: &Arc<Target>) -> Result<Option<LockState>, ServerError> {
+pub(crate) async fn state(client: &Client, target: &Arc<LockKeys>) -> Result<Option<LockState>, ServerError> {
     let parts: Vec<String> = client.run(INSPECT.with([target.key.clone()]).int(MOST).idempotent()).await?;
     let mut parts = parts.into_iter();
     let left: i64 = parts.next().and_then(|left| left.parse().ok()).unwrap_or(-2);
@@ -106,7 +106,7 @@ pub(crate) async fn state(client: &Client, target: &Arc<Target>) -> Result<Optio
 
 pub(crate) async fn until_free(
     client: &Client,
-    target: &Arc<Target>,
+    target: &Arc<LockKeys>,
     within: Option<Duration>,
 ) -> Result<bool, ServerError> {
     let clock = client.clock();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::config::Durability;
-use redgrid_core::hold::{Backoff, HoldKind, Lease, SeizeFrom, Target, Wish};
+use redgrid_core::hold::{Backoff, LockProtocol, LeaseMode, TakeoverFrom, LockKeys, AcquireRequest};
 use redgrid_core::name::{InvalidName, with_companions};
 use redgrid_core::object::{Layout, Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
@@ -31,8 +31,8 @@ pub(crate) const FORCED_LEASE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Lock {
     client: Client,
-    kind: &'static dyn HoldKind,
-    target: Result<Arc<Target>, InvalidName>,
+    kind: &'static dyn LockProtocol,
+    target: Result<Arc<LockKeys>, InvalidName>,
     reenters: bool,
     backoff: Option<Backoff>,
 }
@@ -47,14 +47,14 @@ impl Lock {
     pub(crate) fn of_kind(
         client: &Client,
         name: impl AsRef<str>,
-        kind: &'static dyn HoldKind,
+        kind: &'static dyn LockProtocol,
         more: impl FnOnce(&[u8]) -> Box<[Bytes]>,
     ) -> Self {
         let target = Name::new(name).map(|name| {
             let companions = ["redisson_lock__channel", "redgrid_wait"];
             let (key, [channel, mark]) = with_companions(&client.key(&name), companions);
             let more = more(&key);
-            Arc::new(Target { name, key, channel, mark, more })
+            Arc::new(LockKeys { name, key, channel, mark, more })
         });
         Lock::of(client, kind, target)
     }
@@ -83,7 +83,7 @@ impl Lock {
     }
 
     /// The lock of a kind, whose options and guards are the same.
-    pub(crate) fn of(client: &Client, kind: &'static dyn HoldKind, target: Result<Arc<Target>, InvalidName>) -> Self {
+    pub(crate) fn of(client: &Client, kind: &'static dyn LockProtocol, target: Result<Arc<LockKeys>, InvalidName>) -> Self {
         Lock { client: client.clone(), kind, target, reenters: true, backoff: None }
     }
 
@@ -230,7 +230,7 @@ impl Lock {
     /// Dropped early, it may or may not be done.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
-        self.seize_and_release(SeizeFrom::Holders).await
+        self.seize_and_release(TakeoverFrom::Holders).await
     }
 
     /// Frees the lock only while this holder has it; true if it was freed. The comparison and the taking are one step on the
@@ -256,11 +256,11 @@ impl Lock {
     ///
     /// Dropped early, it may or may not be done.
     pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
-        self.seize_and_release(SeizeFrom::Holder(holder.field().into())).await
+        self.seize_and_release(TakeoverFrom::Holder(holder.field().into())).await
     }
 
-    async fn seize_and_release(&self, from: SeizeFrom) -> Result<bool, AcquireError> {
-        let wish = Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.wish() };
+    async fn seize_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
+        let wish = AcquireRequest { lease: LeaseMode::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.wish() };
         match self.client.seize(self.kind, self.target()?, wish, from).await? {
             None => Ok(false),
             Some(grant) => {
@@ -284,7 +284,7 @@ impl Lock {
     /// Dropped early, the former holder may have lost it, and what was taken is given back in the background.
     pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
         let target = self.target()?;
-        match self.client.seize(self.kind, target, self.wish(), SeizeFrom::Anybody).await? {
+        match self.client.seize(self.kind, target, self.wish(), TakeoverFrom::Anybody).await? {
             Some(grant) => Ok(LockGuard::new(grant)),
             None => Err(AcquireError::ShuttingDown { name: target.name.clone() }),
         }
@@ -317,7 +317,7 @@ impl Lock {
         options
     }
 
-    pub(crate) fn kind(&self) -> &'static dyn HoldKind {
+    pub(crate) fn kind(&self) -> &'static dyn LockProtocol {
         self.kind
     }
 
@@ -325,22 +325,22 @@ impl Lock {
         self.reenters
     }
 
-    pub(crate) fn sure_target(&self) -> Result<&Arc<Target>, InvalidName> {
+    pub(crate) fn sure_target(&self) -> Result<&Arc<LockKeys>, InvalidName> {
         self.target.as_ref().map_err(Clone::clone)
     }
 
-    pub(crate) fn target(&self) -> Result<&Arc<Target>, AcquireError> {
+    pub(crate) fn target(&self) -> Result<&Arc<LockKeys>, AcquireError> {
         Ok(self.sure_target()?)
     }
 
-    pub(crate) fn reachable(&self) -> Result<&Arc<Target>, ServerError> {
+    pub(crate) fn reachable(&self) -> Result<&Arc<LockKeys>, ServerError> {
         let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
         self.target.as_ref().map_err(refused)
     }
 
     /// What is asked for unless something else is said.
-    fn wish(&self) -> Wish {
-        Wish { reenters: self.reenters, backoff: self.backoff, ..wish(&self.client) }
+    fn wish(&self) -> AcquireRequest {
+        AcquireRequest { reenters: self.reenters, backoff: self.backoff, ..wish(&self.client) }
     }
 }
 
@@ -350,8 +350,8 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-pub(crate) fn wish(client: &Client) -> Wish {
-    let (lease, durability) = (Lease::Renewed(client.watchdog_lease()), client.durability());
+pub(crate) fn wish(client: &Client) -> AcquireRequest {
+    let (lease, durability) = (LeaseMode::Renewed(client.watchdog_lease()), client.durability());
     let (holder, at_least, max_hold, once, wait) = (None, Duration::ZERO, None, false, None);
-    Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters: true, backoff: None }
+    AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters: true, backoff: None }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::hold::{Bundle, Grant, Many, Wish};
+use redgrid_core::hold::{MultiGrant, HoldGuard, MultiOutcome, AcquireRequest};
 use redgrid_core::{Client, InvalidName, Name};
 
 use crate::AcquireError;
@@ -136,7 +136,7 @@ impl Members {
         }
         let mut groups: Vec<Range<usize>> = Vec::new();
         for at in 0..placed.len() {
-            let together = |before: &(_, Lock), it: &(_, Lock)| it.1.kind().together().is_some() && same(before, it);
+            let together = |before: &(_, Lock), it: &(_, Lock)| it.1.kind().multi_key().is_some() && same(before, it);
             match groups.last_mut() {
                 Some(group) if together(&placed[at - 1], &placed[at]) => group.end = at + 1,
                 _ => groups.push(at..at + 1),
@@ -179,7 +179,7 @@ impl Acquirable for MultiLock {
 
 impl Members {
     /// Takes all of them. `None` if another holder has one and the request does not wait. The grants are reserved.
-    async fn take(self: Arc<Self>, said: Said, once: bool) -> Result<Option<Vec<Bundle>>, AcquireError> {
+    async fn take(self: Arc<Self>, said: Said, once: bool) -> Result<Option<Vec<MultiGrant>>, AcquireError> {
         let members = self;
         let clock = members.locks[0].client().clock().clone();
         let began = clock.now();
@@ -190,7 +190,7 @@ impl Members {
             let (taken, busy) = round(&members, &said, once, until, waited.take()).await?;
             let Some(busy) = busy else { return Ok(Some(taken)) };
             // Everything goes back before anything is waited for; a server that does not answer is not waited for long.
-            let backs: Vec<_> = taken.into_iter().map(Bundle::release).collect();
+            let backs: Vec<_> = taken.into_iter().map(MultiGrant::release).collect();
             let back = async {
                 for back in backs {
                     back.await;
@@ -216,7 +216,7 @@ impl Members {
                 return Err(out_of_time(false));
             }
             let wait = said.wait.map(|_| until.since(now));
-            let wish = Wish { wait, ..lock.options().with(&said).wish(false)? };
+            let wish = AcquireRequest { wait, ..lock.options().with(&said).wish(false)? };
             match one(lock, wish).await {
                 Ok(grant) => waited = grant.map(|grant| (busy, grant)),
                 Err(AcquireError::TimedOut { by_this_client, .. }) => return Err(out_of_time(by_this_client)),
@@ -226,8 +226,8 @@ impl Members {
     }
 }
 
-async fn one(lock: &Lock, wish: Wish) -> Result<Option<Grant>, AcquireError> {
-    lock.client().enter(lock.kind(), lock.target()?, wish)?.part().await
+async fn one(lock: &Lock, wish: AcquireRequest) -> Result<Option<HoldGuard>, AcquireError> {
+    lock.client().enter(lock.kind(), lock.target()?, wish)?.member().await
 }
 
 /// One look at all of them: what was taken, and which one was busy. What was waited for is there already.
@@ -236,10 +236,10 @@ async fn round(
     said: &Said,
     once: bool,
     until: Instant,
-    waited: Option<(usize, Grant)>,
-) -> Result<(Vec<Bundle>, Option<usize>), AcquireError> {
+    waited: Option<(usize, HoldGuard)>,
+) -> Result<(Vec<MultiGrant>, Option<usize>), AcquireError> {
     let mut have: Vec<usize> = waited.iter().map(|(at, _)| *at).collect();
-    let mut taken: Vec<Bundle> = waited.into_iter().map(|(_, grant)| Bundle::of(vec![grant])).collect();
+    let mut taken: Vec<MultiGrant> = waited.into_iter().map(|(_, grant)| MultiGrant::of(vec![grant])).collect();
     for group in &members.groups {
         let lock = &members.locks[group.start];
         loop {
@@ -251,19 +251,19 @@ async fn round(
                 missing.iter().map(|at| members.locks[*at].target().cloned()).collect::<Result<Vec<_>, _>>()?;
             let wish = lock.options().with(said).wish(once)?;
             match lock.client().take_all(lock.kind(), targets, wish, until).await? {
-                Many::All(bundle) => {
+                MultiOutcome::All(bundle) => {
                     taken.push(bundle);
                     break;
                 }
-                Many::Busy { at, theirs: true } => return Ok((taken, Some(missing[at]))),
+                MultiOutcome::Busy { at, theirs: true } => return Ok((taken, Some(missing[at]))),
                 // Just being asked for or given back here: one look behind that, which waits for nobody.
-                Many::Busy { at, theirs: false } => {
+                MultiOutcome::Busy { at, theirs: false } => {
                     let at = missing[at];
                     let lock = &members.locks[at];
-                    let wish = Wish { wait: None, ..lock.options().with(said).wish(true)? };
+                    let wish = AcquireRequest { wait: None, ..lock.options().with(said).wish(true)? };
                     let Some(grant) = one(lock, wish).await? else { return Ok((taken, Some(at))) };
                     have.push(at);
-                    taken.push(Bundle::of(vec![grant]));
+                    taken.push(MultiGrant::of(vec![grant]));
                 }
             }
         }

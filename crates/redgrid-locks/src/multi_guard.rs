@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use redgrid_core::hold::{Bundle, ExtendError, Grant, ReleaseError};
+use redgrid_core::hold::{MultiGrant, ExtendError, HoldGuard, ReleaseError};
 use redgrid_core::{Name, Token};
 
 use crate::guard::LockLost;
@@ -19,18 +19,18 @@ const AT_A_TIME: usize = 64;
 /// Owned, `Send` and `Sync`. Each lock is renewed, and may be lost, on its own; the guard is held while all of them are.
 #[must_use = "dropping the guard gives the locks back"]
 pub struct MultiGuard {
-    bundles: Vec<Bundle>,
+    bundles: Vec<MultiGrant>,
 }
 
 impl MultiGuard {
     /// All that was asked for: from here on each of them is had.
-    pub(crate) fn new(bundles: Vec<Bundle>) -> Self {
-        bundles.iter().for_each(Bundle::give);
+    pub(crate) fn new(bundles: Vec<MultiGrant>) -> Self {
+        bundles.iter().for_each(MultiGrant::commit);
         MultiGuard { bundles }
     }
 
-    fn grants(&self) -> impl Iterator<Item = &Grant> {
-        self.bundles.iter().flat_map(Bundle::iter)
+    fn grants(&self) -> impl Iterator<Item = &HoldGuard> {
+        self.bundles.iter().flat_map(MultiGrant::iter)
     }
 
     /// Each name with its fencing token, which is higher than that of every earlier holder of the name.
@@ -45,12 +45,12 @@ impl MultiGuard {
 
     /// Whether all may be believed to be ours at this instant, by our own clock and with a margin. Asks nobody.
     pub fn is_held(&self) -> bool {
-        self.grants().all(Grant::is_held)
+        self.grants().all(HoldGuard::is_held)
     }
 
     /// How long all may be believed without a further renewal; zero when one is lost.
     pub fn remaining(&self) -> Duration {
-        self.grants().map(Grant::remaining).min().unwrap_or_default()
+        self.grants().map(HoldGuard::remaining).min().unwrap_or_default()
     }
 
     /// Completes when one of them is no longer certainly ours, and tells which.
@@ -59,7 +59,7 @@ impl MultiGuard {
     ///
     /// Dropping it changes nothing.
     pub async fn lost(&self) -> LockLost {
-        let watched = |grant: &Grant| {
+        let watched = |grant: &HoldGuard| {
             let (name, watch) = (grant.name().clone(), grant.watch());
             Box::pin(async move { LockLost { name, reason: watch.lost().await } })
         };
@@ -127,7 +127,7 @@ impl MultiGuard {
     #[doc(alias = "unlock")]
     pub async fn release(self) -> Result<(), ReleaseError> {
         let mut errors = Vec::new();
-        for told in self.bundles.into_iter().map(Bundle::release).collect::<Vec<_>>() {
+        for told in self.bundles.into_iter().map(MultiGrant::release).collect::<Vec<_>>() {
             errors.extend(told.await);
         }
         let lost = errors.iter().position(|error| matches!(error, ReleaseError::Lost { .. }));
@@ -139,7 +139,7 @@ impl MultiGuard {
 
     /// Stops renewing and leaves each lock to its lease.
     pub fn forget(self) {
-        self.bundles.into_iter().for_each(Bundle::forget);
+        self.bundles.into_iter().for_each(MultiGrant::forget);
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::hold::{Grant, HoldKind, Target, Wish};
+use redgrid_core::hold::{HoldGuard, LockProtocol, LockKeys, AcquireRequest};
 use redgrid_core::name::companion;
 use redgrid_core::{Client, DeploymentKind, Name, Script, ServerError, Token, Watch};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -190,7 +190,7 @@ pub struct QuorumLock {
 
 impl QuorumLock {
     fn of(quorum: &Quorum, name: impl AsRef<str>, counts: bool) -> Self {
-        let kind: &'static dyn HoldKind = if counts { &VOTE_COUNTED } else { &VOTE };
+        let kind: &'static dyn LockProtocol = if counts { &VOTE_COUNTED } else { &VOTE };
         let at = |client: &Client| {
             let birth = birth_key(client);
             Lock::of_kind(client, &name, kind, |key| match counts {
@@ -244,7 +244,7 @@ impl QuorumLock {
     }
 
     /// One look at all servers but those that have it; their answers come one by one.
-    pub(crate) fn ask_all(&self, wish: &Wish, but: &[usize]) -> Answers<Vote> {
+    pub(crate) fn ask_all(&self, wish: &AcquireRequest, but: &[usize]) -> Answers<Vote> {
         let asking = self.locks.iter().enumerate().filter(|(at, _)| !but.contains(at)).map(|(at, lock)| {
             let (lock, wish, quorum, share) = (lock.clone(), wish.clone(), self.quorum.clone(), self.quorum.share);
             async move {
@@ -309,12 +309,12 @@ impl QuorumLock {
     }
 }
 
-fn unavailable(target: &Arc<Target>, source: ServerError) -> AcquireError {
+fn unavailable(target: &Arc<LockKeys>, source: ServerError) -> AcquireError {
     AcquireError::Unavailable { name: target.name.clone(), source }
 }
 
 /// What the server at a place said.
-pub(crate) type Vote = (usize, Result<Option<Grant>, AcquireError>);
+pub(crate) type Vote = (usize, Result<Option<HoldGuard>, AcquireError>);
 
 /// Answers as they come. What comes when nobody receives any more is dropped, and so given back.
 pub(crate) type Answers<T> = UnboundedReceiver<T>;
@@ -370,7 +370,7 @@ impl QuorumLock {
     async fn take(self, said: Said, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
         let lock = &self;
         let name = lock.first()?.clone();
-        let wish = Wish { wait: None, ..lock.locks[0].options().with(&said).wish(true)? };
+        let wish = AcquireRequest { wait: None, ..lock.locks[0].options().with(&said).wish(true)? };
         for (option, got, most) in
             [("lease", wish.lease.duration(), lock.quorum.longest), ("at_least", wish.at_least, Duration::ZERO)]
         {
@@ -445,7 +445,7 @@ enum Round {
     Failed(AcquireError),
 }
 
-async fn round(lock: &QuorumLock, wish: &Wish) -> Round {
+async fn round(lock: &QuorumLock, wish: &AcquireRequest) -> Round {
     let (majority, servers) = (lock.majority(), lock.servers());
     let (mut votes, mut grants) = (lock.ask_all(wish, &[]), Vec::new());
     let (mut busy, mut failures) = (0, Vec::new());

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Duration;
 
-use redgrid_core::hold::{ExtendError, Extender, Grant, HoldWatch, Lease, LostReason, ReleaseError, Wish};
+use redgrid_core::hold::{ExtendError, Extender, HoldGuard, HoldWatch, LeaseMode, LostReason, ReleaseError, AcquireRequest};
 use redgrid_core::{Name, ServerError, Token};
 
 use crate::guard::LockLost;
@@ -18,14 +18,14 @@ use crate::quorum::{Answers, QuorumLock, Vote, each};
 pub struct QuorumGuard {
     lock: QuorumLock,
     name: Name,
-    wish: Wish,
+    wish: AcquireRequest,
     token: Option<Token>,
     held: Mutex<Held>,
 }
 
 /// What the servers have granted.
 struct Held {
-    grants: Vec<(usize, Grant)>,
+    grants: Vec<(usize, HoldGuard)>,
     /// Those that answered after the majority did.
     late: Answers<Vote>,
     /// Fewer than a majority could be believed, once: somebody else may have been in.
@@ -38,7 +38,7 @@ impl Held {
     }
 
     /// One more, which counts only while there is a majority without it. Each server has one vote.
-    fn add(&mut self, majority: usize, at: usize, grant: Grant) {
+    fn add(&mut self, majority: usize, at: usize, grant: HoldGuard) {
         self.over |= self.votes() < majority;
         let has_voted = self.grants.iter().any(|(voter, grant)| *voter == at && grant.is_held());
         if !self.over && !has_voted {
@@ -51,8 +51,8 @@ impl Held {
 impl QuorumGuard {
     pub(crate) fn new(
         lock: QuorumLock,
-        wish: Wish,
-        grants: Vec<(usize, Grant)>,
+        wish: AcquireRequest,
+        grants: Vec<(usize, HoldGuard)>,
         late: Answers<Vote>,
         token: Option<Token>,
     ) -> Self {
@@ -171,8 +171,8 @@ impl QuorumGuard {
             return Err(ExtendError::Lost { name: self.name.clone(), reason: LostReason::Expired });
         }
         let wish = match self.wish.lease {
-            Lease::Fixed(_) => Wish { lease: Lease::Fixed(lease), ..self.wish.clone() },
-            Lease::Renewed(_) => self.wish.clone(),
+            LeaseMode::Fixed(_) => AcquireRequest { lease: LeaseMode::Fixed(lease), ..self.wish.clone() },
+            LeaseMode::Renewed(_) => self.wish.clone(),
         };
         let mut again = self.lock.ask_all(&wish, &have);
         let mut answers = each(mine.into_iter().map(|(_, mine)| async move { mine.extend(lease).await }));

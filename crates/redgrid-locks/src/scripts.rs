@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{Claim, HoldKind, SeizeFrom, Together};
+use redgrid_core::hold::{HoldArgs, LockProtocol, TakeoverFrom, MultiKeyProtocol};
 use redgrid_core::{BulkScript, Joint, Request, Script, Turn};
 
 static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/acquire.lua"));
@@ -48,12 +48,12 @@ pub(crate) static VOTE_COUNTED: OneHolder =
 
 impl OneHolder {
     /// Adds where a release is told, if it is.
-    fn told(&self, request: Request, claim: Claim<'_>) -> Request {
+    fn told(&self, request: Request, claim: HoldArgs<'_>) -> Request {
         if self.tells { request.publish_here().arg(claim.target.channel.clone()) } else { request }
     }
 }
 
-fn one(script: &'static Script<1>, claim: Claim<'_>) -> Request {
+fn one(script: &'static Script<1>, claim: HoldArgs<'_>) -> Request {
     script.with([claim.target.key.clone()]).arg(claim.field.clone())
 }
 
@@ -61,13 +61,13 @@ fn one(script: &'static Script<1>, claim: Claim<'_>) -> Request {
 pub(crate) fn seized_from(
     request: Request,
     notices: &str,
-    from: &SeizeFrom,
+    from: &TakeoverFrom,
     field: impl FnOnce(&Bytes) -> Bytes,
 ) -> Request {
-    let request = request.int(i64::from(*from != SeizeFrom::Anybody)).arg(notices.to_owned());
+    let request = request.int(i64::from(*from != TakeoverFrom::Anybody)).arg(notices.to_owned());
     match from {
-        SeizeFrom::Holder(holder) => request.arg(field(holder)),
-        SeizeFrom::Anybody | SeizeFrom::Holders => request,
+        TakeoverFrom::Holder(holder) => request.arg(field(holder)),
+        TakeoverFrom::Anybody | TakeoverFrom::Holders => request,
     }
 }
 
@@ -76,22 +76,22 @@ pub(crate) fn millis(lease: Duration) -> i64 {
     i64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-impl HoldKind for OneHolder {
+impl LockProtocol for OneHolder {
     fn name(&self) -> &'static str {
         self.name
     }
 
     /// A token that is counted is the server's to give.
-    fn hands_over(&self) -> bool {
+    fn hands_over_locally(&self) -> bool {
         !self.counts_tokens && !self.votes
     }
 
     /// A counter is read for one at a time.
-    fn together(&self) -> Option<&dyn Together> {
+    fn multi_key(&self) -> Option<&dyn MultiKeyProtocol> {
         (!self.counts_tokens && !self.votes).then_some(self)
     }
 
-    fn acquire(&self, claim: Claim<'_>) -> Request {
+    fn acquire(&self, claim: HoldArgs<'_>) -> Request {
         let request = match claim.target.more.first().filter(|_| self.counts_tokens || self.votes) {
             Some(_) if self.votes => {
                 let keys = std::iter::once(&claim.target.key).chain(&claim.target.more).cloned();
@@ -106,7 +106,7 @@ impl HoldKind for OneHolder {
         request.int(millis(claim.lease)).not_after_here().idempotent()
     }
 
-    fn seize(&self, claim: Claim<'_>, notices: &str, from: &SeizeFrom) -> Request {
+    fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request {
         let counter = claim.target.more.first().filter(|_| self.counts_tokens && !self.votes);
         let keys = std::iter::once(&claim.target.key).chain(counter).cloned();
         let request = SEIZE.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
@@ -114,7 +114,7 @@ impl HoldKind for OneHolder {
     }
 
     /// One vote of several goes to nobody alone.
-    fn adopt(&self, claim: Claim<'_>, former: &Bytes) -> Option<Request> {
+    fn adopt(&self, claim: HoldArgs<'_>, former: &Bytes) -> Option<Request> {
         if self.votes {
             return None;
         }
@@ -122,27 +122,27 @@ impl HoldKind for OneHolder {
         Some(request.not_after_here().idempotent())
     }
 
-    fn release(&self, claim: Claim<'_>) -> Request {
+    fn release(&self, claim: HoldArgs<'_>) -> Request {
         let request = one(&RELEASE, claim);
         // In this order it is an argument less in most places.
         let request = if self.tells { request.arg(claim.target.channel.clone()).sharded_here() } else { request };
         request.joins(&JOINT, Turn::First).idempotent()
     }
 
-    fn give_way(&self, claim: Claim<'_>) -> Request {
+    fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
         let request = GIVE_WAY.with([claim.target.key.clone(), claim.target.mark.clone()]).arg(claim.field.clone());
         self.told(request, claim).idempotent()
     }
 
-    fn linger(&self, claim: Claim<'_>) -> Request {
+    fn retain(&self, claim: HoldArgs<'_>) -> Request {
         self.told(one(&LINGER, claim).int(millis(claim.lease)), claim).idempotent()
     }
 
-    fn extend(&self, claim: Claim<'_>) -> Request {
+    fn extend(&self, claim: HoldArgs<'_>) -> Request {
         one(&EXTEND, claim).int(millis(claim.lease)).not_after_here()
     }
 
-    fn renew(&self, claims: &[Claim<'_>]) -> Request {
+    fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
         let request = RENEW.with(claims.iter().map(|claim| claim.target.key.clone()));
         // Most leases are alike: written once for all of a row, and not for each.
         let rows = claims.chunk_by(|one, next| one.lease == next.lease).map(|row| {
@@ -152,9 +152,9 @@ impl HoldKind for OneHolder {
         rows.flatten().fold(request, |request, (field, lease)| request.arg(field).arg(lease)).idempotent()
     }
 
-    fn release_many(&self, claims: &[Claim<'_>]) -> Request {
+    fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
         let request = RELEASE_MANY.with(claims.iter().map(|claim| claim.target.key.clone())).publish_here();
-        let add = |request: Request, claim: &Claim<'_>| {
+        let add = |request: Request, claim: &HoldArgs<'_>| {
             let channel = if self.tells { claim.target.channel.clone() } else { Bytes::new() };
             request.arg(claim.field.clone()).arg(channel)
         };
@@ -162,8 +162,8 @@ impl HoldKind for OneHolder {
     }
 }
 
-impl Together for OneHolder {
-    fn acquire_many(&self, claims: &[Claim<'_>]) -> Request {
+impl MultiKeyProtocol for OneHolder {
+    fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request {
         let lease = claims.iter().map(|claim| claim.lease).max().unwrap_or_default();
         let request = ACQUIRE_MANY.with(claims.iter().map(|claim| claim.target.key.clone()));
         let request = request.int(millis(lease)).not_after_here();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redgrid_core::Client;
 use redgrid_core::clock::Instant;
-use redgrid_core::hold::Grant;
+use redgrid_core::hold::HoldGuard;
 
 use crate::driven::driven;
 use crate::guard::LockGuard;
@@ -130,7 +130,7 @@ impl SegmentedLock {
             }
         });
         let all = all.await?;
-        all.iter().for_each(Grant::give);
+        all.iter().for_each(HoldGuard::accept_member);
         Ok(all.into_iter().map(LockGuard::new).collect())
     }
 }

@@ -119,11 +119,11 @@ impl Client {
         let core = Arc::new(core);
         let (table, work) = Table::new(Arc::clone(&core));
         core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
-        core.tasks().push(tokio::spawn(Arc::clone(&table).run_engine()));
+        core.tasks().push(tokio::spawn(Arc::clone(&table).run_renewal()));
         core.tasks().push(tokio::spawn(repeat(Arc::clone(&core))));
-        let (watching, to_tasks) = (Arc::clone(&core), table.work());
+        let (watching, to_tasks) = (Arc::clone(&core), table.background());
         core.tasks().push(tokio::spawn(async move { watching.unattended.watch(to_tasks).await }));
-        let pools = Pools::new(&core, table.work());
+        let pools = Pools::new(&core, table.background());
         core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&pools))));
         let closing = Arc::new(watch::Sender::new(Closing::No));
         let (done, closed) = watch::channel(false);
@@ -291,7 +291,7 @@ impl Client {
     /// Has the client's own task do it: it goes on although the caller leaves, and ends with the client at the latest. A
     /// shutdown waits for it, so it is to end when [`Client::closing`] completes.
     pub fn run_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.0.table.hand_over(Box::pin(work));
+        self.0.table.spawn_background(Box::pin(work));
     }
 
     /// The slot of a key: names of one slot may go together in a script. The same for all where there are no slots.

@@ -19,7 +19,7 @@ use super::{CommitError, Deployment, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
 use crate::error::ServerError;
-use crate::hold::{Table, Work};
+use crate::hold::{Table, BackgroundTask};
 use crate::permits::Pools;
 use crate::pinned::pinned;
 use crate::seat::Seats;
@@ -222,7 +222,7 @@ pub(super) fn abandoned(
 pub(super) async fn run(
     core: Arc<Core>,
     (table, pools): (Arc<Table>, Arc<Pools>),
-    mut work: mpsc::UnboundedReceiver<Work>,
+    mut work: mpsc::UnboundedReceiver<BackgroundTask>,
     mut closing: watch::Receiver<Closing>,
     (driven, done): (Driven, watch::Sender<bool>),
 ) {
@@ -243,7 +243,7 @@ pub(super) async fn run(
         tasks.spawn(left);
     }
     pools.close();
-    core.seats.leave_all().into_iter().for_each(|farewell| table.run_later(farewell));
+    core.seats.leave_all().into_iter().for_each(|farewell| table.run_detached(farewell));
     let drained = async {
         loop {
             tokio::select! {
@@ -287,7 +287,7 @@ pub(super) async fn run(
 pub(super) async fn hear(mut notices: Listener, table: Arc<Table>) {
     while let Some(notice) = notices.next().await {
         match notice {
-            Some(field) => table.forced(&field),
+            Some(field) => table.preempted(&field),
             // A notice may have been missed: look after everything.
             None => table.verify_all(),
         }

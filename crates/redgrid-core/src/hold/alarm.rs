@@ -10,15 +10,15 @@ use crate::clock::{Clock, Instant};
 /// when it rings. One that went by what is there at the moment would wake its sleeper for each hold that follows a short one.
 ///
 /// Whoever sets it or brings it forward has the table locked: it goes by what is due there.
-pub(super) struct Alarm {
+pub(super) struct Wakeup {
     at: AtomicU64,
     moved: Notify,
 }
 
-impl Alarm {
+impl Wakeup {
     /// Rings at once.
     pub(super) fn new() -> Self {
-        Alarm { at: AtomicU64::new(Instant::PAST.as_nanos()), moved: Notify::new() }
+        Wakeup { at: AtomicU64::new(Instant::PAST.as_nanos()), moved: Notify::new() }
     }
 
     /// Rings at that time; for its sleeper, while he is awake.
@@ -34,7 +34,7 @@ impl Alarm {
     }
 
     /// Completes when it rings. One may sleep by it at a time.
-    pub(super) async fn rings(&self, clock: &Clock) {
+    pub(super) async fn elapsed(&self, clock: &Clock) {
         loop {
             let at = Instant::from_nanos(self.at.load(Ordering::Acquire));
             if clock.now() >= at {
@@ -70,13 +70,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_sleeper_is_woken_for_what_is_earlier_and_not_for_what_is_later() {
         const S: Duration = Duration::from_secs(1);
-        let (alarm, clock, woken) = (Alarm::new(), Clock::runtime(), Arc::new(Woken::default()));
+        let (alarm, clock, woken) = (Wakeup::new(), Clock::runtime(), Arc::new(Woken::default()));
         let (begin, waker) = (clock.now(), Waker::from(Arc::clone(&woken)));
         alarm.bring_forward(begin + S);
-        alarm.rings(&clock).await;
+        alarm.elapsed(&clock).await;
         assert_eq!(clock.now(), begin, "it was not set, and rings at once");
         alarm.set(Instant::NEVER);
-        let mut rings = pin!(alarm.rings(&clock));
+        let mut rings = pin!(alarm.elapsed(&clock));
         let mut poll = || rings.as_mut().poll(&mut Context::from_waker(&waker));
         assert_eq!(poll(), Poll::Pending);
         for (seconds, times) in [(10, 1), (11, 1), (10, 1), (12, 1), (5, 2), (7, 2)] {

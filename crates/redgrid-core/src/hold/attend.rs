@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::kind::{HoldKind, Target};
-use super::slot::{Answers, Busy, Slot, SlotKey, send};
+use super::kind::{LockProtocol, LockKeys};
+use super::slot::{Answers, Busy, LockState, LockId, send};
 use super::table::Table;
 use crate::clock::Instant;
 use crate::connection::once;
@@ -22,10 +22,10 @@ use crate::wait::Watch;
 
 /// How often places are kept: every quarter of a second. With that, and four of them until a silent process counts as dead, the
 /// last living one of a queue is in within a second and a half.
-const BEAT: Duration = Duration::from_millis(250);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Beats that may be missed before the places of a process count as dead, the next included.
-const BEATS: u32 = 4;
+const MISSED_KEEPALIVES: u32 = 4;
 
 /// How often the scores of a queue are seen to: every second.
 const ALL: Duration = Duration::from_secs(1);
@@ -43,10 +43,10 @@ enum Step {
 }
 
 /// What the loop knows of a name.
-struct Line {
-    key: SlotKey,
-    kind: &'static dyn HoldKind,
-    target: Arc<Target>,
+struct FairLoop {
+    key: LockId,
+    kind: &'static dyn LockProtocol,
+    target: Arc<LockKeys>,
     changed: Arc<Notify>,
     /// The channels on which places are told, by the number of the place.
     watches: HashMap<u64, Watch>,
@@ -56,23 +56,23 @@ struct Line {
 }
 
 impl Table {
-    fn beat(&self) -> Duration {
+    fn keepalive_interval(&self) -> Duration {
         let times = self.attended.load(Ordering::Relaxed).div_ceil(NAMES).max(1);
-        BEAT * u32::try_from(times).unwrap_or(u32::MAX)
+        KEEPALIVE_INTERVAL * u32::try_from(times).unwrap_or(u32::MAX)
     }
 
     /// How long the server keeps a place without another word.
-    pub(super) fn kept(&self) -> Duration {
-        self.beat() * BEATS
+    pub(super) fn position_ttl(&self) -> Duration {
+        self.keepalive_interval() * MISSED_KEEPALIVES
     }
 
-    pub(super) async fn attend(self: Arc<Self>, key: SlotKey) {
+    pub(super) async fn fair_loop(self: Arc<Self>, key: LockId) {
         let Some(mut line) = self.line(key) else { return };
-        let _attended = Attended::new(&self);
+        let _attended = ActiveFairKey::new(&self);
         loop {
             match self.look(&mut line) {
                 Step::Done => return,
-                Step::Keep(places) => self.keep(&mut line, &places).await,
+                Step::Keep(places) => self.keepalive(&mut line, &places).await,
                 Step::Sleep(until) => {
                     tokio::select! {
                         () = line.changed.notified() => {}
@@ -83,11 +83,11 @@ impl Table {
         }
     }
 
-    fn line(&self, key: SlotKey) -> Option<Line> {
+    fn line(&self, key: LockId) -> Option<FairLoop> {
         let mut state = self.state();
         let slot = state.slots.get_mut(&key)?;
-        let (kind, target, changed) = (slot.kind, Arc::clone(&slot.target), slot.changed());
-        Some(Line {
+        let (kind, target, changed) = (slot.protocol, Arc::clone(&slot.keys), slot.changed());
+        Some(FairLoop {
             key,
             kind,
             target,
@@ -98,57 +98,57 @@ impl Table {
         })
     }
 
-    fn look(self: &Arc<Self>, line: &mut Line) -> Step {
+    fn look(self: &Arc<Self>, line: &mut FairLoop) -> Step {
         let now = self.now();
         let mut state = self.state();
         let Some(slot) = state.slots.get_mut(&line.key) else { return Step::Done };
         slot.queue.retain(|entry| !entry.answer.is_closed());
         if slot.queue.is_empty() {
-            (slot.driven, slot.contended) = (false, false);
-            slot.rest();
-            Self::sweep(&mut state, &line.key);
+            (slot.loop_running, slot.contended) = (false, false);
+            slot.shrink_if_idle();
+            Self::remove_if_idle(&mut state, &line.key);
             return Step::Done;
         }
         let mut answers = Answers::new();
-        if !slot.asking && (slot.tenure.is_some() || slot.queue.iter().any(|entry| !entry.wish.once)) {
+        if !slot.asking && (slot.server_lease.is_some() || slot.queue.iter().any(|entry| !entry.request.once)) {
             // Others of us are before those who only look.
-            answers = slot.tell_lookers();
+            answers = slot.reject_try_waiters();
         }
         for entry in slot.queue.iter().filter(|entry| entry.until <= now) {
             // Its time is over, and nobody has polled it to be told so: others are not to stand behind it.
-            let place = &entry.seen.place;
+            let place = &entry.seen.position;
             if place.is_asked() && !place.is_asking() {
-                self.vacate(line.kind, &line.target, (entry.id, &entry.seen), &entry.wish);
+                self.release_position(line.kind, &line.target, (entry.id, &entry.seen), &entry.request);
             }
         }
         self.listen(line, slot, now);
-        let along = self.passes_along(slot).is_some();
+        let along = self.passes_locally(slot).is_some();
         if along {
             // What told them was of before we got in, unless it is just being given back.
             let calm = slot.busy == Busy::No;
-            slot.queue.iter().filter(|_| calm).for_each(|entry| entry.seen.place.calm());
+            slot.queue.iter().filter(|_| calm).for_each(|entry| entry.seen.position.clear_notification());
         } else if let Some(at) = self.next_to_ask(slot, now)
             && let Some(attempt) = self.attempt_for(&line.key, slot, at, now)
         {
             slot.asking = true;
             let table = Arc::clone(self);
-            self.hand_over(Box::pin(async move {
+            self.spawn_background(Box::pin(async move {
                 table.try_for(attempt).await;
             }));
         }
-        let inside = || slot.queue.iter().filter(|entry| entry.seen.place.is_inside() && entry.until > now);
-        let places: Vec<_> = inside().map(|entry| (entry.id, entry.seen.place.number(entry.id))).collect();
-        let due = inside().map(|entry| entry.seen.place.due()).min().filter(|_| may_ask(slot));
+        let inside = || slot.queue.iter().filter(|entry| entry.seen.position.is_inside() && entry.until > now);
+        let places: Vec<_> = inside().map(|entry| (entry.id, entry.seen.position.number(entry.id))).collect();
+        let due = inside().map(|entry| entry.seen.position.due()).min().filter(|_| may_ask(slot));
         let over = inside().map(|entry| entry.until).min();
         if along {
-            self.say(&mut state, &line.key, false);
+            self.send_pass(&mut state, &line.key, false);
         }
         drop(state);
         send(answers);
         if places.is_empty() {
             return Step::Sleep(Instant::NEVER);
         }
-        line.next_beat = line.next_beat.min(now + self.beat());
+        line.next_beat = line.next_beat.min(now + self.keepalive_interval());
         match line.next_beat <= now {
             true => Step::Keep(places),
             false => Step::Sleep([due, over].into_iter().flatten().fold(line.next_beat, Instant::min)),
@@ -156,15 +156,15 @@ impl Table {
     }
 
     /// Listens for each of the first waiters, and takes in what was heard.
-    fn listen(&self, line: &mut Line, slot: &Slot, now: Instant) {
+    fn listen(&self, line: &mut FairLoop, slot: &LockState, now: Instant) {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let Some(queue) = line.kind.queue() else { return };
         let mut watches = HashMap::new();
         // While the name is ours nobody is told: who lines up meanwhile listens from when it is given back.
-        let along = self.passes_along(slot).is_some();
-        let waits = slot.queue.iter().filter(|entry| !entry.wish.once && entry.until > now);
+        let along = self.passes_locally(slot).is_some();
+        let waits = slot.queue.iter().filter(|entry| !entry.request.once && entry.until > now);
         for (at, entry) in waits.enumerate() {
-            let place = &entry.seen.place;
+            let place = &entry.seen.position;
             if at >= depth && !place.is_asked() {
                 continue;
             }
@@ -178,7 +178,7 @@ impl Table {
             });
             if let Some(wake) = watch.take() {
                 if wake.messages > 0 {
-                    place.call();
+                    place.notify();
                 } else if place.is_asked() {
                     // What was told before the subscription was in force was not heard.
                     line.next_beat = now;
@@ -191,22 +191,22 @@ impl Table {
 
     /// Who asks the server now: a place that is next; otherwise the first waiter without a place, of as many as may have one. Whether the
     /// word of a run has had one line up is known when that has ended: until then nobody asks for it, nor for those behind it.
-    fn next_to_ask(&self, slot: &Slot, now: Instant) -> Option<usize> {
+    fn next_to_ask(&self, slot: &LockState, now: Instant) -> Option<usize> {
         if !may_ask(slot) {
             return None;
         }
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
-        let holds = slot.tenure.is_some() && slot.busy == Busy::No;
+        let holds = slot.server_lease.is_some() && slot.busy == Busy::No;
         let mut outside = None;
         let waits = slot.queue.iter().enumerate().filter(|(_, entry)| entry.until > now);
         for (nth, (at, entry)) in waits.enumerate() {
-            let place = &entry.seen.place;
+            let place = &entry.seen.position;
             if !place.is_inside() {
-                let may = nth < depth && (!holds || !entry.wish.once);
+                let may = nth < depth && (!holds || !entry.request.once);
                 outside = outside.or(may.then_some((at, place.is_asking())));
             } else if holds {
                 // It was told of before we got in.
-                place.calm();
+                place.clear_notification();
             } else if place.due() <= now {
                 return Some(at);
             }
@@ -214,18 +214,18 @@ impl Table {
         outside.filter(|(_, asking)| !asking).map(|(at, _)| at)
     }
 
-    async fn keep(self: &Arc<Self>, line: &mut Line, places: &[(u64, u64)]) {
+    async fn keepalive(self: &Arc<Self>, line: &mut FairLoop, places: &[(u64, u64)]) {
         let sent = self.now();
-        line.next_beat = sent + self.beat();
+        line.next_beat = sent + self.keepalive_interval();
         let Some(queue) = line.kind.queue() else { return };
         let fields: Vec<Bytes> = places.iter().map(|(_, number)| self.core.field(*number)).collect();
         let all = sent >= line.next_all;
         if all {
-            line.next_all = sent + ALL - BEAT / 2;
+            line.next_all = sent + ALL - KEEPALIVE_INTERVAL / 2;
         }
-        let request = queue.keep(&line.target, &fields, self.kept(), all);
+        let request = queue.keep(&line.target, &fields, self.position_ttl(), all);
         // One slow answer is not to keep the next word from leaving.
-        let limit = sent + self.core.settings.timeout.min(self.kept());
+        let limit = sent + self.core.settings.timeout.min(self.position_ttl());
         let answer = once(&*self.core.topology, request, limit).await;
         let received = self.now();
         let mut state = self.state();
@@ -241,13 +241,13 @@ impl Table {
             }
         };
         slot.contact = received;
-        slot.contended = slot.tenure.is_none() && !slot.queue.is_empty();
+        slot.contended = slot.server_lease.is_none() && !slot.queue.is_empty();
         let (left, first) = (parts[1], parts[2]);
         let mut lost = Vec::new();
         for (nth, ((request, number), kept)) in (1..).zip(places.iter().zip(&parts[3..])) {
             let entry = slot.queue.iter().find(|entry| entry.id == *request);
-            let Some(entry) = entry.filter(|entry| entry.seen.place.number(*request) == *number) else { continue };
-            let place = &entry.seen.place;
+            let Some(entry) = entry.filter(|entry| entry.seen.position.number(*request) == *number) else { continue };
+            let place = &entry.seen.position;
             if *kept == 0 && place.is_inside() && !place.is_asking() {
                 place.left();
                 lost.push(*number);
@@ -256,33 +256,33 @@ impl Table {
             } else if first == nth {
                 match u64::try_from(left) {
                     Ok(left) => place.is_next_until(received, Duration::from_millis(left.max(1))),
-                    Err(_) if left == -2 => place.call(),
+                    Err(_) if left == -2 => place.notify(),
                     Err(_) => {}
                 }
             }
         }
         for number in lost {
-            slot.run.iter_mut().for_each(|run| run.lost(number));
+            slot.local_pass.iter_mut().for_each(|run| run.lost(number));
         }
     }
 }
 
 /// Whether nothing is under way that an attempt would cross.
-fn may_ask(slot: &Slot) -> bool {
-    !slot.asking && !matches!(slot.busy, Busy::Fitting(_))
+fn may_ask(slot: &LockState) -> bool {
+    !slot.asking && !matches!(slot.busy, Busy::AdjustingLease(_))
 }
 
 /// Counts a name for as long as its places are kept.
-struct Attended(Arc<Table>);
+struct ActiveFairKey(Arc<Table>);
 
-impl Attended {
+impl ActiveFairKey {
     fn new(table: &Arc<Table>) -> Self {
         table.attended.fetch_add(1, Ordering::Relaxed);
-        Attended(Arc::clone(table))
+        ActiveFairKey(Arc::clone(table))
     }
 }
 
-impl Drop for Attended {
+impl Drop for ActiveFairKey {
     fn drop(&mut self) {
         self.0.attended.fetch_sub(1, Ordering::Relaxed);
     }

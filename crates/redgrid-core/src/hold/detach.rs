@@ -13,15 +13,15 @@ use tokio::sync::oneshot;
 
 use super::attempt::failure_of;
 use super::error::{AttachError, DetachError};
-use super::grant::Grant;
-use super::kind::{Claim, HoldKind, Target};
-use super::settle::Settlement;
-use super::slot::{Failure, Slot, SlotKey};
+use super::grant::HoldGuard;
+use super::kind::{HoldArgs, LockProtocol, LockKeys};
+use super::settle::DeferredRelease;
+use super::slot::{AcquireFailure, LockState, LockId};
 use super::state::Phase;
 use super::table::Table;
-use super::tenure::Granted;
-use super::terms::{self, Lease, Wish};
-use super::ticket::{GRACE, told, unanswered};
+use super::tenure::GrantReply;
+use super::terms::{self, LeaseMode, AcquireRequest};
+use super::ticket::{GRACE, into_acquire_error, no_answer};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Persistence, Progress};
@@ -36,7 +36,7 @@ pub struct DetachedHold {
     /// The token, which it keeps.
     pub token: Token,
     /// Its lease. A fixed one ends at [`ends`](DetachedHold::ends), a renewed one is lengthened when it is attached.
-    pub lease: Lease,
+    pub lease: LeaseMode,
     /// How long it could be believed when it was detached: a margin less than the server keeps it.
     pub left: Duration,
     /// When a fixed lease ends, in microseconds since 1970 by the clock of its server, or a little earlier; 0 for a renewed
@@ -48,7 +48,7 @@ pub struct DetachedHold {
     pub max_hold: Option<Duration>,
 }
 
-impl Grant {
+impl HoldGuard {
     /// Takes the hold out of this client without giving it back. From here on nobody here believes in it.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Grant {
     /// # Cancel safety
     ///
     /// Dropped early, the hold is given back.
-    pub async fn detach(mut self) -> Result<DetachedHold, (DetachError, Grant)> {
+    pub async fn detach(mut self) -> Result<DetachedHold, (DetachError, HoldGuard)> {
         match self.try_detach().await {
             Ok(detached) => Ok(detached),
             Err(error) => Err((error, self)),
@@ -77,7 +77,7 @@ impl Grant {
             let renewed = self.extend(tenure.lease()).await;
             renewed.map_err(|source| DetachError::NotRenewed { name: name(), source })?;
         }
-        if let Some(until) = tenure.unanswered_until() {
+        if let Some(until) = tenure.retransmission_ends() {
             // A late copy of the acquire would take the name again when whoever attaches has given it back. While the name is
             // held it finds itself, and changes nothing.
             let lost = tokio::select! {
@@ -105,13 +105,13 @@ impl Table {
         }
         let now = self.now();
         let lease = if tenure.has_renewed_lease() {
-            Lease::Renewed(tenure.lease())
+            LeaseMode::Renewed(tenure.lease())
         } else {
-            Lease::Fixed(hold.wish.lease.duration())
+            LeaseMode::Fixed(hold.request.lease.duration())
         };
         let ends = match lease {
-            Lease::Renewed(_) => 0,
-            Lease::Fixed(_) => self.core.home(key.key()).time().at(hold.ends(), now).ok_or_else(|| {
+            LeaseMode::Renewed(_) => 0,
+            LeaseMode::Fixed(_) => self.core.home(key.key()).time().at(hold.ends(), now).ok_or_else(|| {
                 let source = ServerError::not_sent("the server's clock is not known at the moment");
                 DetachError::Unavailable { name: name(), source }
             })?,
@@ -122,12 +122,12 @@ impl Table {
             lease,
             left: hold.deadline().since(now),
             ends,
-            at_least: hold.keep_until().since(now),
-            max_hold: hold.wish.max_hold.map(|longest| (hold.granted + longest).since(now)),
+            at_least: hold.retained_until().since(now),
+            max_hold: hold.request.max_hold.map(|longest| (hold.granted + longest).since(now)),
         };
         let lost = hold.lost();
         let is_alone =
-            |slot: &&mut Box<Slot>| slot.has(tenure) && slot.holds.len() == 1 && slot.position(hold).is_some();
+            |slot: &&mut Box<LockState>| slot.has(tenure) && slot.holds.len() == 1 && slot.position(hold).is_some();
         let slot = state.slots.get_mut(&key).filter(is_alone).filter(|_| lost.is_none());
         let Some(slot) = slot.filter(|_| hold.end(Phase::Released)) else {
             let reason = lost.or_else(|| hold.lost()).unwrap_or(super::error::LostReason::Gone);
@@ -135,7 +135,7 @@ impl Table {
         };
         hold.guards.fetch_sub(1, Ordering::AcqRel);
         slot.holds.clear();
-        slot.tenure = None;
+        slot.server_lease = None;
         tenure.end();
         state.schedule.remove(tenure.id);
         // Who waits here waits for somebody elsewhere from now on.
@@ -146,14 +146,14 @@ impl Table {
     pub(crate) async fn attach(
         self: &Arc<Self>,
         client: &Client,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
         detached: DetachedHold,
         durability: Durability,
-    ) -> Result<Grant, AttachError> {
+    ) -> Result<HoldGuard, AttachError> {
         let name = target.name.clone();
         if self.state().closed {
-            return Err(told(&self.core, Failure::ShuttingDown, name).into());
+            return Err(into_acquire_error(&self.core, AcquireFailure::ShuttingDown, name).into());
         }
         let (answer, outcome) = oneshot::channel();
         let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
@@ -162,18 +162,18 @@ impl Table {
         let over = self.now() + self.core.settings.patience() + durability.timeout() + GRACE;
         let key = target.key.clone();
         // A task of its own: whoever asked may leave, and what was taken over must not stay.
-        self.hand_over(Box::pin(async move {
+        self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.attach_for(client, kind, target, detached, (durability, progress)).await);
         }));
         let outcome = tokio::select! {
             biased;
-            outcome = outcome => outcome.unwrap_or(Err(Failure::ShuttingDown)),
-            () = self.core.clock.sleep_until(over) => Err(unanswered(&self.core, &seen, &key)),
+            outcome = outcome => outcome.unwrap_or(Err(AcquireFailure::ShuttingDown)),
+            () = self.core.clock.sleep_until(over) => Err(no_answer(&self.core, &seen, &key)),
         };
         match outcome {
             // Not polled for so long that it was given back, it is nobody's any more.
-            Ok(grant) => grant.filter(Grant::claim).ok_or(AttachError::Gone { name }),
-            Err(failure) => Err(told(&self.core, failure, name).into()),
+            Ok(grant) => grant.filter(HoldGuard::accept).ok_or(AttachError::Gone { name }),
+            Err(failure) => Err(into_acquire_error(&self.core, failure, name).into()),
         }
     }
 
@@ -181,28 +181,28 @@ impl Table {
     async fn attach_for(
         self: Arc<Self>,
         client: Client,
-        kind: &'static dyn HoldKind,
-        target: Arc<Target>,
+        kind: &'static dyn LockProtocol,
+        target: Arc<LockKeys>,
         detached: DetachedHold,
         (durability, progress): (Durability, Arc<Progress>),
-    ) -> Result<Option<Grant>, Failure> {
+    ) -> Result<Option<HoldGuard>, AcquireFailure> {
         let DetachedHold { lease, at_least, max_hold, .. } = detached;
         let (holder, once, wait, reenters, backoff) = (None, false, None, true, None);
-        let mut wish = Wish { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff };
+        let mut wish = AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff };
         // Past its `max_hold` it is renewed by nobody, whoever has it.
         let wanted = match lease {
-            Lease::Renewed(_) if max_hold != Some(Duration::ZERO) => wish.server_lease(Duration::ZERO),
+            LeaseMode::Renewed(_) if max_hold != Some(Duration::ZERO) => wish.server_lease(Duration::ZERO),
             _ => Duration::ZERO,
         };
         let id = self.number();
         let field = self.core.field(id);
-        let claim = Claim { target: &target, field: &field, lease: wanted };
+        let claim = HoldArgs { target: &target, field: &field, lease: wanted };
         let Some(request) = kind.adopt(claim, &detached.field) else { return Ok(None) };
         // The job has run where it was detached: its name stays taken, whatever becomes of this.
         let keep_until = if at_least.is_zero() { Instant::PAST } else { self.now() + at_least };
         let settlement = |limit| {
             let (target, field, lease) = (Arc::clone(&target), field.clone(), lease.duration());
-            Settlement { kind, target, field, limit, at_once: true, keep_until, lease }
+            DeferredRelease { kind, target, field, limit, at_once: true, keep_until, lease }
         };
         let until = self.now() + self.core.settings.patience();
         let ask = || self.core.exchange(request.clone(), until, Persistence::Retries, &progress);
@@ -218,40 +218,40 @@ impl Table {
             Ok((1, time, left)) => (time, Duration::from_millis(u64::try_from(left).unwrap_or_default())),
             Ok((0, ..)) => return Ok(None),
             Ok(_) => {
-                limit.into_iter().for_each(|limit| self.settle(settlement(limit)));
+                limit.into_iter().for_each(|limit| self.schedule_cleanup(settlement(limit)));
                 let late = "the server found the request too late";
                 return Err(match limit {
-                    Some(_) => Failure::Unknown(ServerError::unknown(late)),
-                    None => Failure::Unavailable(ServerError::not_sent(late)),
+                    Some(_) => AcquireFailure::Unknown(ServerError::unknown(late)),
+                    None => AcquireFailure::Unavailable(ServerError::not_sent(late)),
                 });
             }
             Err(error) => {
                 let failure = failure_of(error);
                 let failure = if limit.is_some() { failure.unknown() } else { failure };
-                if matches!(failure, Failure::Unknown(_)) {
-                    self.settle(settlement(limit.unwrap_or(Instant::PAST)));
+                if matches!(failure, AcquireFailure::Unknown(_)) {
+                    self.schedule_cleanup(settlement(limit.unwrap_or(Instant::PAST)));
                 }
                 return Err(failure);
             }
         };
         if let Err(error) = self.core.commit(&asked, durability, &target.key).await {
-            self.settled(settlement(limit.unwrap_or(Instant::PAST))).await;
-            return Err(Failure::NotDurable(error));
+            self.clean_up(settlement(limit.unwrap_or(Instant::PAST))).await;
+            return Err(AcquireFailure::NotDurable(error));
         }
-        if let Lease::Fixed(_) = lease {
+        if let LeaseMode::Fixed(_) = lease {
             // Counted from before the request left, so not later than it was.
-            wish.lease = Lease::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
+            wish.lease = LeaseMode::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
         }
         let on_server = if wanted.is_zero() { left } else { wanted };
         let sent = asked.sent;
         if self.now() >= terms::deadline(sent, on_server).min(terms::deadline(sent, wish.lease.duration())) {
-            self.settle(settlement(limit.unwrap_or(Instant::PAST)));
+            self.schedule_cleanup(settlement(limit.unwrap_or(Instant::PAST)));
             return Ok(None);
         }
-        let stretch = self.stretch(kind, &SlotKey::of(kind, &target));
+        let stretch = self.handover_window(kind, &LockId::of(kind, &target));
         let granted =
-            Granted::by(&asked, id, field.clone(), detached.token.get(), (on_server, durability), sent + stretch);
+            GrantReply::by(&asked, id, field.clone(), detached.token.get(), (on_server, durability), sent + stretch);
         let grant = self.install(client, kind, Arc::clone(&target), granted, (wish, keep_until));
-        grant.map(Some).ok_or(Failure::ShuttingDown)
+        grant.map(Some).ok_or(AcquireFailure::ShuttingDown)
     }
 }

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::attempt::Attempt;
-use super::slot::{Busy, SlotKey, send};
+use super::slot::{Busy, LockId, send};
 use super::table::{State, Table};
 use super::terms::Backoff;
-use super::turn::Turn;
+use super::turn::YieldPlan;
 use crate::clock::Instant;
 use crate::wait::{Hub, Watch};
 
@@ -29,18 +29,18 @@ const STAYS_FREE: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(500);
 
 /// Longer than any wait that a message or the poll does not end.
-const A_WHILE: Duration = Duration::from_secs(3600);
+const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Each sixteenth turn that ends by silence waits for 20 ms of it: a listener that is slow, as a process without its share of a
 /// machine is, gets a turn at last; one that never wants the name costs a tenth of a stretch more.
-const PATIENT_EVERY: u32 = 16;
-const PATIENCE: Duration = Duration::from_millis(20);
+const LONG_QUIET_PERIOD_EVERY: u32 = 16;
+const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
 /// After so many tries without messages it is worth telling that somebody waits: some milliseconds.
-const MARKED_FROM: u32 = 3;
+const FLAG_WAITER_AFTER: u32 = 3;
 
 /// How often who waits for a name that many hold looks whether one of them died: 1 s. It costs two calls.
-const DEAD_EVERY: Duration = Duration::from_secs(1);
+const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
 enum Step {
     /// Nobody waits any more.
@@ -56,14 +56,14 @@ enum Step {
 }
 
 /// What the loop knows of a name.
-struct Course {
-    key: SlotKey,
+struct WaitLoop {
+    key: LockId,
     hub: Arc<Hub>,
     channel: Bytes,
     mark: Bytes,
     changed: Arc<Notify>,
     watch: Option<Watch>,
-    turn: Option<Turn>,
+    turn: Option<YieldPlan>,
     /// How often it is said that somebody waits, for kinds that others step back for.
     announces: Option<Duration>,
     /// Turns in a row that ended by silence.
@@ -76,10 +76,10 @@ struct Course {
     tries: u32,
 }
 
-impl Course {
+impl WaitLoop {
     /// The subscription, begun where there is none.
     fn watch(&mut self) -> &mut Watch {
-        let Course { hub, channel, key, mark, watch, .. } = self;
+        let WaitLoop { hub, channel, key, mark, watch, .. } = self;
         watch.get_or_insert_with(|| hub.watch_contended(channel.clone(), key.key().clone(), mark.clone()))
     }
 
@@ -96,8 +96,8 @@ impl Course {
 }
 
 impl Table {
-    pub(super) async fn drive(self: Arc<Self>, key: SlotKey) {
-        let Some(mut course) = self.course(key) else { return };
+    pub(super) async fn wait_loop(self: Arc<Self>, key: LockId) {
+        let Some(mut course) = self.new_wait_loop(key) else { return };
         loop {
             match self.step(&mut course) {
                 Step::Done => return,
@@ -122,14 +122,14 @@ impl Table {
         }
     }
 
-    fn course(&self, key: SlotKey) -> Option<Course> {
+    fn new_wait_loop(&self, key: LockId) -> Option<WaitLoop> {
         let mut state = self.state();
         let slot = state.slots.get_mut(&key)?;
         let (hub, changed) = (Arc::clone(&self.core.hub), slot.changed());
-        let (channel, mark) = (slot.target.channel.clone(), slot.target.mark.clone());
-        let announces = slot.kind.announces_every();
-        let backoff = slot.queue.front().and_then(|first| first.wish.backoff);
-        Some(Course {
+        let (channel, mark) = (slot.keys.channel.clone(), slot.keys.mark.clone());
+        let announces = slot.protocol.announces_every();
+        let backoff = slot.queue.front().and_then(|first| first.request.backoff);
+        Some(WaitLoop {
             key,
             hub,
             channel,
@@ -139,49 +139,49 @@ impl Table {
             turn: None,
             announces,
             silent: 0,
-            dead_due: self.now() + DEAD_EVERY,
+            dead_due: self.now() + EVICTION_INTERVAL,
             backoff,
             tries: 0,
         })
     }
 
-    fn step(self: &Arc<Self>, course: &mut Course) -> Step {
+    fn step(self: &Arc<Self>, course: &mut WaitLoop) -> Step {
         let mut state = self.state();
         let State { slots, phantoms, .. } = &mut *state;
         let Some(slot) = slots.get_mut(&course.key) else { return Step::Done };
         slot.contended = false;
         slot.queue.retain(|entry| !entry.answer.is_closed());
         if slot.queue.is_empty() {
-            slot.driven = false;
-            slot.rest();
+            slot.loop_running = false;
+            slot.shrink_if_idle();
             self.withdraw(slot);
-            let turn = course.turn.take().or(slot.turn.take().map(|turn| *turn));
-            if let Some(turn) = turn.filter(|_| slot.tenure.is_none()) {
+            let turn = course.turn.take().or(slot.yield_plan.take().map(|turn| *turn));
+            if let Some(turn) = turn.filter(|_| slot.server_lease.is_none()) {
                 // Whoever comes next takes the place of those who have left.
                 let now = self.now();
-                self.remember(&mut state, &course.key, turn.elsewhere(), now);
+                self.remember_yield(&mut state, &course.key, turn.for_next_caller(), now);
             }
-            Self::sweep(&mut state, &course.key);
+            Self::remove_if_idle(&mut state, &course.key);
             return Step::Done;
         }
-        if let Some(tenure) = &slot.tenure {
+        if let Some(tenure) = &slot.server_lease {
             course.tries = 0;
             if let Some((listeners, missing)) = course.end_turn() {
                 // It ended by silence, and the name was free: those are no listeners that wait.
                 phantoms.turn_ended(&course.key, listeners, missing, self.now());
             }
-            let half = self.stretch(slot.kind, &course.key) / 2;
+            let half = self.handover_window(slot.protocol, &course.key) / 2;
             let listens = course.backoff.is_none();
             return Step::Local { listen_at: if listens { tenure.stretch_ends - half } else { Instant::NEVER } };
         }
         if slot.busy != Busy::No || slot.asking {
             return Step::Local { listen_at: Instant::NEVER };
         }
-        if let Some(turn) = slot.turn.take() {
+        if let Some(turn) = slot.yield_plan.take() {
             course.turn = Some(*turn);
             slot.contended = true;
             // Who has come to look since the release landed: others go first, that is an answer.
-            let answers = slot.tell_lookers();
+            let answers = slot.reject_try_waiters();
             drop(state);
             send(answers);
             return Step::Yield;
@@ -197,17 +197,17 @@ impl Table {
 
     /// Waits until another try may succeed, or nobody waits any more. The name is taken for `left`. While others go first,
     /// silence is a reason to look once whether it is free.
-    async fn until_worth_a_try(&self, course: &mut Course, left: Duration) {
+    async fn until_worth_a_try(&self, course: &mut WaitLoop, left: Duration) {
         if let Some(backoff) = course.backoff {
             return self.back_off(course, backoff, left).await;
         }
-        let mut until = self.now() + left.min(A_WHILE);
-        let mut silence = self.silence(course);
+        let mut until = self.now() + left.min(NO_TIMEOUT);
+        let mut silence = self.quiet_until(course);
         let mut found_free = false;
         // Not while others go first: the try that found it taken has said it.
         let mut said = course.announces.filter(|_| course.turn.is_none()).map(|_| self.now());
         course.watch();
-        self.look_for_the_dead(course).await;
+        self.evict_expired_holders(course).await;
         loop {
             if course.turn.is_some() && course.turn_is_over() {
                 if let Some((listeners, missing)) = course.end_turn() {
@@ -217,14 +217,14 @@ impl Table {
                 return;
             }
             let say = said.zip(course.announces).map_or(Instant::NEVER, |(said, every)| said + every);
-            let Course { watch, changed, turn, key, .. } = &mut *course;
+            let WaitLoop { watch, changed, turn, key, .. } = &mut *course;
             let Some(watch) = watch else { return };
             tokio::select! {
                 wake = watch.wake() => {
                     if turn.is_none() {
                         return;
                     }
-                    let anew = self.silence(course);
+                    let anew = self.quiet_until(course);
                     if wake.messages > 0 {
                         (silence, found_free) = (anew, false);
                     } else {
@@ -240,7 +240,7 @@ impl Table {
                     }
                     match course.hub.peek(course.key.key()).await {
                         Some(left) => {
-                            (until, silence) = (self.now() + left.min(A_WHILE), Instant::NEVER);
+                            (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::NEVER);
                             // They had their turn, and it is to have an end.
                             said = said.or(course.announces.map(|_| Instant::PAST));
                         }
@@ -252,7 +252,7 @@ impl Table {
                     if let Some(every) = course.announces {
                         self.announce(&course.key, every).await;
                     }
-                    self.look_for_the_dead(course).await;
+                    self.evict_expired_holders(course).await;
                 }
                 () = changed.notified() => if self.nobody_waits(key) { return },
             }
@@ -260,21 +260,21 @@ impl Table {
     }
 
     /// Now and then, where one who died inside is in the way until the lifetime of the whole name ends.
-    async fn look_for_the_dead(&self, course: &mut Course) {
+    async fn evict_expired_holders(&self, course: &mut WaitLoop) {
         if let Some(within) = course.announces.filter(|_| self.now() >= course.dead_due) {
-            self.bury(&course.key, within).await;
-            course.dead_due = self.now() + DEAD_EVERY;
+            self.evict_expired(&course.key, within).await;
+            course.dead_due = self.now() + EVICTION_INTERVAL;
         }
     }
 
     /// The same where no message comes: a pause, twice as long each time. Who is to let others go first gives each the time of
     /// its longest.
-    async fn back_off(&self, course: &mut Course, backoff: Backoff, left: Duration) {
+    async fn back_off(&self, course: &mut WaitLoop, backoff: Backoff, left: Duration) {
         let others = course.turn.take().map_or(Duration::ZERO, |_| backoff.longest);
         let pause = backoff.after(course.tries).mul_f64(0.5 + fastrand::f64() / 2.0);
         let until = self.now() + others + pause.min(left);
         course.tries = course.tries.saturating_add(1);
-        if course.tries > MARKED_FROM {
+        if course.tries > FLAG_WAITER_AFTER {
             course.hub.mark(&course.mark).await;
         }
         loop {
@@ -286,14 +286,14 @@ impl Table {
     }
 
     /// Until when it must be silent while others go first.
-    fn silence(&self, course: &Course) -> Instant {
+    fn quiet_until(&self, course: &WaitLoop) -> Instant {
         let heard = course.hub.heard(&course.channel);
         // Now and then longer, for listeners that need more time to answer than most.
-        let least = if course.silent % PATIENT_EVERY == PATIENT_EVERY - 1 { PATIENCE } else { Duration::ZERO };
-        course.turn.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.silence(heard).max(least))
+        let least = if course.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 { LONG_QUIET_PERIOD } else { Duration::ZERO };
+        course.turn.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.quiet_period(heard).max(least))
     }
 
-    fn nobody_waits(&self, key: &SlotKey) -> bool {
+    fn nobody_waits(&self, key: &LockId) -> bool {
         let now = self.now();
         let state = self.state();
         state

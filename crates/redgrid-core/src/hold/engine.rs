@@ -13,9 +13,9 @@ use super::error::LostReason;
 use super::schedule::Schedule;
 use super::slot::{Answers, send};
 use super::state::{Hold, Phase};
-use super::succession::Basis;
+use super::succession::HandoverReason;
 use super::table::{State, Table};
-use super::tenure::Tenure;
+use super::tenure::ServerLease;
 use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
@@ -35,18 +35,18 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 
 impl Table {
     /// Wakes the engine if something is due earlier than it sleeps.
-    pub(super) fn wake_engine(&self, schedule: &Schedule) {
+    pub(super) fn wake_renewal(&self, schedule: &Schedule) {
         self.alarm.bring_forward(schedule.next());
     }
 
     /// The engine's loop; it ends when its task is aborted.
-    pub(crate) async fn run_engine(self: Arc<Self>) {
+    pub(crate) async fn run_renewal(self: Arc<Self>) {
         loop {
             {
                 let state = self.state();
                 self.alarm.set(state.schedule.next());
             }
-            self.alarm.rings(&self.core.clock).await;
+            self.alarm.elapsed(&self.core.clock).await;
             self.expire();
             loop {
                 let batch = self.next_batch();
@@ -54,7 +54,7 @@ impl Table {
                     break;
                 }
                 for group in self.grouped(batch) {
-                    self.hand_over(Box::pin(Arc::clone(&self).renew(group)));
+                    self.spawn_background(Box::pin(Arc::clone(&self).renew(group)));
                 }
                 tokio::time::sleep(PACE).await;
                 self.expire();
@@ -68,7 +68,7 @@ impl Table {
         let mut state = self.state();
         for tenure in state.schedule.ended(now, self.soon(now)) {
             if tenure.has_expired(now) {
-                self.lose(&mut state, &tenure, LostReason::Expired);
+                self.mark_lost(&mut state, &tenure, LostReason::Expired);
             } else {
                 answers.extend(self.owner_due(&mut state, &tenure, now));
             }
@@ -78,7 +78,7 @@ impl Table {
     }
 
     /// The lease of the present owner ends, that of the tenure does not: first it is told, and a margin later the next has it.
-    fn owner_due(self: &Arc<Self>, state: &mut State, tenure: &Arc<Tenure>, now: Instant) -> Answers {
+    fn owner_due(self: &Arc<Self>, state: &mut State, tenure: &Arc<ServerLease>, now: Instant) -> Answers {
         let key = tenure.slot_key();
         let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(tenure)) else { return Answers::new() };
         if slot.holds.is_empty() {
@@ -94,9 +94,9 @@ impl Table {
                     due = due.min(at);
                     slot.add(hold);
                 }
-                Due::NotTaken => keep_until = keep_until.max(hold.keep_until()),
+                Due::NotTaken => keep_until = keep_until.max(hold.retained_until()),
                 Due::Over => {
-                    keep_until = keep_until.max(hold.keep_until());
+                    keep_until = keep_until.max(hold.retained_until());
                     slot.lost.push(Arc::downgrade(&hold));
                 }
             }
@@ -111,15 +111,15 @@ impl Table {
         tenure.set_owner_due(due);
         state.schedule.moved(tenure.id);
         match free {
-            true if keep_until > now => self.send_back(slot, tenure, keep_until),
-            true => return self.pass_on(state, &key, Basis::HandOver, now),
+            true if keep_until > now => self.release_unclaimed_grant(slot, tenure, keep_until),
+            true => return self.hand_over_next(state, &key, HandoverReason::HandOver, now),
             false => {}
         }
         Answers::new()
     }
 
     /// Ends a tenure that is no longer ours, tells the watchers of its owner, and lets the next of its queue try.
-    pub(super) fn lose(self: &Arc<Self>, state: &mut State, tenure: &Arc<Tenure>, reason: LostReason) {
+    pub(super) fn mark_lost(self: &Arc<Self>, state: &mut State, tenure: &Arc<ServerLease>, reason: LostReason) {
         state.schedule.remove(tenure.id);
         if !tenure.end() {
             return;
@@ -127,16 +127,16 @@ impl Table {
         tracing::debug!(name = %tenure.target.name, %reason, "lost");
         let key = tenure.slot_key();
         if let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(tenure)) {
-            slot.tenure = None;
+            slot.server_lease = None;
             self.take_out_served(slot);
-            let (unheld, lives_on) = (slot.holds.is_empty(), slot.kind.counterpart().is_some());
+            let (unheld, lives_on) = (slot.holds.is_empty(), slot.protocol.paired_mode().is_some());
             for hold in slot.holds.drain(..) {
                 hold.end(reason.into());
                 slot.lost.push(Arc::downgrade(&hold));
             }
             if unheld && reason == LostReason::Expired {
                 // No guard will free what the server still has of it.
-                self.hand_over(self.release_work(None, Arc::clone(tenure), Instant::PAST, None));
+                self.spawn_background(self.release_work(None, Arc::clone(tenure), Instant::PAST, None));
             } else if lives_on && reason == LostReason::Expired {
                 // Others who are in beside it keep the key, and its field with that, when its lease is over.
                 self.release_when_over(tenure);
@@ -145,7 +145,7 @@ impl Table {
         }
     }
 
-    fn next_batch(&self) -> Vec<Arc<Tenure>> {
+    fn next_batch(&self) -> Vec<Arc<ServerLease>> {
         let now = self.now();
         self.state().schedule.take_due(now, self.soon(now), BATCH)
     }
@@ -157,7 +157,7 @@ impl Table {
 
     /// Renews (fixed leases: verifies) tenures of one kind, whose names may go together, by one script; a batch that is
     /// refused as a whole, in halves.
-    fn renew(self: Arc<Self>, mut tenures: Vec<Arc<Tenure>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn renew(self: Arc<Self>, mut tenures: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             {
                 // Given back since they were due: nothing is started for them any more.
@@ -183,7 +183,7 @@ impl Table {
             // What gives back what may have been renewed by then does not give up before that is over.
             let unsure = |by: Instant| {
                 for (tenure, lease) in tenures.iter().zip(&leases).filter(|(_, lease)| !lease.is_zero()) {
-                    tenure.may_reach(by + *lease);
+                    tenure.raise_upper_bound(by + *lease);
                 }
             };
             let over = certainly_over(limit, self.core.settings.timeout);
@@ -215,7 +215,7 @@ impl Table {
                     for ((tenure, status), lease) in tenures.iter().zip(statuses).zip(leases) {
                         self.renewed((&mut state, now), tenure, status, (sent, lease, durability));
                     }
-                    self.wake_engine(&state.schedule);
+                    self.wake_renewal(&state.schedule);
                 }
                 Err(error) if error.code().is_some_and(concerns_some) && tenures.len() > 1 => {
                     let (left, right) = tenures.split_at(tenures.len() / 2);
@@ -237,14 +237,14 @@ impl Table {
     fn renewed(
         self: &Arc<Self>,
         (state, now): (&mut State, Instant),
-        tenure: &Arc<Tenure>,
+        tenure: &Arc<ServerLease>,
         status: i64,
         (sent, lease, durability): (Instant, Duration, Durability),
     ) {
         match status {
             // Its owner is another by now, and wants more than this renewal waited for.
             1 if !lease.is_zero() && !durability.covers(tenure.wanted_durability()) => {
-                tenure.may_reach(now + lease);
+                tenure.raise_upper_bound(now + lease);
                 self.try_again(state, std::slice::from_ref(tenure));
             }
             1 => {
@@ -256,7 +256,7 @@ impl Table {
             0 => {
                 // A release may have been on its way before the renewal: then this is no loss.
                 if state.schedule.get(tenure.id).is_some() {
-                    self.lose(state, tenure, LostReason::Gone);
+                    self.mark_lost(state, tenure, LostReason::Gone);
                 }
             }
             _ => self.try_again(state, std::slice::from_ref(tenure)),
@@ -264,22 +264,22 @@ impl Table {
     }
 
     /// Renewals that failed are due again soon: after a thirtieth of the lease, at most a second.
-    fn try_again(&self, state: &mut State, tenures: &[Arc<Tenure>]) {
+    fn try_again(&self, state: &mut State, tenures: &[Arc<ServerLease>]) {
         let now = self.now();
         for tenure in tenures {
             count::renewal_failed(tenure.kind.name());
             let wait = (tenure.lease() / 30).min(Duration::from_secs(1));
             state.schedule.reschedule(tenure.id, now + wait);
         }
-        self.wake_engine(&state.schedule);
+        self.wake_renewal(&state.schedule);
     }
 
     /// The tenure's end has moved.
-    pub(super) fn reschedule(&self, tenure: &Tenure) {
+    pub(super) fn reschedule(&self, tenure: &ServerLease) {
         let mut state = self.state();
         let now = self.now();
         state.schedule.reschedule(tenure.id, self.next_look(tenure, now, now));
-        self.wake_engine(&state.schedule);
+        self.wake_renewal(&state.schedule);
     }
 
     /// Looks after all holds of a node whose connection is new: the server behind it may have forgotten them.
@@ -307,14 +307,14 @@ impl Table {
         self.verify(|_| true);
     }
 
-    fn verify(&self, concerned: impl Fn(&Tenure) -> bool) {
+    fn verify(&self, concerned: impl Fn(&ServerLease) -> bool) {
         let now = self.now();
         let mut state = self.state();
         let ids: Vec<u64> = state.schedule.all().filter(|tenure| concerned(tenure)).map(|tenure| tenure.id).collect();
         for id in ids {
             state.schedule.reschedule(id, now);
         }
-        self.wake_engine(&state.schedule);
+        self.wake_renewal(&state.schedule);
     }
 
     /// How many holds are believed.
@@ -323,11 +323,11 @@ impl Table {
     }
 
     /// Another client took a hold of ours by force, and says so.
-    pub(crate) fn forced(self: &Arc<Self>, field: &[u8]) {
+    pub(crate) fn preempted(self: &Arc<Self>, field: &[u8]) {
         let Some(number) = number_of(field) else { return };
         let mut state = self.state();
         match state.schedule.get(number).cloned() {
-            Some(tenure) if tenure.field() == field => self.lose(&mut state, &tenure, LostReason::Forced),
+            Some(tenure) if tenure.field() == field => self.mark_lost(&mut state, &tenure, LostReason::Forced),
             Some(_) => {}
             None => {
                 // Perhaps its grant is still on its way to us.
@@ -339,19 +339,19 @@ impl Table {
     }
 
     /// The server says that it does not have a hold of ours any more.
-    pub(super) fn vanished(self: &Arc<Self>, field: &[u8]) {
+    pub(super) fn report_missing(self: &Arc<Self>, field: &[u8]) {
         let mut state = self.state();
         // A release may have been on its way before: then this is no loss.
         let tenure = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
         if let Some(tenure) = tenure.filter(|tenure| tenure.field() == field) {
-            self.lose(&mut state, &tenure, LostReason::Gone);
+            self.mark_lost(&mut state, &tenure, LostReason::Gone);
         }
     }
 
     /// Those that may go together in one script.
-    fn grouped(&self, mut tenures: Vec<Arc<Tenure>>) -> Vec<Vec<Arc<Tenure>>> {
-        let place = |tenure: &Arc<Tenure>| (tenure.kind.name(), self.core.topology.slot(&tenure.target.key));
-        let group = |tenure: &Arc<Tenure>| (place(tenure), tenure.wanted_durability());
+    fn grouped(&self, mut tenures: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
+        let place = |tenure: &Arc<ServerLease>| (tenure.kind.name(), self.core.topology.slot(&tenure.target.key));
+        let group = |tenure: &Arc<ServerLease>| (place(tenure), tenure.wanted_durability());
         tenures.sort_by_key(place);
         tenures.chunk_by(|one, other| group(one) == group(other)).map(<[_]>::to_vec).collect()
     }
@@ -359,9 +359,9 @@ impl Table {
 
 /// What a look asks for: the lease of what is renewed, nothing more where it is fixed. Where others are in beside it, one of
 /// them may have shortened what they share on the server: then what was confirmed before, so that it is there again.
-fn lease_to_send(tenure: &Tenure, now: Instant) -> Duration {
+fn lease_to_send(tenure: &ServerLease, now: Instant) -> Duration {
     let left = tenure.deadline().since(now);
-    match tenure.kind.shares() && !left.is_zero() {
+    match tenure.kind.is_shared() && !left.is_zero() {
         _ if tenure.is_renewed_at(now) => tenure.lease(),
         true => terms::with_margin(left),
         false => Duration::ZERO,
@@ -386,7 +386,7 @@ fn number_of(field: &[u8]) -> Option<u64> {
 fn due_of(hold: &Hold, now: Instant) -> Due {
     let name = &hold.tenure.target.name;
     // Another guard of its holder may live.
-    if now >= hold.offered_until() && hold.withdraw() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
+    if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
         tracing::debug!(%name, "granted, and not taken");
         hold.end(Phase::Released);
         return Due::NotTaken;

@@ -13,33 +13,33 @@ use std::task::{Context, Waker};
 use crate::unpolled::{Unattended, Unpolled};
 
 /// Work that ends by itself and tells its result where it is waited for.
-pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[derive(Clone)]
-pub(crate) struct Flight(Arc<Mutex<Aboard>>);
+pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
 
-struct Aboard {
-    work: Option<Work>,
+struct Inner {
+    work: Option<BackgroundTask>,
     /// The caller that polls it. Its result wakes nobody while it is here: whoever polls looks himself.
     caller: Option<Waker>,
 }
 
-impl Flight {
+impl InlineTask {
     /// Work that acquires nothing for its caller alone: it may lie unpolled until the next request takes it.
-    pub(crate) fn new(work: Work) -> Self {
-        Flight(Arc::new(Mutex::new(Aboard { work: Some(work), caller: None })))
+    pub(crate) fn new(work: BackgroundTask) -> Self {
+        InlineTask(Arc::new(Mutex::new(Inner { work: Some(work), caller: None })))
     }
 
     /// Work that may acquire or release something: a task takes it over if it is still here after half a second.
-    pub(crate) fn observed(unattended: &Unattended, work: Work) -> Self {
-        let flight = Flight::new(work);
+    pub(crate) fn observed(unattended: &Unattended, work: BackgroundTask) -> Self {
+        let flight = InlineTask::new(work);
         unattended.note_inline(&flight.0);
         flight
     }
 
     /// Polls the work if it is still here. True when it goes on here: then nothing else need be waited for.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
-        let mut aboard = self.aboard();
+        let mut aboard = self.inner();
         // Out of it meanwhile: work that panics is not here any more, and nobody polls it again.
         let Some(mut work) = aboard.work.take() else { return false };
         if work.as_mut().poll(cx).is_ready() {
@@ -64,30 +64,30 @@ impl Flight {
     }
 
     /// Takes the work away, to be driven by a task. Its caller is woken, to wait for the result from now on.
-    pub(crate) fn take(&self) -> Option<Work> {
+    pub(crate) fn take(&self) -> Option<BackgroundTask> {
         take(&self.0)
     }
 
-    fn aboard(&self) -> MutexGuard<'_, Aboard> {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
         lock(&self.0)
     }
 }
 
-impl Unpolled for Mutex<Aboard> {
-    fn give_up(self: Arc<Self>) -> Option<Work> {
+impl Unpolled for Mutex<Inner> {
+    fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
         take(&self)
     }
 }
 
-fn take(flight: &Mutex<Aboard>) -> Option<Work> {
-    let Aboard { work, caller } = std::mem::replace(&mut *lock(flight), Aboard { work: None, caller: None });
+fn take(flight: &Mutex<Inner>) -> Option<BackgroundTask> {
+    let Inner { work, caller } = std::mem::replace(&mut *lock(flight), Inner { work: None, caller: None });
     if let Some(caller) = caller {
         caller.wake();
     }
     work
 }
 
-fn lock(flight: &Mutex<Aboard>) -> MutexGuard<'_, Aboard> {
+fn lock(flight: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     flight.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn work_that_panics_is_not_left_for_a_task() {
-        let flight = Flight::new(Box::pin(async { panic!("it does") }));
+        let flight = InlineTask::new(Box::pin(async { panic!("it does") }));
         let poll = || flight.poll(&mut Context::from_waker(Waker::noop()));
         assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
         assert!(flight.is_over() && flight.take().is_none());

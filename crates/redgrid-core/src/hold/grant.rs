@@ -10,13 +10,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::error::{AcquireError, ExtendError, LostReason, ReleaseError};
-use super::flight::Flight;
-use super::kind::{HoldKind, Target};
+use super::flight::InlineTask;
+use super::kind::{LockProtocol, LockKeys};
 use super::lease::Set;
-use super::release::{By, LetGo};
+use super::release::{ReleasedBy, DropOutcome};
 use super::state::Hold;
 use super::table::{State, Table};
-use super::terms::{self, Lease, Wish};
+use super::terms::{self, LeaseMode, AcquireRequest};
 use super::ticket::GRACE;
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
@@ -27,17 +27,17 @@ use crate::observe::{About, Observed};
 use crate::token::Token;
 
 /// A guard that is a [`Grant`] underneath: what a condition gives back and takes again, whatever lock it is of.
-pub trait Held: Sized {
+pub trait FromHoldGuard: Sized {
     /// The grant, which goes on to hold.
-    fn into_grant(self) -> Grant;
+    fn into_hold_guard(self) -> HoldGuard;
 
     /// The guard of a grant.
-    fn from_grant(grant: Grant) -> Self;
+    fn from_hold_guard(grant: HoldGuard) -> Self;
 }
 
 /// A hold, and the means to end it. Dropping it gives the hold back in the background.
 #[must_use = "dropping the grant gives the hold back"]
-pub struct Grant {
+pub struct HoldGuard {
     client: Client,
     pub(super) hold: Arc<Hold>,
     /// It is the first guard of its hold, which is taken back when nobody polls for it.
@@ -45,23 +45,23 @@ pub struct Grant {
     pub(super) armed: bool,
 }
 
-impl Grant {
+impl HoldGuard {
     /// The first guard of a hold, on its way to who asked for it. Counted under the table's lock, which every caller holds.
     pub(super) fn first(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
-        Grant { client, hold, is_first: true, armed: true }
+        HoldGuard { client, hold, is_first: true, armed: true }
     }
 
     /// A further guard, which its caller has at once. Counted in the same way.
     pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
-        Grant { client, hold, is_first: false, armed: true }
+        HoldGuard { client, hold, is_first: false, armed: true }
     }
 
     /// Takes what was offered; false when it was given to others meanwhile.
-    pub(super) fn claim(&self) -> bool {
+    pub(super) fn accept(&self) -> bool {
         if self.is_first {
-            return self.hold.claim();
+            return self.hold.accept();
         }
         self.hold.set_given();
         true
@@ -74,8 +74,8 @@ impl Grant {
 
     /// Hands a grant that was reserved as a [part](super::Ticket::part) to its caller. A grant that is released before keeps
     /// its name for no `at_least`.
-    pub fn give(&self) {
-        self.claim();
+    pub fn accept_member(&self) {
+        self.accept();
     }
 
     /// The hold, left to whoever calls this to be given back; and whether this was its first guard.
@@ -98,12 +98,12 @@ impl Grant {
     }
 
     /// The same, with its key and channel.
-    pub fn target(&self) -> &Arc<Target> {
+    pub fn keys(&self) -> &Arc<LockKeys> {
         &self.hold.tenure.target
     }
 
     /// The kind of the hold.
-    pub fn kind(&self) -> &'static dyn HoldKind {
+    pub fn protocol(&self) -> &'static dyn LockProtocol {
         self.hold.tenure.kind
     }
 
@@ -138,16 +138,16 @@ impl Grant {
     }
 
     /// Another grant of the same hold, without asking anybody; `None` when it has ended.
-    pub fn again(&self) -> Option<Grant> {
+    pub fn clone_guard(&self) -> Option<HoldGuard> {
         let state = self.table().state();
-        let again = self.is_held().then(|| Grant::further(self.client.clone(), Arc::clone(&self.hold)));
+        let again = self.is_held().then(|| HoldGuard::further(self.client.clone(), Arc::clone(&self.hold)));
         drop(state);
         again
     }
 
     /// What was asked for.
-    pub fn wish(&self) -> &Wish {
-        &self.hold.wish
+    pub fn request(&self) -> &AcquireRequest {
+        &self.hold.request
     }
 
     /// Asks for a hold of another kind on the same key, under this one. `None` where others have it, or share this one and
@@ -160,8 +160,8 @@ impl Grant {
     /// # Cancel safety
     ///
     /// Dropping it leaves this hold as it is; what the server had granted goes back in the background.
-    pub async fn beside(&self, kind: &'static dyn HoldKind, wish: Wish) -> Result<Option<Grant>, AcquireError> {
-        match self.table().enter_beside(&self.client, &self.hold, kind, wish)? {
+    pub async fn convert(&self, kind: &'static dyn LockProtocol, wish: AcquireRequest) -> Result<Option<HoldGuard>, AcquireError> {
+        match self.table().enter_converting(&self.client, &self.hold, kind, wish)? {
             Some(ticket) => ticket.outcome().await,
             None => Ok(None),
         }
@@ -187,7 +187,7 @@ impl Grant {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
-    pub async fn alone(&self) {
+    pub async fn unshared(&self) {
         let alone = self.hold.tenure.alone();
         loop {
             let mut told = pin!(alone.notified());
@@ -200,15 +200,15 @@ impl Grant {
     }
 
     /// For how long the name stays taken by it, whatever becomes of it.
-    pub fn kept_for(&self) -> Duration {
-        self.hold.keep_until().since(self.hold.tenure.clock.now())
+    pub fn retained_for(&self) -> Duration {
+        self.hold.retained_until().since(self.hold.tenure.clock.now())
     }
 
     /// Releases without keeping the name for what was asked for as `at_least`: another hold of the name does. Only where this is
     /// its last grant.
-    pub fn keep_no_longer(&self) {
+    pub fn drop_retention(&self) {
         if self.hold.guards.load(Ordering::Acquire) == 1 {
-            self.hold.keep_no_longer();
+            self.hold.drop_retention();
         }
     }
 
@@ -249,25 +249,25 @@ impl Grant {
     /// Dropped early, the release goes on in the background.
     pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
         let observed = Observed::release(self.about(), self.hold.token);
-        observed.around(self.give_back())
+        observed.around(self.release_and_wait())
     }
 
-    async fn give_back(mut self) -> Result<(), ReleaseError> {
+    async fn release_and_wait(mut self) -> Result<(), ReleaseError> {
         self.armed = false;
         let name = self.hold.tenure.target.name.clone();
-        let (flight, mut told) = match self.table().let_go(&self.hold, self.is_first, By::Caller) {
-            LetGo::Done => return Ok(()),
-            LetGo::Lost(reason) => return Err(ReleaseError::Lost { name, reason }),
-            LetGo::Release(work, told) => {
-                self.table().hand_over(work);
+        let (flight, mut told) = match self.table().drop_guard(&self.hold, self.is_first, ReleasedBy::Caller) {
+            DropOutcome::Done => return Ok(()),
+            DropOutcome::Lost(reason) => return Err(ReleaseError::Lost { name, reason }),
+            DropOutcome::Release(work, told) => {
+                self.table().spawn_background(work);
                 (None, told)
             }
-            LetGo::Leaves(flight, told) => (Some(Landing(Arc::clone(self.table()), flight)), told),
+            DropOutcome::Leaves(flight, told) => (Some(InlineRelease(Arc::clone(self.table()), flight)), told),
         };
         let core = &self.table().core;
         let until = core.clock.now() + core.settings.timeout + GRACE;
         let mut outcome = poll_fn(|cx| match &flight {
-            Some(Landing(_, flight)) if flight.poll(cx) => Poll::Pending,
+            Some(InlineRelease(_, flight)) if flight.poll(cx) => Poll::Pending,
             _ => Pin::new(&mut told).poll(cx),
         });
         // Who sends it by himself over a connection that is up is woken by his exchange when an
@@ -341,11 +341,11 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
         return Err(ExtendError::Lost { name: name(), reason });
     }
     let now = tenure.clock.now();
-    let fixed = matches!(hold.wish.lease, Lease::Fixed(_));
+    let fixed = matches!(hold.request.lease, LeaseMode::Fixed(_));
     // The name stays taken for `at_least`, however early the hold is to end.
     let on_server = if fixed {
-        let keep = hold.keep_until().since(now);
-        Wish { lease: Lease::Fixed(lease), at_least: keep, ..Wish::clone(&hold.wish) }.server_lease(Duration::ZERO)
+        let keep = hold.retained_until().since(now);
+        AcquireRequest { lease: LeaseMode::Fixed(lease), at_least: keep, ..AcquireRequest::clone(&hold.request) }.server_lease(Duration::ZERO)
     } else {
         lease
     };
@@ -363,9 +363,9 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
             // The server keeps it for the others; ours ends here.
             return Ok(());
         }
-        table.shorten(tenure, on_server, hold.wish.durability).await
+        table.shorten(tenure, on_server, hold.request.durability).await
     } else {
-        table.lengthen(tenure, on_server, hold.wish.durability).await
+        table.lengthen(tenure, on_server, hold.request.durability).await
     };
     match set {
         Set::Done { sent } => {
@@ -379,7 +379,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
             }
         }
         Set::Gone => {
-            table.lose(&mut table.state(), tenure, LostReason::Gone);
+            table.mark_lost(&mut table.state(), tenure, LostReason::Gone);
             Err(ExtendError::Lost { name: name(), reason: hold.lost().unwrap_or(LostReason::Gone) })
         }
         Set::TooLate => {
@@ -392,22 +392,22 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
 }
 
 /// A release that its caller polls; dropped early, a task goes on with it.
-struct Landing(Arc<Table>, Flight);
+struct InlineRelease(Arc<Table>, InlineTask);
 
-impl Drop for Landing {
+impl Drop for InlineRelease {
     fn drop(&mut self) {
         if let Some(work) = self.1.take() {
-            self.0.hand_over(work);
+            self.0.spawn_background(work);
         }
     }
 }
 
-impl Drop for Grant {
+impl Drop for HoldGuard {
     fn drop(&mut self) {
         if self.armed
-            && let LetGo::Release(work, _) = self.table().let_go(&self.hold, self.is_first, By::Task)
+            && let DropOutcome::Release(work, _) = self.table().drop_guard(&self.hold, self.is_first, ReleasedBy::Task)
         {
-            self.table().hand_over(work);
+            self.table().spawn_background(work);
         }
     }
 }
@@ -420,25 +420,25 @@ impl Table {
             let first = slot.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
             hold.tenure.set_owner_due(first.unwrap_or(Instant::NEVER));
             state.schedule.moved(hold.tenure.id);
-            self.wake_engine(&state.schedule);
+            self.wake_renewal(&state.schedule);
         }
     }
 
     fn stop_renewing(&self, hold: &Arc<Hold>, is_first: bool) {
         let mut state = self.state();
-        let is_counted = !(is_first && hold.is_withdrawn());
+        let is_counted = !(is_first && hold.is_revoked());
         if is_counted && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
             let slot = state.slots.get(&hold.tenure.slot_key()).filter(|slot| slot.has(&hold.tenure));
             if slot.is_none_or(|slot| slot.is_forgotten()) {
                 hold.tenure.stop_renewing();
-            } else if matches!(hold.wish.lease, Lease::Renewed(_)) {
+            } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
                 // Others share it and have it renewed: this one has what was confirmed until now.
                 let now = self.now();
                 hold.set_end(now, terms::with_margin(hold.tenure.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);
             }
             // It may have been lost before: then its name is remembered for this guard alone.
-            Self::sweep(&mut state, &hold.tenure.slot_key());
+            Self::remove_if_idle(&mut state, &hold.tenure.slot_key());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::table::Table;
-use super::tenure::Tenure;
+use super::tenure::ServerLease;
 use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
@@ -31,7 +31,7 @@ impl Table {
     /// Lengthens: twice is once, so it is sent until it is answered.
     pub(super) async fn lengthen(
         self: &Arc<Self>,
-        tenure: &Arc<Tenure>,
+        tenure: &Arc<ServerLease>,
         lease: Duration,
         durability: Durability,
     ) -> Set {
@@ -58,7 +58,7 @@ impl Table {
     /// after it.
     pub(super) async fn shorten(
         self: &Arc<Self>,
-        tenure: &Arc<Tenure>,
+        tenure: &Arc<ServerLease>,
         lease: Duration,
         durability: Durability,
     ) -> Set {
@@ -88,7 +88,7 @@ impl Table {
 }
 
 /// The server has it. Believed, unless a shortening without an answer may still undo it.
-fn confirmed(tenure: &Tenure, sent: Instant, lease: Duration, durability: Durability) -> Set {
+fn confirmed(tenure: &ServerLease, sent: Instant, lease: Duration, durability: Durability) -> Set {
     if tenure.confirmed(sent, lease, durability) >= terms::deadline(sent, lease) {
         Set::Done { sent }
     } else {
@@ -99,7 +99,7 @@ fn confirmed(tenure: &Tenure, sent: Instant, lease: Duration, durability: Durabi
 /// A lengthening under way. Unless the server is known to have it as it is believed here, what gives the tenure back does not give up
 /// before the longer lease is over.
 struct Lengthening<'a> {
-    tenure: &'a Tenure,
+    tenure: &'a ServerLease,
     lease: Duration,
     timeout: Duration,
     progress: Progress,
@@ -107,7 +107,7 @@ struct Lengthening<'a> {
 }
 
 impl<'a> Lengthening<'a> {
-    fn begin(tenure: &'a Tenure, lease: Duration, timeout: Duration) -> Self {
+    fn begin(tenure: &'a ServerLease, lease: Duration, timeout: Duration) -> Self {
         Lengthening { tenure, lease, timeout, progress: Progress::default(), is_known: false }
     }
 }
@@ -116,14 +116,14 @@ impl Drop for Lengthening<'_> {
     fn drop(&mut self) {
         if !self.is_known && self.progress.is_sent() {
             let limit = self.tenure.clock.now() + self.timeout;
-            self.tenure.may_reach(certainly_over(limit, self.timeout) + self.lease);
+            self.tenure.raise_upper_bound(certainly_over(limit, self.timeout) + self.lease);
         }
     }
 }
 
 /// A shortening under way. Dropped early, it counts as unanswered.
 struct Shortening<'a> {
-    tenure: &'a Tenure,
+    tenure: &'a ServerLease,
     timeout: Duration,
     /// When the lease before it ends.
     former: Instant,
@@ -131,7 +131,7 @@ struct Shortening<'a> {
 }
 
 impl<'a> Shortening<'a> {
-    fn begin(tenure: &'a Tenure, sent: Instant, lease: Duration, timeout: Duration) -> Self {
+    fn begin(tenure: &'a ServerLease, sent: Instant, lease: Duration, timeout: Duration) -> Self {
         let former = tenure.lease_ends();
         tenure.begin_shortening(sent, lease);
         Shortening { tenure, timeout, former, ended: false }
@@ -141,7 +141,7 @@ impl<'a> Shortening<'a> {
     fn end(mut self, unanswered_until: Option<Instant>, is_known: bool) {
         self.ended = true;
         if !is_known {
-            self.tenure.may_reach(self.former);
+            self.tenure.raise_upper_bound(self.former);
         }
         self.tenure.end_shortening(unanswered_until);
     }
@@ -151,7 +151,7 @@ impl Drop for Shortening<'_> {
     fn drop(&mut self) {
         if !self.ended {
             let limit = self.tenure.clock.now() + self.timeout;
-            self.tenure.may_reach(self.former);
+            self.tenure.raise_upper_bound(self.former);
             self.tenure.end_shortening(Some(certainly_over(limit, self.timeout)));
         }
     }

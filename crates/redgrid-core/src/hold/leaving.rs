@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// One of those in a queue has left it. Whoever reads the queue passes over those who have; they are taken out at its ends at once, and
 /// all of them when they may be half of it. So a queue in which nobody waits is empty, and a hundred thousand that leave together, in any
 /// order, are no hundred thousand walks along it.
-pub(super) fn one_has_left<T>(queue: &mut VecDeque<T>, left: &mut usize, has_left: impl Fn(&T) -> bool) {
+pub(super) fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut usize, has_left: impl Fn(&T) -> bool) {
     *left += 1;
     while queue.front().is_some_and(&has_left) {
         queue.pop_front();
@@ -32,7 +32,7 @@ mod tests {
         let looks = Cell::new(0);
         for number in 0..count {
             all[order(number)].set(true);
-            one_has_left(&mut queue, &mut left, |at| {
+            mark_cancelled(&mut queue, &mut left, |at| {
                 looks.set(looks.get() + 1);
                 all[*at].get()
             });

@@ -8,14 +8,14 @@ use crate::clock::Instant;
 /// How many of our tasks have had a tenure; changed under the table's lock. One that is passed along the server's queue has no last
 /// owner: 32 bits would be full after a day of hand-overs, and tokens begin again.
 #[derive(Default)]
-pub(super) struct Owners(AtomicU64);
+pub(super) struct HandoverCount(AtomicU64);
 
-impl Owners {
-    pub(super) fn are_none(&self) -> bool {
+impl HandoverCount {
+    pub(super) fn is_zero(&self) -> bool {
         self.0.load(Ordering::Acquire) == 0
     }
 
-    pub(super) fn one_more(&self) {
+    pub(super) fn increment(&self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -37,13 +37,13 @@ mod tests {
     fn tokens_rise_however_many_there_were() {
         let (first, granted) = (1_700_000_000_000_000, Instant::PAST);
         for former in [0, 1, u64::from(u32::MAX) - 1, u64::from(u32::MAX)] {
-            let owners = Owners::default();
+            let owners = HandoverCount::default();
             owners.0.store(former, Ordering::Relaxed);
             let before = owners.next_token(first, granted);
-            owners.one_more();
+            owners.increment();
             let after = owners.next_token(first, granted);
             assert!(after > before && after.1 > before.1, "{former}: {before:?}, {after:?}");
-            assert!(!owners.are_none(), "{former}");
+            assert!(!owners.is_zero(), "{former}");
         }
     }
 }

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::slot::SlotKey;
+use super::slot::LockId;
 use super::table::ByName;
-use super::turn::Audience;
+use super::turn::SubscriberCount;
 use crate::clock::Instant;
 
 /// Turns in a row that must end by silence before listeners count as phantoms. The last of them is a patient one, so that a
@@ -39,12 +39,12 @@ pub(crate) struct Phantom {
 
 impl Phantoms {
     /// The audience without the phantoms in it.
-    pub(super) fn without(&self, key: &SlotKey, audience: Audience, now: Instant) -> Audience {
+    pub(super) fn without(&self, key: &LockId, audience: SubscriberCount, now: Instant) -> SubscriberCount {
         self.names.get(key).map_or(audience, |known| known.without(audience, now))
     }
 
     /// A turn of `listeners`, of which none was ignored, has ended: so many of them took none.
-    pub(super) fn turn_ended(&mut self, key: &SlotKey, listeners: u64, missing: u64, now: Instant) {
+    pub(super) fn turn_ended(&mut self, key: &LockId, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             self.names.remove(key);
             return;
@@ -60,11 +60,11 @@ impl Phantoms {
 
 impl Phantom {
     /// The audience without the phantoms in it.
-    pub(crate) fn without(&self, audience: Audience, now: Instant) -> Audience {
+    pub(crate) fn without(&self, audience: SubscriberCount, now: Instant) -> SubscriberCount {
         if self.silent >= ENOUGH && now < self.until && audience.listeners >= self.of {
-            return Audience { listeners: audience.listeners - self.count, ignored: self.count, ..audience };
+            return SubscriberCount { listeners: audience.listeners - self.count, ignored: self.count, ..audience };
         }
-        Audience { patient: self.silent + 1 >= ENOUGH, ..audience }
+        SubscriberCount { patient: self.silent + 1 >= ENOUGH, ..audience }
     }
 
     /// A turn of `listeners`, of which none was ignored, has ended: so many of them took none.
@@ -97,20 +97,20 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::hold::Target;
+    use crate::hold::LockKeys;
     use crate::name::Name;
     use crate::wait::Own;
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn key() -> SlotKey {
+    fn key() -> LockId {
         let (name, key) = (Name::new("a").unwrap(), Bytes::from("a"));
-        let target = Target { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
-        SlotKey("lock", Arc::new(target), 0)
+        let target = LockKeys { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
+        LockId("lock", Arc::new(target), 0)
     }
 
-    fn audience(listeners: u64) -> Audience {
-        Audience { listeners, own: Own { heard: Some(0), is_pending: false }, ..Audience::default() }
+    fn audience(listeners: u64) -> SubscriberCount {
+        SubscriberCount { listeners, own: Own { heard: Some(0), is_pending: false }, ..SubscriberCount::default() }
     }
 
     #[test]

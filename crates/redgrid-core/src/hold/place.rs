@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::kind::{HoldKind, Target};
-use super::settle::Settlement;
-use super::slot::Seen;
+use super::kind::{LockProtocol, LockKeys};
+use super::settle::DeferredRelease;
+use super::slot::RequestStatus;
 use super::table::Table;
-use super::terms::Wish;
+use super::terms::AcquireRequest;
 use crate::clock::Instant;
 
 /// What is known of the place of one request. Its field stays the same from its first word to the server until it is granted.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct QueuePosition {
     /// The number in its field where that is not the request's own: one that was given back is not used again.
     number: AtomicU64,
     /// A word for it has left: it may be in the queue, or hold.
@@ -30,7 +30,7 @@ pub(super) struct Place {
     next_at: AtomicU64,
 }
 
-impl Place {
+impl QueuePosition {
     /// The number in its field; `request` is the request's.
     pub(super) fn number(&self, request: u64) -> u64 {
         match self.number.load(Ordering::Acquire) {
@@ -90,12 +90,12 @@ impl Place {
     }
 
     /// It is next, and the name may be free.
-    pub(super) fn call(&self) {
+    pub(super) fn notify(&self) {
         self.called.store(true, Ordering::Release);
     }
 
     /// What called it has been dealt with.
-    pub(super) fn calm(&self) {
+    pub(super) fn clear_notification(&self) {
         self.called.store(false, Ordering::Release);
         self.next_at.store(0, Ordering::Release);
     }
@@ -118,43 +118,43 @@ impl Place {
 
 impl Table {
     /// Gives up the place of a request that has ended: at once, and once more when no word for it can be carried out late.
-    pub(super) fn vacate(
+    pub(super) fn release_position(
         self: &Arc<Self>,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
-        (request, seen): (u64, &Seen),
-        wish: &Wish,
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        (request, seen): (u64, &RequestStatus),
+        wish: &AcquireRequest,
     ) {
-        if !seen.place.give_up() {
+        if !seen.position.give_up() {
             return;
         }
-        let (field, limit) = (self.core.field(seen.place.number(request)), seen.unsure_until());
+        let (field, limit) = (self.core.field(seen.position.number(request)), seen.may_execute_until());
         let (target, lease) = (Arc::clone(target), wish.lease.duration());
-        self.settle(Settlement { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease });
+        self.schedule_cleanup(DeferredRelease { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease });
     }
 }
 
 /// A request's place in a queue on the server, to look at.
 #[derive(Clone)]
-pub struct PlaceView {
+pub struct QueuePositionView {
     client: String,
     request: u64,
-    seen: Arc<Seen>,
+    seen: Arc<RequestStatus>,
 }
 
-impl PlaceView {
-    pub(super) fn new(client: String, request: u64, seen: &Arc<Seen>) -> Self {
-        PlaceView { client, request, seen: Arc::clone(seen) }
+impl QueuePositionView {
+    pub(super) fn new(client: String, request: u64, seen: &Arc<RequestStatus>) -> Self {
+        QueuePositionView { client, request, seen: Arc::clone(seen) }
     }
 
     /// The holder field under which it stands in the queue; `None` while it does not.
     pub fn field(&self) -> Option<Bytes> {
         let Self { client, request, seen } = self;
-        seen.place.is_inside().then(|| format!("{client}:{}", seen.place.number(*request)).into())
+        seen.position.is_inside().then(|| format!("{client}:{}", seen.position.number(*request)).into())
     }
 }
 
-impl std::fmt::Debug for PlaceView {
+impl std::fmt::Debug for QueuePositionView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PlaceView").field("field", &self.field()).finish()
     }

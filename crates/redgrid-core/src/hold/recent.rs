@@ -1,38 +1,38 @@
 //! Names that others wait for, for a moment after we let go of them: the next request of ours obeys the order although nobody
 //! of us waited when they were given back.
 
-use super::slot::SlotKey;
+use super::slot::LockId;
 use super::table::ByName;
-use super::turn::Turn;
+use super::turn::YieldPlan;
 use crate::clock::Instant;
 
 /// What is remembered, by name.
 #[derive(Default)]
-pub(super) struct Recents {
-    names: ByName<Recent>,
+pub(super) struct PendingYields {
+    names: ByName<PendingYield>,
     prune_at: usize,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Recent {
+pub(super) struct PendingYield {
     /// What is to be waited for when the stretch has ended.
-    pub(super) turn: Turn,
+    pub(super) turn: YieldPlan,
     /// When the name was given back.
     pub(super) since: Instant,
     pub(super) until: Instant,
     pub(super) stretch_ends: Instant,
 }
 
-impl Recent {
+impl PendingYield {
     /// Until when those who wait are just being told that the stretch is over, if they are.
-    pub(super) fn others_turn(&self, now: Instant) -> Option<Instant> {
-        let until = self.since + self.turn.silence(None);
+    pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
+        let until = self.since + self.turn.quiet_period(None);
         (now >= self.stretch_ends && now < until).then_some(until)
     }
 }
 
-impl Recents {
-    pub(super) fn insert(&mut self, key: SlotKey, recent: Recent, now: Instant) {
+impl PendingYields {
+    pub(super) fn insert(&mut self, key: LockId, recent: PendingYield, now: Instant) {
         if self.names.len() >= self.prune_at.max(64) {
             self.names.retain(|_, recent| recent.until > now);
             self.prune_at = self.names.len() * 2;
@@ -40,11 +40,11 @@ impl Recents {
         self.names.insert(key, recent);
     }
 
-    pub(super) fn get(&self, key: &SlotKey, now: Instant) -> Option<Recent> {
+    pub(super) fn get(&self, key: &LockId, now: Instant) -> Option<PendingYield> {
         self.names.get(key).copied().filter(|recent| recent.until > now)
     }
 
-    pub(super) fn take(&mut self, key: &SlotKey, now: Instant) -> Option<Recent> {
+    pub(super) fn take(&mut self, key: &LockId, now: Instant) -> Option<PendingYield> {
         if self.names.is_empty() {
             return None;
         }

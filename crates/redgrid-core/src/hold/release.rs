@@ -8,14 +8,14 @@ use futures_util::future::join;
 use tokio::sync::oneshot;
 
 use super::error::{LostReason, ReleaseError};
-use super::flight::{Flight, Work};
-use super::kind::HoldKind;
-use super::slot::{Answers, Busy, Failure, send};
+use super::flight::{InlineTask, BackgroundTask};
+use super::kind::LockProtocol;
+use super::slot::{Answers, Busy, AcquireFailure, send};
 use super::state::{Hold, Phase};
-use super::succession::Basis;
+use super::succession::HandoverReason;
 use super::table::Table;
-use super::tenure::Tenure;
-use super::turn::{Audience, Turn};
+use super::tenure::ServerLease;
+use super::turn::{SubscriberCount, YieldPlan};
 use crate::clock::Instant;
 use crate::connection::{Exchange, Persistence, Reply};
 use crate::error::{Code, ServerError};
@@ -23,16 +23,16 @@ use crate::pinned::pinned;
 
 /// How a name is given back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ReleaseMode {
     Release,
     /// While others of this process wait.
     Yield,
     /// It stays taken for so long.
-    Linger(Duration),
+    Retain(Duration),
 }
 
 /// The answer to a release, whichever way.
-struct Answered {
+struct ReleaseReply {
     was_ours: bool,
     listeners: u64,
     unseen: bool,
@@ -43,14 +43,14 @@ struct Answered {
 /// In place of whether a waiter is unseen: the server refused to publish the release.
 const REFUSED: u64 = 2;
 
-impl Answered {
-    fn read(reply: Reply) -> Result<Answered, ServerError> {
+impl ReleaseReply {
+    fn read(reply: Reply) -> Result<ReleaseReply, ServerError> {
         let (status, waiting) = match reply {
             Reply::Array(_) => reply.into_typed::<(u64, u64)>()?,
             status => (status.into_typed()?, 0),
         };
         let (unseen, refused) = (waiting == 1, waiting == REFUSED);
-        Ok(Answered { was_ours: status > 0, listeners: status.saturating_sub(1), unseen, refused })
+        Ok(ReleaseReply { was_ours: status > 0, listeners: status.saturating_sub(1), unseen, refused })
     }
 }
 
@@ -58,7 +58,7 @@ impl Answered {
 pub(super) const BULK: usize = 500;
 
 /// What becomes of a hold with one guard less.
-pub(super) enum Parting {
+pub(super) enum DropStep {
     /// Other guards of the same holder still live, or another task has the name now.
     Done,
     /// It had ended without us.
@@ -66,12 +66,12 @@ pub(super) enum Parting {
     /// The last guard, and nobody of us waits: the tenure is to be released under this number.
     Release { id: u64, keep_until: Instant },
     /// The same, and its release has begun.
-    Leaves(Flight, Told),
+    ReleasingInline(InlineTask, ReleaseReceiver),
 }
 
 /// Who sees a release through.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum ReleasedBy {
     /// A task, in a moment. Until then a new request may still have what it would give back.
     Task,
     /// Its caller, at once, unless somebody of us waits for it.
@@ -79,11 +79,11 @@ pub(super) enum By {
 }
 
 /// Where the outcome of a release is told.
-pub(super) type Told = oneshot::Receiver<Result<(), ReleaseError>>;
+pub(super) type ReleaseReceiver = oneshot::Receiver<Result<(), ReleaseError>>;
 
 /// Whether it matters to a kind who else listens: in a queue on the server, or where a hold is shared, nobody yields.
-pub(super) fn takes_turns(kind: &dyn HoldKind) -> bool {
-    kind.queue().is_none() && !kind.shares()
+pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
+    kind.queue().is_none() && !kind.is_shared()
 }
 
 /// The first pause before a release that was not permitted is sent again, 100 ms, and the longest:
@@ -98,62 +98,62 @@ fn is_denied(error: &ReleaseError) -> bool {
 }
 
 /// What letting go of one guard leads to.
-pub(super) enum LetGo {
+pub(super) enum DropOutcome {
     /// Other guards of the same holder still live, or another task has the name now.
     Done,
     /// It had ended without us.
     Lost(LostReason),
     /// The last guard, and nobody of us waits: the release is this work for a task, and it tells its outcome here.
-    Release(Work, Told),
+    Release(BackgroundTask, ReleaseReceiver),
     /// The same for its caller: it has begun.
-    Leaves(Flight, Told),
+    Leaves(InlineTask, ReleaseReceiver),
 }
 
 /// What became of a release.
 pub(super) struct Released {
     pub(super) result: Result<(), ReleaseError>,
     /// Who waits elsewhere, where it was given back to everybody.
-    pub(super) audience: Option<Audience>,
+    pub(super) subscribers: Option<SubscriberCount>,
 }
 
 impl Table {
     /// Takes one guard off a hold; its release is for whoever drops it.
-    pub(super) fn let_go(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: By) -> LetGo {
-        match self.part(hold, is_first, by) {
-            Parting::Done => LetGo::Done,
-            Parting::Lost(reason) => LetGo::Lost(reason),
-            Parting::Leaves(flight, told) => LetGo::Leaves(flight, told),
-            Parting::Release { id, keep_until } => {
+    pub(super) fn drop_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: ReleasedBy) -> DropOutcome {
+        match self.drop_last_guard(hold, is_first, by) {
+            DropStep::Done => DropOutcome::Done,
+            DropStep::Lost(reason) => DropOutcome::Lost(reason),
+            DropStep::ReleasingInline(flight, told) => DropOutcome::Leaves(flight, told),
+            DropStep::Release { id, keep_until } => {
                 let (tell, told) = oneshot::channel();
-                LetGo::Release(self.release_work(Some(id), Arc::clone(&hold.tenure), keep_until, Some(tell)), told)
+                DropOutcome::Release(self.release_work(Some(id), Arc::clone(&hold.tenure), keep_until, Some(tell)), told)
             }
         }
     }
 
     /// Takes one guard off a hold, its first one or another.
-    pub(super) fn part(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: By) -> Parting {
+    pub(super) fn drop_last_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: ReleasedBy) -> DropStep {
         let mut state = self.state();
-        if is_first && hold.is_withdrawn() {
+        if is_first && hold.is_revoked() {
             // Taken off when it was taken back.
-            return hold.lost().map_or(Parting::Done, Parting::Lost);
+            return hold.lost().map_or(DropStep::Done, DropStep::Lost);
         }
         if hold.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
-            return hold.lost().map_or(Parting::Done, Parting::Lost);
+            return hold.lost().map_or(DropStep::Done, DropStep::Lost);
         }
         let now = self.now();
         let lost = hold.lost_by(now);
         hold.end(Phase::Released);
         let tenure = &hold.tenure;
-        let (key, keep_until) = (tenure.slot_key(), hold.keep_until());
+        let (key, keep_until) = (tenure.slot_key(), hold.retained_until());
         let slot = state.slots.get_mut(&key);
         let Some((slot, at)) = slot.and_then(|slot| slot.position(hold).map(|at| (slot, at))) else {
-            Self::sweep(&mut state, &key);
+            Self::remove_if_idle(&mut state, &key);
             drop(state);
             if lost == Some(LostReason::Expired) && tenure.is_over() {
                 // Our clock says that it has ended. The server's key may live on for the margin: free it.
-                self.hand_over(self.release_work(None, Arc::clone(tenure), keep_until, None));
+                self.spawn_background(self.release_work(None, Arc::clone(tenure), keep_until, None));
             }
-            return Parting::Lost(lost.unwrap_or(LostReason::Gone));
+            return DropStep::Lost(lost.unwrap_or(LostReason::Gone));
         };
         slot.remove(at);
         if !slot.holds.is_empty() {
@@ -164,40 +164,40 @@ impl Table {
             if slot.is_forgotten() {
                 tenure.stop_renewing();
             }
-            return lost.map_or(Parting::Done, Parting::Lost);
+            return lost.map_or(DropStep::Done, DropStep::Lost);
         }
         let keep = keep_until > now;
-        let passes_on = tenure.passes_on(now) || self.passes_along(slot).is_some();
-        if !keep && tenure.is_believed_at(now) && passes_on && slot.next(now).is_some() {
-            let answers = self.pass_on(&mut state, &key, Basis::HandOver, now);
+        let passes_on = tenure.may_hand_over(now) || self.passes_locally(slot).is_some();
+        if !keep && tenure.is_valid_locally_at(now) && passes_on && slot.next(now).is_some() {
+            let answers = self.hand_over_next(&mut state, &key, HandoverReason::HandOver, now);
             drop(state);
             send(answers);
-            return lost.map_or(Parting::Done, Parting::Lost);
+            return lost.map_or(DropStep::Done, DropStep::Lost);
         }
         let id = self.number();
-        let leaves = by == By::Caller && lost.is_none() && slot.queue.is_empty() && !slot.driven;
+        let leaves = by == ReleasedBy::Caller && lost.is_none() && slot.queue.is_empty() && !slot.loop_running;
         // In the hands of a task that has not begun, a new request may still adopt it; a lost one is not adopted.
         let queued = !leaves && !keep && lost.is_none();
         slot.busy = Busy::Release { id, tenure: tenure.id, queued };
         if leaves {
             // Visible as the exchange in flight of its name: who comes to wait for it has it go on in a task.
             let (tell, told) = oneshot::channel();
-            let flight = Flight::observed(
+            let flight = InlineTask::observed(
                 &self.core.unattended,
                 self.begun_release(id, Arc::clone(tenure), (keep_until, false), tell),
             );
-            slot.fly(tenure.id, &flight);
+            slot.register(tenure.id, &flight);
             state.schedule.remove(tenure.id);
-            return Parting::Leaves(flight, told);
+            return DropStep::ReleasingInline(flight, told);
         }
         state.schedule.remove(tenure.id);
         drop(state);
         match lost {
             Some(reason) => {
-                self.hand_over(self.release_work(Some(id), Arc::clone(tenure), keep_until, None));
-                Parting::Lost(reason)
+                self.spawn_background(self.release_work(Some(id), Arc::clone(tenure), keep_until, None));
+                DropStep::Lost(reason)
             }
-            None => Parting::Release { id, keep_until },
+            None => DropStep::Release { id, keep_until },
         }
     }
 
@@ -206,15 +206,15 @@ impl Table {
     pub(super) fn release_work(
         self: &Arc<Self>,
         id: Option<u64>,
-        tenure: Arc<Tenure>,
+        tenure: Arc<ServerLease>,
         keep_until: Instant,
         tell: Option<oneshot::Sender<Result<(), ReleaseError>>>,
-    ) -> Work {
+    ) -> BackgroundTask {
         let table = Arc::clone(self);
         pinned(|| async move {
             let result = match table.begin_release(id, &tenure) {
                 None => Ok(()),
-                Some(give_way) => table.release_and_land(id, &tenure, (keep_until, give_way)).await,
+                Some(give_way) => table.release_and_report(id, &tenure, (keep_until, give_way)).await,
             };
             if let Some(tell) = tell {
                 let _ = tell.send(result);
@@ -226,19 +226,19 @@ impl Table {
     pub(super) fn begun_release(
         self: &Arc<Self>,
         id: u64,
-        tenure: Arc<Tenure>,
+        tenure: Arc<ServerLease>,
         how: (Instant, bool),
         tell: oneshot::Sender<Result<(), ReleaseError>>,
-    ) -> Work {
+    ) -> BackgroundTask {
         let table = Arc::clone(self);
         pinned(|| async move {
-            let _ = tell.send(table.release_and_land(Some(id), &tenure, how).await);
+            let _ = tell.send(table.release_and_report(Some(id), &tenure, how).await);
         })
     }
 
     /// The release leaves now: whether others of us wait; `None` when the tenure was adopted meanwhile. Without a number it is
     /// a tenure that its name has lost already.
-    pub(super) fn begin_release(&self, id: Option<u64>, tenure: &Arc<Tenure>) -> Option<bool> {
+    pub(super) fn begin_release(&self, id: Option<u64>, tenure: &Arc<ServerLease>) -> Option<bool> {
         let mut state = self.state();
         let Some(id) = id else { return Some(false) };
         let slot = state.slots.get_mut(&tenure.slot_key())?;
@@ -252,12 +252,12 @@ impl Table {
         Some(give_way)
     }
 
-    async fn release(self: &Arc<Self>, tenure: &Arc<Tenure>, keep_until: Instant, give_way: bool) -> Released {
-        let mut way = self.way(keep_until, give_way);
+    async fn release(self: &Arc<Self>, tenure: &Arc<ServerLease>, keep_until: Instant, give_way: bool) -> Released {
+        let mut way = self.release_mode(keep_until, give_way);
         if tenure.kind.queue().is_some() {
-            if let Way::Linger(_) = way {
+            if let ReleaseMode::Retain(_) = way {
                 self.take_out_served_of(tenure);
-            } else if let Some(released) = Box::pin(self.release_along(tenure, tenure.lease_ends())).await {
+            } else if let Some(released) = Box::pin(self.release_and_pass(tenure, tenure.lease_ends())).await {
                 return released;
             }
         }
@@ -265,7 +265,7 @@ impl Table {
         let own = self.core.hub.own(&tenure.target.channel);
         // Beside each other, so that nobody waits for the replica's count; where none listen there, it is not asked.
         let channel = (&tenure.target.channel, &tenure.target.key);
-        let counting = if takes_turns(tenure.kind) { self.core.hub.copied(&[channel]) } else { None };
+        let counting = if yields_to_others(tenure.kind) { self.core.hub.copied(&[channel]) } else { None };
         let (mut asked, copied) = match counting {
             None => (self.send_release(tenure, way, until).await, None),
             Some(counting) => {
@@ -275,51 +275,51 @@ impl Table {
         };
         while asked.result.is_err() && tenure.lease_ends() > until && self.now() >= until {
             // A renewal was on its way when this began, or less is to be kept by now.
-            way = self.way(keep_until, give_way);
+            way = self.release_mode(keep_until, give_way);
             until = self.sent_until(tenure, way);
             let again = Box::pin(self.send_release(tenure, way, until)).await;
             asked = Exchange { unanswered_until: again.unanswered_until.max(asked.unanswered_until), ..again };
         }
         let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
-        if way == Way::Yield && asked.result.as_ref().is_err_and(denied) {
+        if way == ReleaseMode::Yield && asked.result.as_ref().is_err_and(denied) {
             // Perhaps it was only the mark that may not be read.
-            asked = self.send_release(tenure, Way::Release, until).await;
+            asked = self.send_release(tenure, ReleaseMode::Release, until).await;
         }
-        self.settle_late(tenure, asked.sent, keep_until);
-        if let Way::Linger(_) = way {
-            self.end_kept(tenure, keep_until);
+        self.release_late_copies(tenure, asked.sent, keep_until);
+        if let ReleaseMode::Retain(_) = way {
+            self.end_retained(tenure, keep_until);
         }
-        let answer = asked.result.clone().and_then(Answered::read);
-        let is_free = !matches!(way, Way::Linger(_));
+        let answer = asked.result.clone().and_then(ReleaseReply::read);
+        let is_free = !matches!(way, ReleaseMode::Retain(_));
         let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && is_free);
         let audience = audience.map(|answer| {
             let (listeners, unseen) = (answer.listeners, answer.unseen);
             let unannounced = answer.refused.then_some(self.core.settings.poll_interval);
-            Audience { listeners, unseen, unannounced, own, ..Audience::default() }.with(copied)
+            SubscriberCount { listeners, unseen, unannounced, own, ..SubscriberCount::default() }.with(copied)
         });
         let result = released(tenure, &asked, answer.map(|answer| answer.was_ours));
-        Released { result, audience }
+        Released { result, subscribers: audience }
     }
 
     /// The release of a tenure that has begun, to its end.
-    async fn release_and_land(
+    async fn release_and_report(
         self: &Arc<Self>,
         id: Option<u64>,
-        tenure: &Arc<Tenure>,
+        tenure: &Arc<ServerLease>,
         (keep_until, give_way): (Instant, bool),
     ) -> Result<(), ReleaseError> {
         let released = self.release(tenure, keep_until, give_way).await;
         if released.result.as_ref().is_err_and(is_denied) {
-            self.hand_over(Box::pin(Arc::clone(self).release_denied(Arc::clone(tenure), keep_until)));
+            self.spawn_background(Box::pin(Arc::clone(self).release_denied(Arc::clone(tenure), keep_until)));
         }
-        self.release_landed(id, tenure, released.audience);
+        self.release_answered(id, tenure, released.subscribers);
         released.result
     }
 
     /// Releases what the user was not permitted to release, as soon as permissions are back, until
     /// the lease ends. Only the tenure's own field is removed: a holder that has come since is not
     /// touched. Until `keep_until` the name stays taken.
-    async fn release_denied(self: Arc<Self>, tenure: Arc<Tenure>, keep_until: Instant) {
+    async fn release_denied(self: Arc<Self>, tenure: Arc<ServerLease>, keep_until: Instant) {
         let mut pause = DENIED_PAUSE;
         loop {
             let again = self.now() + pause;
@@ -327,7 +327,7 @@ impl Table {
                 return;
             }
             self.core.clock.sleep_until(again).await;
-            let way = self.way(keep_until, false);
+            let way = self.release_mode(keep_until, false);
             let asked = self.send_release(&tenure, way, tenure.lease_ends()).await;
             if asked.result.is_ok() {
                 return;
@@ -337,79 +337,79 @@ impl Table {
     }
 
     /// Ends at `keep_until` what was kept, where the lifetime of its key may not.
-    fn end_kept(self: &Arc<Self>, tenure: &Tenure, keep_until: Instant) {
+    fn end_retained(self: &Arc<Self>, tenure: &ServerLease, keep_until: Instant) {
         let field = tenure.copied_field();
-        if let Some(request) = tenure.kind.end_kept(tenure.claim(&field, Duration::ZERO)) {
+        if let Some(request) = tenure.kind.end_retained(tenure.claim(&field, Duration::ZERO)) {
             let (table, until) = (Arc::clone(self), keep_until + tenure.lease());
-            self.hand_over(Box::pin(async move {
+            self.spawn_background(Box::pin(async move {
                 table.core.clock.sleep_until(keep_until).await;
                 table.core.give_back(request, until, Persistence::ToTheEnd).await;
             }));
         }
     }
 
-    pub(super) fn is_waited_for(&self, tenure: &Tenure) -> bool {
+    pub(super) fn is_waited_for(&self, tenure: &ServerLease) -> bool {
         let now = self.now();
         self.state().slots.get_mut(&tenure.slot_key()).is_some_and(|slot| slot.next(now).is_some())
     }
 
     /// How a name is given back that stays taken until `keep_until`, as of now.
-    fn way(&self, keep_until: Instant, give_way: bool) -> Way {
+    fn release_mode(&self, keep_until: Instant, give_way: bool) -> ReleaseMode {
         // Most keep nothing: then no clock is read.
         let keep = if keep_until == Instant::PAST { Duration::ZERO } else { keep_until.since(self.now()) };
         match (keep.is_zero(), give_way) {
-            (false, _) => Way::Linger(keep),
-            (true, true) => Way::Yield,
-            (true, false) => Way::Release,
+            (false, _) => ReleaseMode::Retain(keep),
+            (true, true) => ReleaseMode::Yield,
+            (true, false) => ReleaseMode::Release,
         }
     }
 
     /// Until when it is sent that way: to the end of the lease, but what is to be kept is soon less.
-    fn sent_until(&self, tenure: &Tenure, way: Way) -> Instant {
+    fn sent_until(&self, tenure: &ServerLease, way: ReleaseMode) -> Instant {
         match way {
-            Way::Linger(_) => tenure.lease_ends().min(self.now() + self.core.settings.timeout),
-            Way::Release | Way::Yield => tenure.lease_ends(),
+            ReleaseMode::Retain(_) => tenure.lease_ends().min(self.now() + self.core.settings.timeout),
+            ReleaseMode::Release | ReleaseMode::Yield => tenure.lease_ends(),
         }
     }
 
-    async fn send_release(&self, tenure: &Tenure, way: Way, until: Instant) -> Exchange {
+    async fn send_release(&self, tenure: &ServerLease, way: ReleaseMode, until: Instant) -> Exchange {
         let request = {
             let field = tenure.copied_field();
             match way {
-                Way::Release => tenure.kind.release(tenure.claim(&field, Duration::ZERO)),
-                Way::Yield => tenure.kind.give_way(tenure.claim(&field, Duration::ZERO)),
-                Way::Linger(keep) => tenure.kind.linger(tenure.claim(&field, keep)),
+                ReleaseMode::Release => tenure.kind.release(tenure.claim(&field, Duration::ZERO)),
+                ReleaseMode::Yield => tenure.kind.release_yielding(tenure.claim(&field, Duration::ZERO)),
+                ReleaseMode::Retain(keep) => tenure.kind.retain(tenure.claim(&field, keep)),
             }
         };
         self.core.give_back(request, until, Persistence::ToTheEnd).await
     }
 
-    pub(super) fn release_landed(self: &Arc<Self>, id: Option<u64>, tenure: &Arc<Tenure>, audience: Option<Audience>) {
+    pub(super) fn release_answered(self: &Arc<Self>, id: Option<u64>, tenure: &Arc<ServerLease>, audience: Option<SubscriberCount>) {
         let key = tenure.slot_key();
         let mut state = self.state();
         let (now, mut answers) = (self.now(), Answers::new());
         // Who shares goes first for nobody: others say themselves that they wait. Those of us who wait beside are others, too.
-        let beside = u64::from(state.waits_beside(tenure.kind, &tenure.target));
-        let audience = audience.filter(|_| !tenure.kind.shares());
-        let audience = audience.map(|told| Audience { listeners: told.listeners + beside, ..told });
+        let beside = u64::from(state.waits_in_paired_mode(tenure.kind, &tenure.target));
+        let audience = audience.filter(|_| !tenure.kind.is_shared());
+        let audience = audience.map(|told| SubscriberCount { listeners: told.listeners + beside, ..told });
         let audience = audience.map(|told| state.phantoms.without(&key, told, now));
         let Some(slot) = state.slots.get_mut(&key) else { return };
         slot.contact = now;
-        slot.landed(tenure.id);
+        slot.completed(tenure.id);
         if matches!(slot.busy, Busy::Release { id: present, .. } if Some(present) == id) {
             slot.busy = Busy::No;
         }
         if slot.has(tenure) {
-            slot.tenure = None;
-            let turn = audience.and_then(|audience| Turn::after(audience, self.round_trip(&key)));
+            slot.server_lease = None;
+            let turn = audience.and_then(|audience| YieldPlan::after(audience, self.round_trip(&key)));
             if slot.next(now).is_some() {
-                slot.turn = turn.map(Box::new);
+                slot.yield_plan = turn.map(Box::new);
                 if turn.is_some() {
                     // Others go first: that is an answer.
-                    answers = slot.tell_lookers();
+                    answers = slot.reject_try_waiters();
                 }
             } else if let Some(turn) = turn {
-                self.remember(&mut state, &key, turn, tenure.stretch_ends);
+                self.remember_yield(&mut state, &key, turn, tenure.stretch_ends);
             }
         }
         tenure.end();
@@ -420,46 +420,46 @@ impl Table {
 
     /// Refuses new requests, wakes those who wait, ends all holds and gives them back in bulk. Returns the work that is
     /// still to be done for it.
-    pub(crate) fn close(self: &Arc<Self>) -> Vec<Work> {
+    pub(crate) fn close(self: &Arc<Self>) -> Vec<BackgroundTask> {
         let mut state = self.state();
         state.closed = true;
         let mut waiting = Vec::new();
         let mut flights = Vec::new();
         for slot in state.slots.values_mut() {
             for entry in slot.queue.drain(..) {
-                self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
+                self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.seen), &entry.request);
                 waiting.push(entry.answer);
             }
             self.take_out_served(slot);
-            slot.tell_of_change();
+            slot.notify_loop();
             // What its caller polls is driven to its end from here: the caller may stop to poll.
-            flights.extend(slot.flights.drain(..).map(|(_, flight)| flight));
+            flights.extend(slot.inline_tasks.drain(..).map(|(_, flight)| flight));
         }
         let tenures = state.schedule.drain();
         let mut held = Vec::new();
         for tenure in tenures.into_iter().filter(|tenure| tenure.end()) {
             let key = tenure.slot_key();
             let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(&tenure)) else { continue };
-            slot.tenure = None;
+            slot.server_lease = None;
             // What was forgotten is left to its lease.
             let forgotten = slot.is_forgotten();
-            let keep_until = slot.holds.iter().map(|hold| hold.stays_until()).max().unwrap_or(Instant::PAST);
+            let keep_until = slot.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::PAST);
             for hold in slot.holds.drain(..) {
                 hold.end(Phase::ShutDown);
             }
             if !forgotten {
                 held.push((tenure, keep_until));
             }
-            Self::sweep(&mut state, &key);
+            Self::remove_if_idle(&mut state, &key);
         }
         drop(state);
         for answer in waiting {
-            let _ = answer.send(Err(Failure::ShuttingDown));
+            let _ = answer.send(Err(AcquireFailure::ShuttingDown));
         }
         let now = self.now();
         let (keeping, plain): (Vec<_>, Vec<_>) =
-            held.into_iter().partition(|(tenure, keep_until)| *keep_until > now || tenure.unanswered_until().is_some());
-        let mut work: Vec<Work> = flights.into_iter().filter_map(|flight: Flight| flight.take()).collect();
+            held.into_iter().partition(|(tenure, keep_until)| *keep_until > now || tenure.retransmission_ends().is_some());
+        let mut work: Vec<BackgroundTask> = flights.into_iter().filter_map(|flight: InlineTask| flight.take()).collect();
         for (tenure, keep_until) in keeping {
             let table = Arc::clone(self);
             work.push(Box::pin(async move {
@@ -467,9 +467,9 @@ impl Table {
             }));
         }
         let mut plain: Vec<_> = plain.into_iter().map(|(tenure, _)| tenure).collect();
-        let place = |tenure: &Arc<Tenure>| (tenure.kind.name(), self.core.topology.slot(&tenure.target.key));
+        let place = |tenure: &Arc<ServerLease>| (tenure.kind.name(), self.core.topology.slot(&tenure.target.key));
         plain.sort_by_key(place);
-        let together = |a: &Arc<Tenure>, b: &Arc<Tenure>| place(a) == place(b);
+        let together = |a: &Arc<ServerLease>, b: &Arc<ServerLease>| place(a) == place(b);
         for group in plain.chunk_by(together) {
             for part in group.chunks(BULK) {
                 let (table, part) = (Arc::clone(self), part.to_vec());
@@ -479,7 +479,7 @@ impl Table {
         work
     }
 
-    async fn release_many(&self, tenures: &[Arc<Tenure>]) {
+    async fn release_many(&self, tenures: &[Arc<ServerLease>]) {
         let Some(first) = tenures.first() else { return };
         let fields: Vec<_> = tenures.iter().map(|tenure| tenure.copied_field()).collect();
         let each = tenures.iter().zip(&fields);
@@ -490,7 +490,7 @@ impl Table {
         if asked.result.is_err() && tenures.len() > 1 {
             // One bad name refuses them all, and so do names on both sides of a migration: one by one, then.
             for tenure in tenures {
-                self.send_release(tenure, Way::Release, until).await;
+                self.send_release(tenure, ReleaseMode::Release, until).await;
             }
         }
     }
@@ -498,7 +498,7 @@ impl Table {
 
 /// What an answer to a release says: whether it was ours, where it could be asked.
 pub(super) fn released(
-    tenure: &Tenure,
+    tenure: &ServerLease,
     asked: &Exchange,
     was_ours: Result<bool, ServerError>,
 ) -> Result<(), ReleaseError> {
@@ -508,7 +508,7 @@ pub(super) fn released(
         |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
     match was_ours {
         // A late copy of its acquire may have put it back after the lease, with others in between.
-        Ok(true) if !in_time && tenure.unanswered_until().is_some() => unclear("the lease may have ended in between"),
+        Ok(true) if !in_time && tenure.retransmission_ends().is_some() => unclear("the lease may have ended in between"),
         Ok(true) => Ok(()),
         // An earlier copy of this release may have done it; nobody else can have had it before the deadline.
         Ok(false) if repeat && in_time => Ok(()),

@@ -13,22 +13,22 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::error::LostReason;
-use super::kind::{Along, GivesBack, ServerQueue};
+use super::kind::{PassArgs, ReleaseAfterPass, ServerQueue};
 use super::release::{Released, released};
-use super::settle::Settlement;
-use super::slot::{Answers, Busy, Entry, Seen, Slot, SlotKey, send};
+use super::settle::DeferredRelease;
+use super::slot::{Answers, Busy, Waiter, RequestStatus, LockState, LockId, send};
 use super::stretch::LONGEST;
-use super::succession::Basis;
+use super::succession::HandoverReason;
 use super::table::{State, Table};
-use super::tenure::Tenure;
-use super::terms::Wish;
+use super::tenure::ServerLease;
+use super::terms::AcquireRequest;
 use crate::clock::Instant;
 use crate::connection::{Exchange, Persistence, Progress, Reply};
 use crate::error::ServerError;
 
 /// What is known of our places at the head of the server's queue while we have its name.
 #[derive(Default)]
-pub(super) struct Run {
+pub(super) struct LocalPass {
     /// The numbers of those that are next, in their order. Some may have left since that was told.
     next: VecDeque<u64>,
     /// When the word left by which that was told.
@@ -40,12 +40,12 @@ pub(super) struct Run {
     /// Those of whom it says that they were served.
     saying: Vec<u64>,
     /// The tenure with this number is nobody's until that is answered, and goes on then by what had made it free.
-    waits: Option<(u64, Basis)>,
+    waits: Option<(u64, HandoverReason)>,
     /// The tenure that is not passed along any more, as a word of it was not answered.
     ended: Option<u64>,
 }
 
-impl Run {
+impl LocalPass {
     pub(super) fn is_asking(&self) -> bool {
         self.asking
     }
@@ -57,8 +57,8 @@ impl Run {
 }
 
 /// One word about a run.
-struct Word {
-    tenure: Arc<Tenure>,
+struct PassRequest {
+    tenure: Arc<ServerLease>,
     queue: &'static dyn ServerQueue,
     served: Vec<u64>,
     new: Vec<New>,
@@ -70,38 +70,38 @@ struct Word {
 struct New {
     request: u64,
     number: u64,
-    seen: Arc<Seen>,
-    wish: Arc<Wish>,
+    seen: Arc<RequestStatus>,
+    wish: Arc<AcquireRequest>,
 }
 
 /// What the server said to it.
-enum Told {
+enum PassReply {
     Held(VecDeque<u64>),
     GivenBack,
     NotOurs,
 }
 
-impl Told {
-    fn read(reply: Reply) -> Result<Told, ServerError> {
+impl PassReply {
+    fn read(reply: Reply) -> Result<PassReply, ServerError> {
         let parts: Vec<u64> = reply.into_typed()?;
         match &parts[..] {
-            [1, _, next @ ..] => Ok(Told::Held(next.iter().copied().collect())),
-            [0, ..] => Ok(Told::NotOurs),
-            [3, ..] => Ok(Told::GivenBack),
+            [1, _, next @ ..] => Ok(PassReply::Held(next.iter().copied().collect())),
+            [0, ..] => Ok(PassReply::NotOurs),
+            [3, ..] => Ok(PassReply::GivenBack),
             _ => Err(ServerError::unknown("an answer of another kind")),
         }
     }
 }
 
-impl Slot {
+impl LockState {
     /// Has the next of the run be the next of the queue; false where none is known.
-    fn bring_next_of_run(&mut self, now: Instant) -> bool {
-        let Some(run) = self.run.as_mut().filter(|run| run.told.is_some_and(|told| now < told + LONGEST)) else {
+    fn promote_next_of_pass(&mut self, now: Instant) -> bool {
+        let Some(run) = self.local_pass.as_mut().filter(|run| run.told.is_some_and(|told| now < told + LONGEST)) else {
             return false;
         };
         while let Some(number) = run.next.front() {
-            let is_it = |entry: &Entry| {
-                let place = &entry.seen.place;
+            let is_it = |entry: &Waiter| {
+                let place = &entry.seen.position;
                 place.is_inside() && place.number(entry.id) == *number && !entry.answer.is_closed() && entry.until > now
             };
             if let Some(entry) = self.queue.iter().position(is_it).and_then(|at| self.queue.remove(at)) {
@@ -114,8 +114,8 @@ impl Slot {
     }
 
     /// Begins anew for a tenure whose acquire left at `sent`.
-    pub(super) fn begin_run(&mut self) {
-        if let Some(run) = &mut self.run {
+    pub(super) fn begin_local_pass(&mut self) {
+        if let Some(run) = &mut self.local_pass {
             (run.next, run.told, run.ended) = (VecDeque::new(), None, None);
         }
     }
@@ -123,10 +123,10 @@ impl Slot {
 
 impl Table {
     /// The queue on the server along which the tenure of this name is passed, if it is.
-    pub(super) fn passes_along(&self, slot: &Slot) -> Option<&'static dyn ServerQueue> {
-        let queue = slot.kind.queue().filter(|_| self.core.settings.stretch != Some(Duration::ZERO))?;
-        let tenure = slot.tenure.as_ref().filter(|tenure| tenure.is_believed())?;
-        let ended = slot.run.as_ref().is_some_and(|run| run.ended == Some(tenure.id));
+    pub(super) fn passes_locally(&self, slot: &LockState) -> Option<&'static dyn ServerQueue> {
+        let queue = slot.protocol.queue().filter(|_| self.core.settings.stretch != Some(Duration::ZERO))?;
+        let tenure = slot.server_lease.as_ref().filter(|tenure| tenure.is_valid_locally())?;
+        let ended = slot.local_pass.as_ref().is_some_and(|run| run.ended == Some(tenure.id));
         (!ended && !matches!(slot.busy, Busy::Release { .. })).then_some(queue)
     }
 
@@ -134,74 +134,74 @@ impl Table {
     pub(super) fn is_next(
         self: &Arc<Self>,
         state: &mut State,
-        key: &SlotKey,
-        tenure: &Arc<Tenure>,
-        basis: Basis,
+        key: &LockId,
+        tenure: &Arc<ServerLease>,
+        basis: HandoverReason,
     ) -> bool {
         let now = self.now();
         let Some(slot) = state.slots.get_mut(key) else { return false };
-        if slot.bring_next_of_run(now) {
+        if slot.promote_next_of_pass(now) {
             return true;
         }
-        slot.busy = Busy::Fitting(tenure.id);
-        let asks = slot.run.as_ref().is_some_and(|run| run.asking) || self.say(state, key, true);
+        slot.busy = Busy::AdjustingLease(tenure.id);
+        let asks = slot.local_pass.as_ref().is_some_and(|run| run.asking) || self.send_pass(state, key, true);
         let Some(slot) = state.slots.get_mut(key) else { return false };
-        match slot.run.as_mut().filter(|_| asks) {
+        match slot.local_pass.as_mut().filter(|_| asks) {
             Some(run) => run.waits = Some((tenure.id, basis)),
-            None => self.send_back(slot, tenure, Instant::PAST),
+            None => self.release_unclaimed_grant(slot, tenure, Instant::PAST),
         }
         false
     }
 
     /// The request has our tenure now by its place.
-    pub(super) fn served(self: &Arc<Self>, slot: &mut Slot, entry: &Entry, now: Instant) {
-        let place = &entry.seen.place;
+    pub(super) fn served(self: &Arc<Self>, slot: &mut LockState, entry: &Waiter, now: Instant) {
+        let place = &entry.seen.position;
         if !place.is_inside() {
             return;
         }
         let number = place.number(entry.id);
         place.left();
-        let run = slot.run.get_or_insert_default();
+        let run = slot.local_pass.get_or_insert_default();
         run.lost(number);
         run.served.push(number);
-        if entry.seen.is_unsure(now) {
+        if entry.seen.may_be_executed(now) {
             // An earlier word for it may be carried out late, and make it a place that nobody wants.
-            self.take_out(slot, number, (entry.seen.unsure_until(), false));
+            self.take_out(slot, number, (entry.seen.may_execute_until(), false));
         }
     }
 
     /// Gives a tenure back by a word that says who was served, where somebody was and nothing has said so. `None` where it is given back
     /// as any other.
-    pub(super) async fn release_along(self: &Arc<Self>, tenure: &Tenure, until: Instant) -> Option<Released> {
+    pub(super) async fn release_and_pass(self: &Arc<Self>, tenure: &ServerLease, until: Instant) -> Option<Released> {
         let queue = tenure.kind.queue()?;
         let served = {
             let mut state = self.state();
             let slot = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has_id(tenure.id))?;
-            let run = slot.run.as_mut().filter(|run| !(run.saying.is_empty() && run.served.is_empty()))?;
+            let run = slot.local_pass.as_mut().filter(|run| !(run.saying.is_empty() && run.served.is_empty()))?;
             // A word that is under way may not have left yet: what it says is said here, too.
             run.saying.iter().copied().chain(std::mem::take(&mut run.served)).collect::<Vec<_>>()
         };
         let (field, fields) = (tenure.copied_field(), self.fields(served.iter().copied()));
-        let along = Along { served: &fields, new: &[], kept: self.kept(), gives_back: GivesBack::Yes };
+        let along = PassArgs { served: &fields, new: &[], kept: self.position_ttl(), gives_back: ReleaseAfterPass::Yes };
         let request = queue.pass(tenure.claim(&field, Duration::ZERO), &along);
         let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
-        let told = asked.result.clone().and_then(Told::read);
+        let told = asked.result.clone().and_then(PassReply::read);
         if told.is_err() {
             let mut state = self.state();
             let slot = state.slots.get_mut(&tenure.slot_key())?;
-            slot.run.get_or_insert_default().served.extend(served);
+            slot.local_pass.get_or_insert_default().served.extend(served);
             self.take_out_served(slot);
             // It may be this word alone that the server refuses.
             return None;
         }
-        self.settle_late(tenure, asked.sent, Instant::PAST);
+        self.release_late_copies(tenure, asked.sent, Instant::PAST);
         self.given_back_along(tenure, &asked);
-        let was_ours = told.map(|told| matches!(told, Told::GivenBack));
-        Some(Released { result: released(tenure, &asked, was_ours), audience: None })
+        let was_ours = told.map(|told| matches!(told, PassReply::GivenBack));
+        Some(Released { result: released(tenure, &asked, was_ours), subscribers: None })
     }
 
     /// A word was answered that gave the name back: what is remembered of it is its release.
-    fn given_back_along(&self, tenure: &Tenure, answered: &Exchange) {
+    fn given_back_along(&self, tenure: &ServerLease, answered: &Exchange) {
         let release = tenure.kind.release(tenure.claim(&tenure.copied_field(), Duration::ZERO));
         self.core.given_back.remember(Arc::new(release), answered);
     }
@@ -211,41 +211,41 @@ impl Table {
     }
 
     /// Those that were served, and of which nothing was said, are taken out of the queue one by one.
-    pub(super) fn take_out_served(self: &Arc<Self>, slot: &mut Slot) {
-        let served = slot.run.as_mut().map(|run| std::mem::take(&mut run.served)).unwrap_or_default();
+    pub(super) fn take_out_served(self: &Arc<Self>, slot: &mut LockState) {
+        let served = slot.local_pass.as_mut().map(|run| std::mem::take(&mut run.served)).unwrap_or_default();
         for number in served {
             self.take_out(slot, number, (Instant::PAST, true));
         }
     }
 
     /// The same for a tenure that is given back in another way.
-    pub(super) fn take_out_served_of(self: &Arc<Self>, tenure: &Tenure) {
+    pub(super) fn take_out_served_of(self: &Arc<Self>, tenure: &ServerLease) {
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has_id(tenure.id)) {
             self.take_out_served(slot);
         }
     }
 
-    fn take_out(self: &Arc<Self>, slot: &Slot, number: u64, (limit, at_once): (Instant, bool)) {
-        let (kind, target, field) = (slot.kind, Arc::clone(&slot.target), self.core.field(number));
+    fn take_out(self: &Arc<Self>, slot: &LockState, number: u64, (limit, at_once): (Instant, bool)) {
+        let (kind, target, field) = (slot.protocol, Arc::clone(&slot.keys), self.core.field(number));
         let (keep_until, lease) = (Instant::PAST, self.core.settings.watchdog_lease);
-        self.settle(Settlement { kind, target, field, limit, at_once, keep_until, lease });
+        self.schedule_cleanup(DeferredRelease { kind, target, field, limit, at_once, keep_until, lease });
     }
 
     /// Reports who was served, has those line up who have come, and asks who is next, where there is something to say and no other word
     /// under way.
-    pub(super) fn say(self: &Arc<Self>, state: &mut State, key: &SlotKey, frees: bool) -> bool {
+    pub(super) fn send_pass(self: &Arc<Self>, state: &mut State, key: &LockId, frees: bool) -> bool {
         let now = self.now();
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let Some(slot) = state.slots.get_mut(key) else { return false };
-        let Some((queue, tenure)) = self.passes_along(slot).zip(slot.tenure.clone()) else { return false };
-        let run = slot.run.get_or_insert_default();
+        let Some((queue, tenure)) = self.passes_locally(slot).zip(slot.server_lease.clone()) else { return false };
+        let run = slot.local_pass.get_or_insert_default();
         if run.asking {
             return false;
         }
         let waits =
-            slot.queue.iter().filter(|entry| !entry.wish.once && entry.until > now && !entry.answer.is_closed());
-        let outside = waits.take(depth).filter(|entry| !entry.seen.place.is_inside() && !entry.seen.place.is_asking());
+            slot.queue.iter().filter(|entry| !entry.request.once && entry.until > now && !entry.answer.is_closed());
+        let outside = waits.take(depth).filter(|entry| !entry.seen.position.is_inside() && !entry.seen.position.is_asking());
         let new: Vec<New> = outside.map(New::of).collect();
         if new.is_empty() && run.served.is_empty() && !frees {
             return false;
@@ -253,16 +253,16 @@ impl Table {
         run.asking = true;
         let served = std::mem::take(&mut run.served);
         run.saying.clone_from(&served);
-        self.hand_over(Box::pin(Arc::clone(self).pass_along(key.clone(), Word { tenure, queue, served, new, frees })));
+        self.spawn_background(Box::pin(Arc::clone(self).run_pass(key.clone(), PassRequest { tenure, queue, served, new, frees })));
         true
     }
 
-    async fn pass_along(self: Arc<Self>, key: SlotKey, word: Word) {
+    async fn run_pass(self: Arc<Self>, key: LockId, word: PassRequest) {
         let field = word.tenure.copied_field();
         let (served, new) =
             (self.fields(word.served.iter().copied()), self.fields(word.new.iter().map(|new| new.number)));
-        let gives_back = if word.frees { GivesBack::UnlessNext } else { GivesBack::No };
-        let along = Along { served: &served, new: &new, kept: self.kept(), gives_back };
+        let gives_back = if word.frees { ReleaseAfterPass::UnlessNext } else { ReleaseAfterPass::No };
+        let along = PassArgs { served: &served, new: &new, kept: self.position_ttl(), gives_back };
         let request = word.queue.pass(word.tenure.claim(&field, Duration::ZERO), &along);
         let until = (self.now() + self.core.settings.patience()).min(word.tenure.deadline());
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
@@ -270,16 +270,16 @@ impl Table {
     }
 
     /// Takes in what was told.
-    fn passed(self: &Arc<Self>, key: &SlotKey, word: Word, asked: &Exchange) {
-        let told = asked.result.clone().and_then(Told::read);
-        let Word { tenure, served, new, frees, .. } = word;
+    fn passed(self: &Arc<Self>, key: &LockId, word: PassRequest, asked: &Exchange) {
+        let told = asked.result.clone().and_then(PassReply::read);
+        let PassRequest { tenure, served, new, frees, .. } = word;
         let mut state = self.state();
         let mut answers = Answers::new();
         for new in &new {
-            self.lined_up(&state, &tenure, new, (asked, told.is_ok()));
+            self.enqueued(&state, &tenure, new, (asked, told.is_ok()));
         }
         let Some(slot) = state.slots.get_mut(key) else { return };
-        let run = slot.run.get_or_insert_default();
+        let run = slot.local_pass.get_or_insert_default();
         run.asking = false;
         run.saying.clear();
         if told.is_ok() {
@@ -288,7 +288,7 @@ impl Table {
             run.served.extend(served);
         }
         // A tenure that is being fitted to wishes waits for something else.
-        let waits = run.waits.take().filter(|(id, _)| slot.busy == Busy::Fitting(*id)).map(|(_, basis)| basis);
+        let waits = run.waits.take().filter(|(id, _)| slot.busy == Busy::AdjustingLease(*id)).map(|(_, basis)| basis);
         if waits.is_some() {
             slot.busy = Busy::No;
         }
@@ -296,15 +296,15 @@ impl Table {
             self.take_out_served(slot);
             // What we have by now waited for the end of this word.
             if let Some(basis) = waits {
-                answers = self.pass_on(&mut state, key, basis, self.now());
+                answers = self.hand_over_next(&mut state, key, basis, self.now());
             }
             self.go_on(&mut state, key);
             drop(state);
             return send(answers);
         }
-        let run = slot.run.get_or_insert_default();
+        let run = slot.local_pass.get_or_insert_default();
         match told {
-            Ok(Told::Held(next)) => {
+            Ok(PassReply::Held(next)) => {
                 (run.next, run.told) = (next, Some(asked.sent));
                 // A copy that comes late could give back what somebody has got meanwhile.
                 let may_be_undone = frees && asked.is_repeat();
@@ -312,30 +312,30 @@ impl Table {
                     run.ended = Some(tenure.id);
                 }
                 if let Some(basis) = waits {
-                    match may_be_undone || (frees && !slot.bring_next_of_run(asked.received)) {
-                        true => self.send_back(slot, &tenure, Instant::PAST),
-                        false => answers = self.pass_on(&mut state, key, basis, self.now()),
+                    match may_be_undone || (frees && !slot.promote_next_of_pass(asked.received)) {
+                        true => self.release_unclaimed_grant(slot, &tenure, Instant::PAST),
+                        false => answers = self.hand_over_next(&mut state, key, basis, self.now()),
                     }
                 }
-                self.say(&mut state, key, false);
+                self.send_pass(&mut state, key, false);
                 self.go_on(&mut state, key);
             }
-            Ok(Told::NotOurs) if !frees => {
-                self.lose(&mut state, &tenure, LostReason::Gone);
+            Ok(PassReply::NotOurs) if !frees => {
+                self.mark_lost(&mut state, &tenure, LostReason::Gone);
             }
-            Ok(Told::GivenBack | Told::NotOurs) => {
+            Ok(PassReply::GivenBack | PassReply::NotOurs) => {
                 state.schedule.remove(tenure.id);
                 drop(state);
-                self.settle_late(&tenure, asked.sent, Instant::PAST);
+                self.release_late_copies(&tenure, asked.sent, Instant::PAST);
                 self.given_back_along(&tenure, asked);
-                return self.release_landed(None, &tenure, None);
+                return self.release_answered(None, &tenure, None);
             }
             Err(error) => {
                 tracing::debug!(name = %tenure.target.name, %error, "not passed along");
                 run.ended = Some(tenure.id);
                 self.take_out_served(slot);
                 if waits.is_some() {
-                    self.send_back(slot, &tenure, Instant::PAST);
+                    self.release_unclaimed_grant(slot, &tenure, Instant::PAST);
                 }
                 self.go_on(&mut state, key);
             }
@@ -345,33 +345,33 @@ impl Table {
     }
 
     /// What a word means for one who was to line up by it: it has its place, or nobody knows.
-    fn lined_up(self: &Arc<Self>, state: &State, tenure: &Tenure, new: &New, (asked, is_known): (&Exchange, bool)) {
+    fn enqueued(self: &Arc<Self>, state: &State, tenure: &ServerLease, new: &New, (asked, is_known): (&Exchange, bool)) {
         let New { request, number, seen, wish } = new;
         let slot = state.slots.get(&tenure.slot_key());
-        let is_its_own = seen.place.number(*request) == *number;
-        let is_it = |entry: &Entry| entry.id == *request && !entry.answer.is_closed();
+        let is_its_own = seen.position.number(*request) == *number;
+        let is_it = |entry: &Waiter| entry.id == *request && !entry.answer.is_closed();
         if is_its_own {
-            asked.unanswered_until.into_iter().for_each(|until| seen.set_unsure(until));
+            asked.unanswered_until.into_iter().for_each(|until| seen.set_maybe_executed(until));
             if slot.is_some_and(|slot| slot.queue.iter().any(is_it)) {
-                return seen.place.landed(is_known);
+                return seen.position.landed(is_known);
             }
-            seen.place.left();
+            seen.position.left();
         }
         // It waits no more, or lines up under another number. What we have under this one is given back with the hold.
         if slot.is_none_or(|slot| !slot.has_id(*number)) {
             let (kind, target, field) = (tenure.kind, Arc::clone(&tenure.target), self.core.field(*number));
             let (limit, lease) = (asked.unanswered_until.unwrap_or(Instant::PAST), wish.lease.duration());
-            let limit = limit.max(seen.unsure_until());
-            self.settle(Settlement { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease });
+            let limit = limit.max(seen.may_execute_until());
+            self.schedule_cleanup(DeferredRelease { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease });
         }
     }
 }
 
 impl New {
     /// A word for the place of this request leaves.
-    fn of(entry: &Entry) -> New {
-        entry.seen.place.asked();
-        let number = entry.seen.place.number(entry.id);
-        New { request: entry.id, number, seen: Arc::clone(&entry.seen), wish: Arc::clone(&entry.wish) }
+    fn of(entry: &Waiter) -> New {
+        entry.seen.position.asked();
+        let number = entry.seen.position.number(entry.id);
+        New { request: entry.id, number, seen: Arc::clone(&entry.seen), wish: Arc::clone(&entry.request) }
     }
 }

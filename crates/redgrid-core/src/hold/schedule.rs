@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::tenure::Tenure;
+use super::tenure::ServerLease;
 use crate::clock::Instant;
 use crate::slack::give_back;
 
@@ -15,7 +15,7 @@ pub(super) struct Schedule {
 }
 
 struct Registered {
-    tenure: Arc<Tenure>,
+    tenure: Arc<ServerLease>,
     /// Never, while it is being looked after.
     due: Instant,
     /// When its end is looked at: the tenure itself may end later by now.
@@ -36,14 +36,14 @@ fn strike(set: &mut BTreeSet<(Instant, u64)>, at: Instant, id: u64) {
 }
 
 impl Schedule {
-    pub(super) fn insert(&mut self, tenure: Arc<Tenure>, due: Instant) {
+    pub(super) fn insert(&mut self, tenure: Arc<ServerLease>, due: Instant) {
         let (id, end) = (tenure.id, tenure.next_end());
         note(&mut self.ends, end, id);
         note(&mut self.due, due, id);
         self.tenures.insert(id, Registered { tenure, due, end });
     }
 
-    pub(super) fn remove(&mut self, id: u64) -> Option<Arc<Tenure>> {
+    pub(super) fn remove(&mut self, id: u64) -> Option<Arc<ServerLease>> {
         let registered = self.tenures.remove(&id)?;
         give_back(&mut self.tenures);
         strike(&mut self.ends, registered.end, id);
@@ -51,7 +51,7 @@ impl Schedule {
         Some(registered.tenure)
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<&Arc<Tenure>> {
+    pub(super) fn get(&self, id: u64) -> Option<&Arc<ServerLease>> {
         self.tenures.get(&id).map(|registered| &registered.tenure)
     }
 
@@ -84,7 +84,7 @@ impl Schedule {
 
     /// The tenures of which something has ended. Those that end later by now are only noted, those whose end would be looked at by `soon`
     /// as well: one look serves many.
-    pub(super) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<Tenure>> {
+    pub(super) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<ServerLease>> {
         let mut out = Vec::new();
         while let Some((noted, id)) = self.ends.first().copied()
             && noted <= soon
@@ -111,7 +111,7 @@ impl Schedule {
 
     /// The tenures to renew in one go: if any is due at `now`, the first `most` of those that are due by `soon`. They are
     /// due again only when rescheduled.
-    pub(super) fn take_due(&mut self, now: Instant, soon: Instant, most: usize) -> Vec<Arc<Tenure>> {
+    pub(super) fn take_due(&mut self, now: Instant, soon: Instant, most: usize) -> Vec<Arc<ServerLease>> {
         let mut out = Vec::new();
         if self.due.first().is_none_or(|(due, _)| *due > now) {
             return out;
@@ -130,11 +130,11 @@ impl Schedule {
         out
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Tenure>> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<ServerLease>> {
         self.tenures.values().map(|registered| &registered.tenure)
     }
 
-    pub(super) fn drain(&mut self) -> Vec<Arc<Tenure>> {
+    pub(super) fn drain(&mut self) -> Vec<Arc<ServerLease>> {
         self.due.clear();
         self.ends.clear();
         self.tenures.drain().map(|(_, registered)| registered.tenure).collect()

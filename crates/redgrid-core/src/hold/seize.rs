@@ -6,108 +6,108 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::attempt::{Verdict, judge};
+use super::attempt::{AcquireReply, parse_reply};
 use super::error::{AcquireError, LostReason};
-use super::grant::Grant;
-use super::kind::{Claim, HoldKind, SeizeFrom, Target};
-use super::settle::Settlement;
-use super::slot::{Failure, Slot, SlotKey, send};
+use super::grant::HoldGuard;
+use super::kind::{HoldArgs, LockProtocol, TakeoverFrom, LockKeys};
+use super::settle::DeferredRelease;
+use super::slot::{AcquireFailure, LockState, LockId, send};
 use super::state::Hold;
 use super::stretch;
-use super::succession::Arrival;
+use super::succession::InstallOutcome;
 use super::table::Table;
-use super::tenure::{Granted, Tenure};
-use super::terms::{self, Wish};
-use super::ticket::told;
+use super::tenure::{GrantReply, ServerLease};
+use super::terms::{self, AcquireRequest};
+use super::ticket::into_acquire_error;
 use crate::clock::Instant;
 use crate::connection::{Client, Exchange, Persistence, Progress};
 use crate::error::ServerError;
 
 impl Table {
-    pub(crate) async fn seize(
+    pub(crate) async fn take_over(
         self: &Arc<Self>,
         client: &Client,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
-        wish: Wish,
-        from: SeizeFrom,
-    ) -> Result<Option<Grant>, AcquireError> {
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        wish: AcquireRequest,
+        from: TakeoverFrom,
+    ) -> Result<Option<HoldGuard>, AcquireError> {
         if self.state().closed {
-            return Err(told(&self.core, Failure::ShuttingDown, target.name.clone()));
+            return Err(into_acquire_error(&self.core, AcquireFailure::ShuttingDown, target.name.clone()));
         }
         loop {
             let (answer, outcome) = oneshot::channel();
             let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
             let (wish, from, name) = (wish.clone(), from.clone(), target.name.clone());
             // A task of its own: whoever asked may leave, and what was taken must not stay.
-            self.hand_over(Box::pin(async move {
-                let _ = answer.send(table.seize_for(client, kind, target, wish, from).await);
+            self.spawn_background(Box::pin(async move {
+                let _ = answer.send(table.take_over_for(client, kind, target, wish, from).await);
             }));
-            let taken = outcome.await.unwrap_or(Err(Failure::ShuttingDown));
-            match taken.map_err(|failure| told(&self.core, failure, name))? {
+            let taken = outcome.await.unwrap_or(Err(AcquireFailure::ShuttingDown));
+            match taken.map_err(|failure| into_acquire_error(&self.core, failure, name))? {
                 // Not polled for so long that it was given back: taken anew.
-                Some(grant) if !grant.claim() => {}
+                Some(grant) if !grant.accept() => {}
                 taken => return Ok(taken),
             }
         }
     }
 
-    async fn seize_for(
+    async fn take_over_for(
         self: Arc<Self>,
         client: Client,
-        kind: &'static dyn HoldKind,
-        target: Arc<Target>,
-        wish: Wish,
-        from: SeizeFrom,
-    ) -> Result<Option<Grant>, Failure> {
-        let stretch = self.stretch(kind, &SlotKey::of(kind, &target));
+        kind: &'static dyn LockProtocol,
+        target: Arc<LockKeys>,
+        wish: AcquireRequest,
+        from: TakeoverFrom,
+    ) -> Result<Option<HoldGuard>, AcquireFailure> {
+        let stretch = self.handover_window(kind, &LockId::of(kind, &target));
         // It must outlive the wait for the former holder's stretch, also where what is wished for is shorter.
         let lease = wish.server_lease(stretch).max(terms::with_margin(stretch::LONGEST + self.core.settings.timeout));
-        let theft = Theft { kind, target, lease, from };
-        let (mut id, mut field, mut asked) = self.ask_by_force(&theft).await;
-        let mut verdict = judge(&asked);
-        if let (Verdict::TooLate, None) = (&verdict, asked.unanswered_until) {
-            (id, field, asked) = self.ask_by_force(&theft).await;
-            verdict = judge(&asked);
+        let theft = Takeover { kind, target, lease, from };
+        let (mut id, mut field, mut asked) = self.send_takeover(&theft).await;
+        let mut verdict = parse_reply(&asked);
+        if let (AcquireReply::TooLate, None) = (&verdict, asked.unanswered_until) {
+            (id, field, asked) = self.send_takeover(&theft).await;
+            verdict = parse_reply(&asked);
         }
         match verdict {
-            Verdict::Granted { token, robbed } => {
+            AcquireReply::Granted { token, robbed } => {
                 let stretch_ends = asked.sent + stretch;
                 let asked_for = (theft.lease, wish.durability);
-                let granted = Granted::by(&asked, id, field, token, asked_for, stretch_ends);
+                let granted = GrantReply::by(&asked, id, field, token, asked_for, stretch_ends);
                 // A repeat finds only itself.
                 let robbed = robbed || asked.is_repeat();
-                let granted = if robbed { self.outlast(&theft, granted).await? } else { granted };
+                let granted = if robbed { self.wait_out_previous(&theft, granted).await? } else { granted };
                 if let Err(error) = self.core.commit(&asked, wish.durability, &theft.target.key).await {
-                    let limit = granted.unanswered_until.unwrap_or(Instant::PAST);
+                    let limit = granted.retransmission_ends.unwrap_or(Instant::PAST);
                     self.free(&theft, &granted.field, limit.max(self.now()));
-                    return Err(Failure::NotDurable(error));
+                    return Err(AcquireFailure::NotDurable(error));
                 }
-                let Theft { kind, target, .. } = theft;
+                let Takeover { kind, target, .. } = theft;
                 let grant = self.install(client, kind, target, granted, (wish, Instant::PAST));
-                if grant.is_none() { Err(Failure::ShuttingDown) } else { Ok(grant) }
+                if grant.is_none() { Err(AcquireFailure::ShuttingDown) } else { Ok(grant) }
             }
-            Verdict::Busy(_) | Verdict::TooLate if asked.unanswered_until.is_some() => {
+            AcquireReply::Busy(_) | AcquireReply::TooLate if asked.unanswered_until.is_some() => {
                 self.unsettled(&theft, &field, &asked);
                 let why = "an earlier copy was not answered, and it is too late for another";
-                Err(Failure::Unknown(ServerError::unknown(why)))
+                Err(AcquireFailure::Unknown(ServerError::unknown(why)))
             }
-            Verdict::Busy(_) => Ok(None),
-            Verdict::TooLate => {
-                Err(Failure::Unavailable(ServerError::not_sent("the server found the request too late, twice")))
+            AcquireReply::Busy(_) => Ok(None),
+            AcquireReply::TooLate => {
+                Err(AcquireFailure::Unavailable(ServerError::not_sent("the server found the request too late, twice")))
             }
-            Verdict::Failed(failure) => {
+            AcquireReply::Failed(failure) => {
                 self.unsettled(&theft, &field, &asked);
                 Err(if asked.unanswered_until.is_some() { failure.unknown() } else { failure })
             }
         }
     }
 
-    async fn ask_by_force(&self, theft: &Theft) -> (u64, Bytes, Exchange) {
+    async fn send_takeover(&self, theft: &Takeover) -> (u64, Bytes, Exchange) {
         let id = self.number();
         let field = self.core.field(id);
-        let claim = Claim { target: &theft.target, field: &field, lease: theft.lease };
-        let request = theft.kind.seize(claim, &self.core.notice_prefix(), &theft.from);
+        let claim = HoldArgs { target: &theft.target, field: &field, lease: theft.lease };
+        let request = theft.kind.take_over(claim, &self.core.notice_prefix(), &theft.from);
         let until = self.now() + self.core.settings.patience();
         let persistence = Persistence::Within(theft.lease);
         let asked = self.core.exchange(request, until, persistence, &Progress::default()).await;
@@ -116,40 +116,40 @@ impl Table {
 
     /// The former holder may not know yet, and hand the name on inside its process until its stretch ends. Only after
     /// that is the server's clock past every token that it can give away: the token is read anew then.
-    async fn outlast(self: &Arc<Self>, theft: &Theft, granted: Granted) -> Result<Granted, Failure> {
-        self.dispossess(theft, &granted);
+    async fn wait_out_previous(self: &Arc<Self>, theft: &Takeover, granted: GrantReply) -> Result<GrantReply, AcquireFailure> {
+        self.invalidate_local(theft, &granted);
         self.core.clock.sleep_until(granted.received + stretch::LONGEST).await;
-        let Granted { id, ref field, .. } = granted;
-        let claim = Claim { target: &theft.target, field, lease: theft.lease };
+        let GrantReply { id, ref field, .. } = granted;
+        let claim = HoldArgs { target: &theft.target, field, lease: theft.lease };
         // It finds itself in the lock: nothing is taken, the lease begins anew, and the time is told.
         let request = theft.kind.acquire(claim);
         let until = terms::deadline(granted.sent, theft.lease);
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
-        let unanswered_until = asked.unanswered_until.max(granted.unanswered_until);
+        let unanswered_until = asked.unanswered_until.max(granted.retransmission_ends);
         // What it robbed is past its stretch; a late copy of the theft finds itself, or robs anew.
         let settled = unanswered_until.map_or(Instant::PAST, |limit| limit + stretch::LONGEST);
-        match judge(&asked) {
-            Verdict::Granted { token, .. } => {
-                let again = Granted::by(
+        match parse_reply(&asked) {
+            AcquireReply::Granted { token, .. } => {
+                let again = GrantReply::by(
                     &asked,
                     id,
                     field.clone(),
                     token,
                     (theft.lease, granted.durability),
-                    granted.stretch_ends,
+                    granted.handover_ends,
                 );
-                Ok(Granted { unanswered_until, ..again })
+                Ok(GrantReply { retransmission_ends: unanswered_until, ..again })
             }
-            Verdict::Busy(_) => {
+            AcquireReply::Busy(_) => {
                 // Somebody took it from us, and perhaps we have not been told yet: what is installed is lost already.
                 self.state().forced.insert(granted.id, self.now());
-                Ok(Granted { unanswered_until, ..granted })
+                Ok(GrantReply { retransmission_ends: unanswered_until, ..granted })
             }
-            Verdict::TooLate => {
+            AcquireReply::TooLate => {
                 self.free(theft, field, settled);
-                Err(Failure::Unavailable(ServerError::not_sent("the server found the request too late")))
+                Err(AcquireFailure::Unavailable(ServerError::not_sent("the server found the request too late")))
             }
-            Verdict::Failed(failure) => {
+            AcquireReply::Failed(failure) => {
                 self.free(theft, field, settled);
                 Err(failure)
             }
@@ -157,12 +157,12 @@ impl Table {
     }
 
     /// Whoever of ours had it has it no more.
-    fn dispossess(self: &Arc<Self>, theft: &Theft, granted: &Granted) {
+    fn invalidate_local(self: &Arc<Self>, theft: &Takeover, granted: &GrantReply) {
         let mut state = self.state();
         let all = state.all_of(theft.kind, &theft.target);
-        let former: Vec<_> = all.iter().filter_map(|key| state.slots.get(key)?.tenure.clone()).collect();
+        let former: Vec<_> = all.iter().filter_map(|key| state.slots.get(key)?.server_lease.clone()).collect();
         for former in former.into_iter().filter(|former| former.token < granted.token) {
-            self.lose(&mut state, &former, LostReason::Forced);
+            self.mark_lost(&mut state, &former, LostReason::Forced);
         }
     }
 
@@ -171,32 +171,32 @@ impl Table {
     pub(super) fn install(
         self: &Arc<Self>,
         client: Client,
-        kind: &'static dyn HoldKind,
-        target: Arc<Target>,
-        granted: Granted,
-        (wish, keep_until): (Wish, Instant),
-    ) -> Option<Grant> {
+        kind: &'static dyn LockProtocol,
+        target: Arc<LockKeys>,
+        granted: GrantReply,
+        (wish, keep_until): (AcquireRequest, Instant),
+    ) -> Option<HoldGuard> {
         let sent = granted.sent;
-        let key = SlotKey::of(kind, &target);
+        let key = LockId::of(kind, &target);
         let now = self.now();
-        let tenure = Arc::new(Tenure::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
+        let tenure = Arc::new(ServerLease::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
         let mut state = self.state();
-        state.slots.entry(key.clone()).or_insert_with(|| Box::new(Slot::new(kind, target, now)));
+        state.slots.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, target, now)));
         let wish = state.shared(&wish);
-        match self.arrive(&mut state, &key, &tenure, sent) {
-            Arrival::Ours { slot, schedule } => {
-                let hold = self.own((schedule, slot), &tenure, (sent, now), wish);
+        match self.install_grant(&mut state, &key, &tenure, sent) {
+            InstallOutcome::Ours { slot, schedule } => {
+                let hold = self.create_hold((schedule, slot), &tenure, (sent, now), wish);
                 if keep_until != Instant::PAST {
                     // The job has run already: its name stays taken, whether anybody takes this or not.
                     hold.set_given();
                 }
-                let grant = Grant::first(client, hold);
-                let answers = slot.tell_lookers();
+                let grant = HoldGuard::first(client, hold);
+                let answers = slot.reject_try_waiters();
                 drop(state);
                 send(answers);
                 Some(grant)
             }
-            Arrival::Superseded => {
+            InstallOutcome::Superseded => {
                 // Another was quicker to take it from us than we to know that we had it. Where its own was lost meanwhile, with what the
                 // server knew, the word that was to find ours has taken the name anew: it is given back.
                 tenure.end();
@@ -207,10 +207,10 @@ impl Table {
                 }
                 drop(state);
                 self.leave_until(&tenure, keep_until);
-                Some(Grant::first(client, hold))
+                Some(HoldGuard::first(client, hold))
             }
-            Arrival::Closed => {
-                Table::sweep(&mut state, &key);
+            InstallOutcome::Closed => {
+                Table::remove_if_idle(&mut state, &key);
                 drop(state);
                 self.leave_until(&tenure, keep_until);
                 None
@@ -220,23 +220,23 @@ impl Table {
 
     /// A theft that may have been carried out, and that nobody has: it is given back when it can not be carried out any more
     /// and whoever it robbed can not hand on the name any more. Earlier, the next one could get a token below that.
-    fn unsettled(self: &Arc<Self>, theft: &Theft, field: &Bytes, asked: &Exchange) {
+    fn unsettled(self: &Arc<Self>, theft: &Takeover, field: &Bytes, asked: &Exchange) {
         if let Some(limit) = asked.unanswered_until {
             self.free(theft, field, limit + stretch::LONGEST);
         }
     }
 
-    fn free(self: &Arc<Self>, theft: &Theft, field: &Bytes, limit: Instant) {
+    fn free(self: &Arc<Self>, theft: &Takeover, field: &Bytes, limit: Instant) {
         let (kind, target) = (theft.kind, Arc::clone(&theft.target));
         let (kind, field, lease, keep_until) = (kind, field.clone(), theft.lease, Instant::PAST);
-        self.settle(Settlement { kind, target, field, limit, at_once: false, keep_until, lease });
+        self.schedule_cleanup(DeferredRelease { kind, target, field, limit, at_once: false, keep_until, lease });
     }
 }
 
 /// What is to be taken.
-struct Theft {
-    kind: &'static dyn HoldKind,
-    target: Arc<Target>,
+struct Takeover {
+    kind: &'static dyn LockProtocol,
+    target: Arc<LockKeys>,
     lease: Duration,
-    from: SeizeFrom,
+    from: TakeoverFrom,
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::kind::{Claim, HoldKind, Target};
+use super::kind::{HoldArgs, LockProtocol, LockKeys};
 use super::table::Table;
-use super::tenure::Tenure;
+use super::tenure::ServerLease;
 use crate::clock::Instant;
 use crate::connection::Persistence;
 
@@ -16,9 +16,9 @@ use crate::connection::Persistence;
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
 /// Something that may be, or become, ours on the server although nobody here has it.
-pub(super) struct Settlement {
-    pub(super) kind: &'static dyn HoldKind,
-    pub(super) target: Arc<Target>,
+pub(super) struct DeferredRelease {
+    pub(super) kind: &'static dyn LockProtocol,
+    pub(super) target: Arc<LockKeys>,
     pub(super) field: Bytes,
     /// Until when a late copy may take it.
     pub(super) limit: Instant,
@@ -32,31 +32,31 @@ pub(super) struct Settlement {
 
 impl Table {
     /// Gives back a tenure that nobody here has got.
-    pub(super) fn give_back(self: &Arc<Self>, tenure: &Arc<Tenure>) {
+    pub(super) fn give_back(self: &Arc<Self>, tenure: &Arc<ServerLease>) {
         self.leave_until(tenure, Instant::PAST);
     }
 
     /// The same, and its name stays taken until `keep_until`.
-    pub(super) fn leave_until(self: &Arc<Self>, tenure: &Arc<Tenure>, keep_until: Instant) {
+    pub(super) fn leave_until(self: &Arc<Self>, tenure: &Arc<ServerLease>, keep_until: Instant) {
         tenure.end();
-        let limit = tenure.unanswered_until().unwrap_or(Instant::PAST);
-        self.settle(self.settlement(tenure, limit, true, keep_until));
+        let limit = tenure.retransmission_ends().unwrap_or(Instant::PAST);
+        self.schedule_cleanup(self.deferred_release(tenure, limit, true, keep_until));
     }
 
     /// Gives a tenure back once more whose release left at `sent`, where a copy of its acquire may be carried out later.
-    pub(super) fn settle_late(self: &Arc<Self>, tenure: &Tenure, sent: Instant, keep_until: Instant) {
-        if let Some(limit) = tenure.unanswered_until().filter(|limit| *limit > sent) {
-            self.settle(self.settlement(tenure, limit, false, keep_until));
+    pub(super) fn release_late_copies(self: &Arc<Self>, tenure: &ServerLease, sent: Instant, keep_until: Instant) {
+        if let Some(limit) = tenure.retransmission_ends().filter(|limit| *limit > sent) {
+            self.schedule_cleanup(self.deferred_release(tenure, limit, false, keep_until));
         }
     }
 
     /// Gives a tenure back when its lease is over.
-    pub(super) fn release_when_over(self: &Arc<Self>, tenure: &Tenure) {
-        self.settle(self.settlement(tenure, tenure.lease_ends(), false, Instant::PAST));
+    pub(super) fn release_when_over(self: &Arc<Self>, tenure: &ServerLease) {
+        self.schedule_cleanup(self.deferred_release(tenure, tenure.lease_ends(), false, Instant::PAST));
     }
 
-    fn settlement(&self, tenure: &Tenure, limit: Instant, at_once: bool, keep_until: Instant) -> Settlement {
-        Settlement {
+    fn deferred_release(&self, tenure: &ServerLease, limit: Instant, at_once: bool, keep_until: Instant) -> DeferredRelease {
+        DeferredRelease {
             kind: tenure.kind,
             target: Arc::clone(&tenure.target),
             field: tenure.copied_field(),
@@ -69,9 +69,9 @@ impl Table {
 
     /// Releases what a copy without an answer may have taken: at once where it may be taken already, and once more when
     /// no copy can be carried out any more. Only then is it forgotten.
-    pub(super) fn settle(self: &Arc<Self>, what: Settlement) {
+    pub(super) fn schedule_cleanup(self: &Arc<Self>, what: DeferredRelease) {
         let table = Arc::clone(self);
-        self.hand_over(Box::pin(async move {
+        self.spawn_background(Box::pin(async move {
             let mut left = Instant::PAST;
             if what.at_once {
                 left = table.release_unclaimed(&what).await;
@@ -85,7 +85,7 @@ impl Table {
     }
 
     /// From when on no late copy is carried out: later than its limit where the server's clock was set back meanwhile.
-    fn certain_limit(&self, what: &Settlement) -> Instant {
+    fn certain_limit(&self, what: &DeferredRelease) -> Instant {
         if what.limit == Instant::PAST {
             return what.limit;
         }
@@ -93,22 +93,22 @@ impl Table {
     }
 
     /// The same, waiting for the first release as long as one answer may take.
-    pub(super) async fn settled(self: &Arc<Self>, what: Settlement) {
+    pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.timeout;
         let left = tokio::select! {
             left = self.release_unclaimed(&what) => left,
             () = self.core.clock.sleep_until(until) => Instant::PAST,
         };
         if left < self.certain_limit(&what) || left == Instant::PAST {
-            self.settle(Settlement { at_once: left == Instant::PAST, ..what });
+            self.schedule_cleanup(DeferredRelease { at_once: left == Instant::PAST, ..what });
         }
     }
 
     /// Returns when the answered release left.
-    async fn release_unclaimed(&self, what: &Settlement) -> Instant {
+    async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let keep = what.keep_until.since(self.now());
-        let claim = Claim { target: &what.target, field: &what.field, lease: keep };
-        let request = if keep.is_zero() { what.kind.release(claim) } else { what.kind.linger(claim) };
+        let claim = HoldArgs { target: &what.target, field: &what.field, lease: keep };
+        let request = if keep.is_zero() { what.kind.release(claim) } else { what.kind.retain(claim) };
         let until = what.limit.max(self.now()) + what.lease;
         let asked = self.core.give_back(request, until, Persistence::ToTheEnd).await;
         if let Err(error) = asked.result {

@@ -9,35 +9,35 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::error::AcquireError;
-use super::grant::Grant;
+use super::grant::HoldGuard;
 use super::holder::{Holder, HolderId};
-use super::kind::{HoldKind, Target};
+use super::kind::{LockProtocol, LockKeys};
 use super::schedule::Schedule;
-use super::slot::{Answers, Busy, Entry, Slot, SlotKey};
+use super::slot::{Answers, Busy, Waiter, LockState, LockId};
 use super::state::Hold;
-use super::stretch::{self, Fit, Held};
+use super::stretch::{self, LeaseFit, CurrentLease};
 use super::table::{State, Table};
-use super::tenure::Tenure;
-use super::terms::Wish;
-use super::ticket::Ticket;
+use super::tenure::ServerLease;
+use super::terms::AcquireRequest;
+use super::ticket::PendingAcquire;
 use crate::clock::Instant;
 use crate::connection::{Client, Reply, Request, once};
 
 /// Parts that a new request is compared with, the newest first: more are only there with wishes that differ.
-const LOOKS: usize = 4;
+const COMPARED_GRANTS: usize = 4;
 
 /// The parts of each key that has any, by kind.
 #[derive(Default)]
-pub(super) struct Parts(HashMap<(&'static str, Bytes), Vec<u64>>);
+pub(super) struct GrantSet(HashMap<(&'static str, Bytes), Vec<u64>>);
 
-impl Parts {
-    pub(super) fn insert(&mut self, key: &SlotKey) {
+impl GrantSet {
+    pub(super) fn insert(&mut self, key: &LockId) {
         if key.2 != 0 {
             self.0.entry((key.0, key.key().clone())).or_default().push(key.2);
         }
     }
 
-    pub(super) fn remove(&mut self, key: &SlotKey) {
+    pub(super) fn remove(&mut self, key: &LockId) {
         if key.2 == 0 {
             return;
         }
@@ -51,52 +51,52 @@ impl Parts {
     }
 
     /// The newest first.
-    fn of(&self, kind: &'static str, target: &Arc<Target>) -> impl Iterator<Item = SlotKey> + use<'_> {
+    fn of(&self, kind: &'static str, target: &Arc<LockKeys>) -> impl Iterator<Item = LockId> + use<'_> {
         let parts = if self.0.is_empty() { None } else { self.0.get(&(kind, target.key.clone())) };
         let target = Arc::clone(target);
-        parts.into_iter().flatten().rev().map(move |part| SlotKey(kind, Arc::clone(&target), *part))
+        parts.into_iter().flatten().rev().map(move |part| LockId(kind, Arc::clone(&target), *part))
     }
 }
 
 impl State {
     /// All slots of a key: of this kind, and of that beside it.
-    pub(super) fn all_of(&self, kind: &dyn HoldKind, target: &Arc<Target>) -> Vec<SlotKey> {
-        let kinds = std::iter::once(kind.name()).chain(kind.counterpart());
+    pub(super) fn all_of(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>) -> Vec<LockId> {
+        let kinds = std::iter::once(kind.name()).chain(kind.paired_mode());
         kinds.flat_map(|kind| self.slots_of(kind, target)).collect()
     }
 
     /// The slots of a key, whether they exist or not.
-    pub(super) fn slots_of(&self, kind: &'static str, target: &Arc<Target>) -> impl Iterator<Item = SlotKey> + use<'_> {
-        std::iter::once(SlotKey(kind, Arc::clone(target), 0)).chain(self.parts.of(kind, target))
+    pub(super) fn slots_of(&self, kind: &'static str, target: &Arc<LockKeys>) -> impl Iterator<Item = LockId> + use<'_> {
+        std::iter::once(LockId(kind, Arc::clone(target), 0)).chain(self.parts.of(kind, target))
     }
 
     /// Whether somebody of us waits for the key as the kind beside this one.
-    pub(super) fn waits_beside(&self, kind: &dyn HoldKind, target: &Arc<Target>) -> bool {
-        let waits = |key: SlotKey| {
+    pub(super) fn waits_in_paired_mode(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
+        let waits = |key: LockId| {
             self.slots.get(&key).is_some_and(|slot| slot.queue.iter().any(|entry| !entry.answer.is_closed()))
         };
-        kind.counterpart().is_some_and(|other| self.slots_of(other, target).any(waits))
+        kind.paired_mode().is_some_and(|other| self.slots_of(other, target).any(waits))
     }
 
     /// The holder field under which `wish` may be granted, because its holder has the kind beside. Who would wait for
     /// itself is told.
-    pub(super) fn under(
+    pub(super) fn held_in_paired_mode(
         &self,
-        kind: &dyn HoldKind,
-        target: &Arc<Target>,
-        wish: &Wish,
+        kind: &dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        wish: &AcquireRequest,
     ) -> Result<Option<Bytes>, AcquireError> {
-        let Some(other) = kind.counterpart() else { return Ok(None) };
+        let Some(other) = kind.paired_mode() else { return Ok(None) };
         let scope = Holder::current().map(|holder| holder.id());
         if wish.holder.is_none() && scope.is_none() {
             return Ok(None);
         }
-        let slots: Vec<&Slot> =
+        let slots: Vec<&LockState> =
             self.slots_of(other, target).filter_map(|key| self.slots.get(&key).map(|slot| &**slot)).collect();
         let mut held = slots.iter().flat_map(|slot| slot.held()).filter(|hold| hold.holder().is_some());
         let (waits, deadlock) = (!wish.once, AcquireError::WouldDeadlock { name: target.name.clone() });
         match held.find(|hold| hold.holder() == wish.holder || hold.holder() == scope) {
-            Some(hold) if kind.shares() && hold.holder() == wish.holder => {
+            Some(hold) if kind.is_shared() && hold.holder() == wish.holder => {
                 // What goes back with somebody else inside is not handed on.
                 hold.tenure.seal();
                 Ok(Some(hold.tenure.copied_field()))
@@ -113,56 +113,56 @@ impl Table {
     pub(super) fn place(
         &self,
         state: &mut State,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
-        (wish, under): (&Arc<Wish>, &Option<Bytes>),
-    ) -> Place {
-        let whole = SlotKey::of(kind, target);
-        if under.is_none() && !kind.shares() {
-            return Place::Slot(whole);
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        (wish, under): (&Arc<AcquireRequest>, &Option<Bytes>),
+    ) -> Placement {
+        let whole = LockId::of(kind, target);
+        if under.is_none() && !kind.is_shared() {
+            return Placement::Queue(whole);
         }
         let private = under.is_some() || !wish.at_least.is_zero() || wish.max_hold.is_some();
-        let (now, stretch) = (self.now(), self.stretch(kind, &whole));
+        let (now, stretch) = (self.now(), self.handover_window(kind, &whole));
         if !private {
-            let looks: Vec<SlotKey> = state.parts.of(whole.0, target).take(LOOKS).collect();
+            let looks: Vec<LockId> = state.parts.of(whole.0, target).take(COMPARED_GRANTS).collect();
             let State { slots, schedule, .. } = &mut *state;
             for key in looks {
                 let Some(slot) = slots.get_mut(&key).filter(|slot| !slot.private) else { continue };
-                if let Some(tenure) = shared_by(slot, wish, stretch, now) {
-                    let hold = self.own((schedule, slot), &tenure, (now, now), Arc::clone(wish));
-                    return Place::In(hold);
+                if let Some(tenure) = shareable(slot, wish, stretch, now) {
+                    let hold = self.create_hold((schedule, slot), &tenure, (now, now), Arc::clone(wish));
+                    return Placement::Shared(hold);
                 }
-                if slot.gathers(wish, stretch, now) {
-                    return Place::Slot(key);
+                if slot.can_join_pending(wish, stretch, now) {
+                    return Placement::Queue(key);
                 }
             }
         }
-        let key = SlotKey(whole.0, whole.1, self.number());
-        let mut slot = Box::new(Slot::new(kind, Arc::clone(target), now));
+        let key = LockId(whole.0, whole.1, self.number());
+        let mut slot = Box::new(LockState::new(kind, Arc::clone(target), now));
         (slot.private, slot.under) = (private, under.clone().map(Box::new));
         state.parts.insert(&key);
         state.slots.insert(key.clone(), slot);
-        Place::Slot(key)
+        Placement::Queue(key)
     }
 
     /// A grant for all who wait for it together.
     pub(super) fn share(
         &self,
-        (schedule, slot): (&mut Schedule, &mut Slot),
-        tenure: &Arc<Tenure>,
+        (schedule, slot): (&mut Schedule, &mut LockState),
+        tenure: &Arc<ServerLease>,
         (from, now): (Instant, Instant),
-        entries: impl Iterator<Item = Entry>,
+        entries: impl Iterator<Item = Waiter>,
     ) -> Answers {
         let mut answers = Answers::new();
         for entry in entries {
-            let hold = self.own((schedule, slot), tenure, (from, now), entry.wish);
-            answers.push((entry.answer, Ok(Some(Grant::first(entry.client, hold)))));
+            let hold = self.create_hold((schedule, slot), tenure, (from, now), entry.request);
+            answers.push((entry.answer, Ok(Some(HoldGuard::first(entry.client, hold)))));
         }
         answers
     }
 
     /// Whether the holder has the key, as this kind or the one beside it.
-    pub(crate) fn is_in(&self, kind: &dyn HoldKind, target: &Arc<Target>, holder: HolderId) -> bool {
+    pub(crate) fn is_in(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>, holder: HolderId) -> bool {
         let state = self.state();
         let slots = state.all_of(kind, target);
         slots
@@ -173,7 +173,7 @@ impl Table {
     }
 
     /// Whether this client has a hold of the key, as this kind or the one beside it.
-    pub(crate) fn has(&self, kind: &dyn HoldKind, target: &Arc<Target>) -> bool {
+    pub(crate) fn holds_key(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
         let state = self.state();
         state
             .all_of(kind, target)
@@ -189,13 +189,13 @@ impl Table {
     }
 
     /// Asks for `kind` of the same key under `hold`; `None` where others share it and may not be inside then.
-    pub(super) fn enter_beside(
+    pub(super) fn enter_converting(
         self: &Arc<Self>,
         client: &Client,
         hold: &Arc<Hold>,
-        kind: &'static dyn HoldKind,
-        wish: Wish,
-    ) -> Result<Option<Ticket>, AcquireError> {
+        kind: &'static dyn LockProtocol,
+        wish: AcquireRequest,
+    ) -> Result<Option<PendingAcquire>, AcquireError> {
         let tenure = &hold.tenure;
         {
             let state = self.state();
@@ -208,38 +208,38 @@ impl Table {
             }
             // Before others of this process are looked for: nobody joins them from here on.
             tenure.seal();
-            if !kind.shares() && !alone() {
+            if !kind.is_shared() && !alone() {
                 return Ok(None);
             }
         }
-        self.enter_under(client, kind, &tenure.target, wish, Some(tenure.copied_field())).map(Some)
+        self.enter_from(client, kind, &tenure.target, wish, Some(tenure.copied_field())).map(Some)
     }
 
     /// Says that nobody of us waits any more, where it was said that somebody does.
-    pub(super) fn withdraw(&self, slot: &mut Slot) {
+    pub(super) fn withdraw(&self, slot: &mut LockState) {
         if std::mem::take(&mut slot.announced)
-            && let Some(request) = slot.kind.withdraw(&slot.target, &self.core.id, self.number())
+            && let Some(request) = slot.protocol.withdraw(&slot.keys, &self.core.id, self.number())
         {
             // Its lifetime ends what could not be withdrawn.
-            self.run_later(request);
+            self.run_detached(request);
         }
     }
 
     /// Has `request` sent once by a task; nobody is told what becomes of it.
-    pub(crate) fn run_later(&self, request: Request) {
+    pub(crate) fn run_detached(&self, request: Request) {
         let (core, limit) = (Arc::clone(&self.core), self.now() + self.core.settings.timeout);
-        self.hand_over(Box::pin(async move {
+        self.spawn_background(Box::pin(async move {
             let _ = once(&*core.topology, request, limit).await;
         }));
     }
 
     /// Says that somebody of us waits.
-    pub(super) async fn announce(&self, key: &SlotKey, within: Duration) {
+    pub(super) async fn announce(&self, key: &LockId, within: Duration) {
         let request = {
             let mut state = self.state();
             let Some(slot) = state.slots.get_mut(key) else { return };
             slot.announced = true;
-            slot.kind.announce(&slot.target, &self.core.id, self.number())
+            slot.protocol.announce(&slot.keys, &self.core.id, self.number())
         };
         if let Some(request) = request {
             let _ = once(&*self.core.topology, request, self.now() + within).await;
@@ -247,13 +247,13 @@ impl Table {
     }
 
     /// Has those taken out who died inside, and of whom nothing but the lifetime of the whole name would tell.
-    pub(super) async fn bury(&self, key: &SlotKey, within: Duration) {
-        let about = self.state().slots.get(key).map(|slot| (slot.kind, Arc::clone(&slot.target)));
+    pub(super) async fn evict_expired(&self, key: &LockId, within: Duration) {
+        let about = self.state().slots.get(key).map(|slot| (slot.protocol, Arc::clone(&slot.keys)));
         let Some((kind, target)) = about else { return };
         let (Some(request), limit) = (kind.holders(&target), self.now() + within) else { return };
         let answer = once(&*self.core.topology, request, limit).await.result;
         let Ok(holders) = answer.and_then(Reply::into_typed::<Vec<Bytes>>) else { return };
-        for request in kind.bury(&target, &holders) {
+        for request in kind.evict_expired(&target, &holders) {
             // They are found again the next time.
             let _ = once(&*self.core.topology, request, limit).await;
         }
@@ -261,34 +261,34 @@ impl Table {
 }
 
 /// Where a request is put.
-pub(super) enum Place {
-    Slot(SlotKey),
+pub(super) enum Placement {
+    Queue(LockId),
     /// It is in already.
-    In(Arc<Hold>),
+    Shared(Arc<Hold>),
 }
 
 /// What is shared under this slot, if that serves `wish`.
-fn shared_by(slot: &Slot, wish: &Wish, stretch: Duration, now: Instant) -> Option<Arc<Tenure>> {
-    let tenure = slot.tenure.as_ref().filter(|tenure| tenure.is_believed() && tenure.passes_on(now))?;
+fn shareable(slot: &LockState, wish: &AcquireRequest, stretch: Duration, now: Instant) -> Option<Arc<ServerLease>> {
+    let tenure = slot.server_lease.as_ref().filter(|tenure| tenure.is_valid_locally() && tenure.may_hand_over(now))?;
     let shared = slot.busy == Busy::No && slot.held().next().is_some();
-    (shared && serves(tenure, wish, stretch, now)).then(|| Arc::clone(tenure))
+    (shared && satisfies(tenure, wish, stretch, now)).then(|| Arc::clone(tenure))
 }
 
-fn serves(tenure: &Tenure, wish: &Wish, stretch: Duration, now: Instant) -> bool {
+fn satisfies(tenure: &ServerLease, wish: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
     let (renewed, lease) = (tenure.has_renewed_lease(), tenure.lease());
     let (deadline, durability) = (tenure.deadline(), tenure.durability());
-    let held = Held { renewed, lease, deadline, durability };
+    let held = CurrentLease { renewed, lease, deadline, durability };
     // Renewals are to be as durable as each of them asked.
-    wish.durability == tenure.wanted_durability() && stretch::fit(&held, wish, stretch, now) == Fit::Yes
+    wish.durability == tenure.wanted_durability() && stretch::fit(&held, wish, stretch, now) == LeaseFit::Yes
 }
 
-impl Slot {
+impl LockState {
     /// Whether `wish` may wait here with the others, as what is granted to one of them serves it.
-    fn gathers(&self, wish: &Wish, stretch: Duration, now: Instant) -> bool {
-        if self.is_adoptable(now) {
-            return self.queue.is_empty() && self.tenure.as_ref().is_some_and(|had| serves(had, wish, stretch, now));
+    fn can_join_pending(&self, wish: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
+        if self.is_reclaimable(now) {
+            return self.queue.is_empty() && self.server_lease.as_ref().is_some_and(|had| satisfies(had, wish, stretch, now));
         }
-        let alike = |entry: &Entry| entry.wish.lease == wish.lease && entry.wish.durability == wish.durability;
-        self.tenure.is_none() && self.busy == Busy::No && !self.queue.is_empty() && self.queue.iter().all(alike)
+        let alike = |entry: &Waiter| entry.request.lease == wish.lease && entry.request.durability == wish.durability;
+        self.server_lease.is_none() && self.busy == Busy::No && !self.queue.is_empty() && self.queue.iter().all(alike)
     }
 }

@@ -9,16 +9,16 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-use super::flight::Flight;
-use super::grant::Grant;
-use super::kind::{HoldKind, Target};
-use super::leaving::one_has_left;
-use super::place::Place;
-use super::run::Run;
+use super::flight::InlineTask;
+use super::grant::HoldGuard;
+use super::kind::{LockProtocol, LockKeys};
+use super::leaving::mark_cancelled;
+use super::place::QueuePosition;
+use super::run::LocalPass;
 use super::state::Hold;
-use super::tenure::Tenure;
-use super::terms::Wish;
-use super::turn::Turn;
+use super::tenure::ServerLease;
+use super::terms::AcquireRequest;
+use super::turn::YieldPlan;
 use crate::clock::Instant;
 use crate::connection::{Client, CommitError, Progress};
 use crate::error::ServerError;
@@ -26,11 +26,11 @@ use crate::error::ServerError;
 /// A kind and a key; and which of several grants, where a key has more than one at a time. The first is 0. Of the target only the key
 /// counts: it is there whole as that is smaller.
 #[derive(Clone)]
-pub(super) struct SlotKey(pub(super) &'static str, pub(super) Arc<Target>, pub(super) u64);
+pub(super) struct LockId(pub(super) &'static str, pub(super) Arc<LockKeys>, pub(super) u64);
 
-impl SlotKey {
-    pub(super) fn of(kind: &dyn HoldKind, target: &Arc<Target>) -> Self {
-        SlotKey(kind.name(), Arc::clone(target), 0)
+impl LockId {
+    pub(super) fn of(kind: &dyn LockProtocol, target: &Arc<LockKeys>) -> Self {
+        LockId(kind.name(), Arc::clone(target), 0)
     }
 
     /// The key on the server.
@@ -39,15 +39,15 @@ impl SlotKey {
     }
 }
 
-impl PartialEq for SlotKey {
+impl PartialEq for LockId {
     fn eq(&self, other: &Self) -> bool {
         self.2 == other.2 && self.0 == other.0 && (Arc::ptr_eq(&self.1, &other.1) || self.key() == other.key())
     }
 }
 
-impl Eq for SlotKey {}
+impl Eq for LockId {}
 
-impl Hash for SlotKey {
+impl Hash for LockId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // Few kinds are of one key: they need not be told apart here.
         state.write(self.key());
@@ -56,14 +56,14 @@ impl Hash for SlotKey {
 }
 
 /// One name in this process. Each lock that is held has one: what few of them need is boxed, or made when it is asked for.
-pub(super) struct Slot {
-    pub(super) kind: &'static dyn HoldKind,
-    pub(super) target: Arc<Target>,
-    pub(super) queue: VecDeque<Entry>,
+pub(super) struct LockState {
+    pub(super) protocol: &'static dyn LockProtocol,
+    pub(super) keys: Arc<LockKeys>,
+    pub(super) queue: VecDeque<Waiter>,
     /// How many have left since those were taken out of it who had.
-    pub(super) left: usize,
+    pub(super) cancelled: usize,
     /// What we have on the server under it, until its release has landed.
-    pub(super) tenure: Option<Arc<Tenure>>,
+    pub(super) server_lease: Option<Arc<ServerLease>>,
     /// Who of us has it: one, or all who share it.
     pub(super) holds: SmallVec<[Arc<Hold>; 1]>,
     /// The holder field under which it was asked for.
@@ -77,19 +77,19 @@ pub(super) struct Slot {
     /// Holds that ended without us and whose guards still live: their holders can not enter again.
     pub(super) lost: Lost,
     /// The exchanges in flight that their callers poll in place, by the numbers of their requests or tenures.
-    pub(super) flights: Flights,
+    pub(super) inline_tasks: InlineTasks,
     /// An attempt is under way.
     pub(super) asking: bool,
     /// What is under way for our tenure.
     pub(super) busy: Busy,
     /// The drive loop runs.
-    pub(super) driven: bool,
+    pub(super) loop_running: bool,
     /// The drive loop waits for somebody elsewhere to let go.
     pub(super) contended: bool,
     /// Others go first.
-    pub(super) turn: Option<Box<Turn>>,
+    pub(super) yield_plan: Option<Box<YieldPlan>>,
     /// What is known of our places on the server, where they are handed on along.
-    pub(super) run: Option<Box<Run>>,
+    pub(super) local_pass: Option<Box<LocalPass>>,
     /// The next grant continues a stretch that ends then; past, where it does not.
     pub(super) continued: Instant,
     /// What the drive loop is told by, from when there is one.
@@ -118,7 +118,7 @@ impl Lost {
     }
 
     /// Without those whose last guard has gone.
-    fn forget_unguarded(&mut self) {
+    fn remove_unguarded(&mut self) {
         if let Some(holds) = &mut self.0 {
             holds.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
             if holds.is_empty() {
@@ -129,14 +129,14 @@ impl Lost {
 }
 
 /// Exchanges by numbers: mostly one, or none.
-pub(super) type Flights = SmallVec<[(u64, Flight); 1]>;
+pub(super) type InlineTasks = SmallVec<[(u64, InlineTask); 1]>;
 
 /// What is under way to the server for what we have under one name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Busy {
     No,
     /// The tenure with this number is being fitted to the next one's wishes.
-    Fitting(u64),
+    AdjustingLease(u64),
     /// The release of our tenure.
     Release {
         /// Its own number: what was adopted meanwhile is given back by another.
@@ -149,25 +149,25 @@ pub(super) enum Busy {
 }
 
 /// One request in a queue.
-pub(super) struct Entry {
+pub(super) struct Waiter {
     pub(super) id: u64,
-    pub(super) wish: Arc<Wish>,
+    pub(super) request: Arc<AcquireRequest>,
     pub(super) client: Client,
     pub(super) answer: oneshot::Sender<Answer>,
-    pub(super) seen: Arc<Seen>,
+    pub(super) seen: Arc<RequestStatus>,
     /// When its wait ends.
     pub(super) until: Instant,
 }
 
 /// What a request in a queue is told: a grant, "busy", or how it failed.
-pub(super) type Answer = Result<Option<Grant>, Failure>;
+pub(super) type Answer = Result<Option<HoldGuard>, AcquireFailure>;
 
 /// Answers with those who wait for them.
 pub(super) type Answers = SmallVec<[(oneshot::Sender<Answer>, Answer); 1]>;
 
 /// How a request failed, before it is told with its name.
 #[derive(Debug, Clone)]
-pub(super) enum Failure {
+pub(super) enum AcquireFailure {
     Unavailable(ServerError),
     Unknown(ServerError),
     Refused(ServerError),
@@ -182,12 +182,12 @@ pub(super) enum Failure {
     ShuttingDown,
 }
 
-impl Failure {
+impl AcquireFailure {
     /// The same failure, where an earlier copy of the request may have been carried out.
-    pub(super) fn unknown(self) -> Failure {
+    pub(super) fn unknown(self) -> AcquireFailure {
         match self {
-            Failure::Unavailable(source) | Failure::Refused(source) | Failure::Unauthorized(source) => {
-                Failure::Unknown(source)
+            AcquireFailure::Unavailable(source) | AcquireFailure::Refused(source) | AcquireFailure::Unauthorized(source) => {
+                AcquireFailure::Unknown(source)
             }
             other => other,
         }
@@ -196,16 +196,16 @@ impl Failure {
 
 /// What a request has seen of its name, for the case that its time runs out.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct RequestStatus {
     pub(super) progress: Progress,
     busy: AtomicBool,
     /// Until when an unanswered copy of its request may still take the name, in nanoseconds.
-    unsure_until: AtomicU64,
+    may_execute_until: AtomicU64,
     /// Its place in the server's queue, where the kind has one.
-    pub(super) place: Place,
+    pub(super) position: QueuePosition,
 }
 
-impl Seen {
+impl RequestStatus {
     pub(super) fn set_busy(&self) {
         self.busy.store(true, Ordering::Relaxed);
     }
@@ -214,40 +214,40 @@ impl Seen {
         self.busy.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_unsure(&self, until: Instant) {
-        self.unsure_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
+    pub(super) fn set_maybe_executed(&self, until: Instant) {
+        self.may_execute_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
     }
 
-    pub(super) fn is_unsure(&self, now: Instant) -> bool {
-        now < self.unsure_until()
+    pub(super) fn may_be_executed(&self, now: Instant) -> bool {
+        now < self.may_execute_until()
     }
 
-    pub(super) fn unsure_until(&self) -> Instant {
-        Instant::from_nanos(self.unsure_until.load(Ordering::Relaxed))
+    pub(super) fn may_execute_until(&self) -> Instant {
+        Instant::from_nanos(self.may_execute_until.load(Ordering::Relaxed))
     }
 }
 
-impl Slot {
-    pub(super) fn new(kind: &'static dyn HoldKind, target: Arc<Target>, now: Instant) -> Self {
-        Slot {
-            kind,
-            target,
+impl LockState {
+    pub(super) fn new(kind: &'static dyn LockProtocol, target: Arc<LockKeys>, now: Instant) -> Self {
+        LockState {
+            protocol: kind,
+            keys: target,
             queue: VecDeque::new(),
-            left: 0,
-            tenure: None,
+            cancelled: 0,
+            server_lease: None,
             holds: SmallVec::new(),
             under: None,
             private: false,
             waits_since: 0,
             announced: false,
             lost: Lost::default(),
-            flights: Flights::new(),
+            inline_tasks: InlineTasks::new(),
             asking: false,
             busy: Busy::No,
-            driven: false,
+            loop_running: false,
             contended: false,
-            turn: None,
-            run: None,
+            yield_plan: None,
+            local_pass: None,
             continued: Instant::PAST,
             changed: None,
             last: (0, Instant::PAST),
@@ -264,13 +264,13 @@ impl Slot {
     pub(super) fn position(&self, hold: &Arc<Hold>) -> Option<usize> {
         let is_it = |held: &Arc<Hold>| Arc::ptr_eq(held, hold);
         // Many may share it: looked for only where it is not where it was put.
-        let at = hold.place.load(Ordering::Relaxed);
+        let at = hold.index.load(Ordering::Relaxed);
         if self.holds.get(at).is_some_and(is_it) { Some(at) } else { self.holds.iter().position(is_it) }
     }
 
     /// One more has it.
     pub(super) fn add(&mut self, hold: Arc<Hold>) {
-        hold.place.store(self.holds.len(), Ordering::Relaxed);
+        hold.index.store(self.holds.len(), Ordering::Relaxed);
         self.holds.push(hold);
     }
 
@@ -278,7 +278,7 @@ impl Slot {
     pub(super) fn remove(&mut self, at: usize) {
         self.holds.swap_remove(at);
         if let Some(moved) = self.holds.get(at) {
-            moved.place.store(at, Ordering::Relaxed);
+            moved.index.store(at, Ordering::Relaxed);
         }
     }
 
@@ -290,11 +290,11 @@ impl Slot {
     /// Whether somebody else is known to have it: of this process, or elsewhere.
     pub(super) fn is_taken(&self) -> bool {
         let given_back = matches!(self.busy, Busy::Release { .. });
-        self.contended || (!given_back && self.tenure.as_ref().is_some_and(|tenure| tenure.is_believed()))
+        self.contended || (!given_back && self.server_lease.as_ref().is_some_and(|tenure| tenure.is_valid_locally()))
     }
 
     /// The first of the queue that still wants it at `now`: one whose time is over need only be polled to be told so.
-    pub(super) fn next(&mut self, now: Instant) -> Option<&Entry> {
+    pub(super) fn next(&mut self, now: Instant) -> Option<&Waiter> {
         let at = self.next_at(now)?;
         self.queue.get(at)
     }
@@ -304,59 +304,59 @@ impl Slot {
         if self.queue.is_empty() {
             return None;
         }
-        self.pass_over_the_left();
+        self.drop_cancelled_head();
         self.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)
     }
 
     /// The request with this number waits no more, and its answer can not reach it any more. Tells whether that is to be looked at by
     /// the loop of the name: nobody waits then, or a place on the server is free.
-    pub(super) fn leave(&mut self, id: u64) -> bool {
+    pub(super) fn cancel(&mut self, id: u64) -> bool {
         let waited = self.queue.len();
-        if self.kind.queue().is_none() && !self.kind.shares() {
-            one_has_left(&mut self.queue, &mut self.left, |entry| entry.answer.is_closed());
+        if self.protocol.queue().is_none() && !self.protocol.is_shared() {
+            mark_cancelled(&mut self.queue, &mut self.cancelled, |entry| entry.answer.is_closed());
             return waited > 0 && self.queue.is_empty();
         }
         // Others are counted by their places, on the server or among those who share.
-        if let Some(at) = self.place_of(id) {
+        if let Some(at) = self.index_of(id) {
             self.queue.remove(at);
         }
-        waited > self.queue.len() && (self.queue.is_empty() || self.kind.queue().is_some())
+        waited > self.queue.len() && (self.queue.is_empty() || self.protocol.queue().is_some())
     }
 
     /// Takes out those at the head who have left: where nobody waits, the queue is empty then.
-    pub(super) fn pass_over_the_left(&mut self) {
+    pub(super) fn drop_cancelled_head(&mut self) {
         while self.queue.front().is_some_and(|entry| entry.answer.is_closed()) {
             self.queue.pop_front();
         }
     }
 
     /// Where a request stands. They mostly stand in the order of their numbers; not where one was brought forward.
-    fn place_of(&self, id: u64) -> Option<usize> {
-        let in_order = self.queue.binary_search_by_key(&id, |entry: &Entry| entry.id).ok();
+    fn index_of(&self, id: u64) -> Option<usize> {
+        let in_order = self.queue.binary_search_by_key(&id, |entry: &Waiter| entry.id).ok();
         in_order.or_else(|| self.queue.iter().position(|entry| entry.id == id))
     }
 
     /// Has the request with this number be the next of the queue; false when nobody waits for it any more.
-    pub(super) fn bring_forward(&mut self, id: u64, now: Instant) -> bool {
-        let wants = |entry: &Entry| entry.id == id && !entry.answer.is_closed() && entry.until > now;
+    pub(super) fn promote(&mut self, id: u64, now: Instant) -> bool {
+        let wants = |entry: &Waiter| entry.id == id && !entry.answer.is_closed() && entry.until > now;
         let Some(entry) = self.queue.iter().position(wants).and_then(|at| self.queue.remove(at)) else { return false };
         self.queue.push_front(entry);
         true
     }
 
     /// Makes an exchange visible to whoever may need it to go on without its caller.
-    pub(super) fn fly(&mut self, number: u64, flight: &Flight) {
-        self.flights.retain(|(_, flight)| !flight.is_over());
-        self.flights.push((number, flight.clone()));
+    pub(super) fn register(&mut self, number: u64, flight: &InlineTask) {
+        self.inline_tasks.retain(|(_, flight)| !flight.is_over());
+        self.inline_tasks.push((number, flight.clone()));
     }
 
     /// The exchange with this number has told what came of it: nobody needs it to go on.
-    pub(super) fn landed(&mut self, number: u64) {
-        self.flights.retain(|(flying, _)| *flying != number);
+    pub(super) fn completed(&mut self, number: u64) {
+        self.inline_tasks.retain(|(flying, _)| *flying != number);
     }
 
     /// Joins the queue. One who waits alone has room for himself, as most do.
-    pub(super) fn queue_up(&mut self, entry: Entry) {
+    pub(super) fn enqueue(&mut self, entry: Waiter) {
         if self.queue.capacity() == 0 {
             self.queue.reserve_exact(1);
         }
@@ -364,7 +364,7 @@ impl Slot {
     }
 
     /// Takes out of the queue whom `keep` does not give back, and leaves the others in their order.
-    pub(super) fn sift(&mut self, mut keep: impl FnMut(Entry) -> Option<Entry>) {
+    pub(super) fn retain_map(&mut self, mut keep: impl FnMut(Waiter) -> Option<Waiter>) {
         for _ in 0..self.queue.len() {
             let kept = self.queue.pop_front().and_then(&mut keep);
             self.queue.extend(kept);
@@ -372,8 +372,8 @@ impl Slot {
     }
 
     /// A queue in which nobody waits takes no room, where others do not come and go all the time.
-    pub(super) fn rest(&mut self) {
-        if self.queue.is_empty() && !self.driven {
+    pub(super) fn shrink_if_idle(&mut self) {
+        if self.queue.is_empty() && !self.loop_running {
             self.queue = VecDeque::new();
         }
     }
@@ -384,42 +384,42 @@ impl Slot {
     }
 
     /// Tells the drive loop. One that has not begun looks at everything when it does.
-    pub(super) fn tell_of_change(&self) {
+    pub(super) fn notify_loop(&self) {
         if let Some(changed) = &self.changed {
             changed.notify_one();
         }
     }
 
     /// Whether what is said of `tenure` concerns this name now.
-    pub(super) fn has(&self, tenure: &Arc<Tenure>) -> bool {
-        self.tenure.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, tenure))
+    pub(super) fn has(&self, tenure: &Arc<ServerLease>) -> bool {
+        self.server_lease.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, tenure))
     }
 
     /// The same by its number.
     pub(super) fn has_id(&self, tenure: u64) -> bool {
-        self.tenure.as_ref().is_some_and(|ours| ours.id == tenure)
+        self.server_lease.as_ref().is_some_and(|ours| ours.id == tenure)
     }
 
     pub(super) fn is_idle(&mut self) -> bool {
-        self.lost.forget_unguarded();
-        self.pass_over_the_left();
-        let asks_along = self.run.as_ref().is_some_and(|run| run.is_asking());
-        let nothing_under_way = self.busy == Busy::No && !self.asking && !self.driven && !asks_along;
-        self.queue.is_empty() && self.tenure.is_none() && self.lost.is_empty() && nothing_under_way
+        self.lost.remove_unguarded();
+        self.drop_cancelled_head();
+        let asks_along = self.local_pass.as_ref().is_some_and(|run| run.is_asking());
+        let nothing_under_way = self.busy == Busy::No && !self.asking && !self.loop_running && !asks_along;
+        self.queue.is_empty() && self.server_lease.is_none() && self.lost.is_empty() && nothing_under_way
     }
 
     /// Whether a new request may have what is about to be given back.
-    pub(super) fn is_adoptable(&self, now: Instant) -> bool {
-        let Some(tenure) = self.tenure.as_ref().filter(|_| self.holds.is_empty()) else { return false };
+    pub(super) fn is_reclaimable(&self, now: Instant) -> bool {
+        let Some(tenure) = self.server_lease.as_ref().filter(|_| self.holds.is_empty()) else { return false };
         let queued = matches!(self.busy, Busy::Release { tenure: of, queued: true, .. } if of == tenure.id);
-        queued && tenure.is_believed() && tenure.passes_on(now)
+        queued && tenure.is_valid_locally() && tenure.may_hand_over(now)
     }
 
     /// Tells those who only look that somebody else has the name.
-    pub(super) fn tell_lookers(&mut self) -> Answers {
+    pub(super) fn reject_try_waiters(&mut self) -> Answers {
         let mut answers = Answers::new();
-        if self.queue.iter().any(|entry| entry.wish.once) {
-            self.sift(|entry| match entry.wish.once {
+        if self.queue.iter().any(|entry| entry.request.once) {
+            self.retain_map(|entry| match entry.request.once {
                 true => {
                     answers.push((entry.answer, Ok(None)));
                     None

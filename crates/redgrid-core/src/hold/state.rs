@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use super::deadline::Deadline;
 use super::error::LostReason;
 use super::holder::HolderId;
-use super::tenure::Tenure;
-use super::terms::{self, Lease, Wish};
+use super::tenure::ServerLease;
+use super::terms::{self, LeaseMode, AcquireRequest};
 use crate::clock::Instant;
 use crate::observe::count;
 
@@ -62,27 +62,27 @@ impl From<LostReason> for Phase {
 }
 
 /// How long a hold waits to be taken by a request that is not polled: 1 s.
-const OFFER: Duration = Duration::from_secs(1);
+const UNCLAIMED_TIMEOUT: Duration = Duration::from_secs(1);
 
 const OFFERED: u8 = 0;
-const CLAIMED: u8 = 1;
-const WITHDRAWN: u8 = 2;
+const ACCEPTED: u8 = 1;
+const REVOKED: u8 = 2;
 /// Taken for a set of several that is not complete: nobody has been given it yet.
 const RESERVED: u8 = 3;
 
 /// The share of one task, or of one holder, in a tenure.
 pub(crate) struct Hold {
-    pub(crate) tenure: Arc<Tenure>,
+    pub(crate) tenure: Arc<ServerLease>,
     pub(crate) token: u64,
     /// When it was granted, as known here.
     pub(crate) granted: Instant,
-    pub(crate) wish: Arc<Wish>,
+    pub(crate) request: Arc<AcquireRequest>,
     /// Guards that live; counted under the table's lock.
     pub(super) guards: AtomicU32,
     /// Where it is among those who have its tenure; under the table's lock.
-    pub(super) place: AtomicUsize,
+    pub(super) index: AtomicUsize,
     /// Its `at_least` is another's by now.
-    kept_by_another: AtomicBool,
+    retained_elsewhere: AtomicBool,
     /// Somebody was given a guard of it.
     given: AtomicBool,
     phase: AtomicU8,
@@ -97,30 +97,30 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// A share in `tenure` whose lease is counted from `from`.
-    pub(crate) fn new(tenure: Arc<Tenure>, token: u64, from: Instant, now: Instant, wish: Arc<Wish>) -> Self {
+    pub(crate) fn new(tenure: Arc<ServerLease>, token: u64, from: Instant, now: Instant, wish: Arc<AcquireRequest>) -> Self {
         let hold = Hold {
             tenure,
             token,
             granted: now,
             guards: AtomicU32::new(0),
-            place: AtomicUsize::new(0),
-            kept_by_another: AtomicBool::new(false),
+            index: AtomicUsize::new(0),
+            retained_elsewhere: AtomicBool::new(false),
             given: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Held as u8),
             offer: AtomicU8::new(OFFERED),
             ends: AtomicU64::new(Instant::NEVER.as_nanos()),
             deadline: Deadline::new(Instant::NEVER),
             ended: OnceLock::new(),
-            wish,
+            request: wish,
         };
         count::held(hold.tenure.kind.name());
-        if let Lease::Fixed(lease) = hold.wish.lease {
+        if let LeaseMode::Fixed(lease) = hold.request.lease {
             hold.set_end(from, lease, now);
         }
-        let renewed_until = hold.wish.max_hold.map_or(Instant::NEVER, |longest| now + longest);
+        let renewed_until = hold.request.max_hold.map_or(Instant::NEVER, |longest| now + longest);
         hold.tenure.serve(
-            hold.wish.lease,
-            hold.wish.durability,
+            hold.request.lease,
+            hold.request.durability,
             renewed_until,
             hold.deadline_of_its_own().min(hold.offered_until()),
         );
@@ -129,18 +129,18 @@ impl Hold {
 
     /// Who has it, where that was said.
     pub(crate) fn holder(&self) -> Option<HolderId> {
-        self.wish.holder
+        self.request.holder
     }
 
     /// Until when it waits for the one it was given to. Who is not polled that long does not want it, and others do.
     pub(crate) fn offered_until(&self) -> Instant {
-        self.granted + OFFER
+        self.granted + UNCLAIMED_TIMEOUT
     }
 
     /// Its first guard is taken by whoever it was given to; false when that comes too late.
-    pub(crate) fn claim(&self) -> bool {
-        let to = |from| self.offer.compare_exchange(from, CLAIMED, Ordering::AcqRel, Ordering::Acquire);
-        let claimed = to(OFFERED).or_else(|_| to(RESERVED)).map_or_else(|now| now == CLAIMED, |_| true);
+    pub(crate) fn accept(&self) -> bool {
+        let to = |from| self.offer.compare_exchange(from, ACCEPTED, Ordering::AcqRel, Ordering::Acquire);
+        let claimed = to(OFFERED).or_else(|_| to(RESERVED)).map_or_else(|now| now == ACCEPTED, |_| true);
         if claimed {
             self.set_given();
         }
@@ -159,17 +159,17 @@ impl Hold {
     /// The same for one of several that are wanted together: it is given to nobody before all of them are there.
     pub(crate) fn reserve(&self) -> bool {
         let reserved = self.offer.compare_exchange(OFFERED, RESERVED, Ordering::AcqRel, Ordering::Acquire);
-        reserved != Err(WITHDRAWN)
+        reserved != Err(REVOKED)
     }
 
     /// Takes its first guard back from whoever has not taken it; under the table's lock.
-    pub(crate) fn withdraw(&self) -> bool {
-        self.offer.compare_exchange(OFFERED, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    pub(crate) fn revoke_offer(&self) -> bool {
+        self.offer.compare_exchange(OFFERED, REVOKED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Whether its first guard was taken back; under the table's lock.
-    pub(crate) fn is_withdrawn(&self) -> bool {
-        self.offer.load(Ordering::Acquire) == WITHDRAWN
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.offer.load(Ordering::Acquire) == REVOKED
     }
 
     /// Whether it waits to be taken.
@@ -264,20 +264,20 @@ impl Hold {
     }
 
     /// Until when the name stays taken for its `at_least`. What nobody was given stays taken for nobody.
-    pub(crate) fn keep_until(&self) -> Instant {
-        let is_its_own = self.is_given() && !self.kept_by_another.load(Ordering::Acquire);
-        if is_its_own && !self.wish.at_least.is_zero() { self.granted + self.wish.at_least } else { Instant::PAST }
+    pub(crate) fn retained_until(&self) -> Instant {
+        let is_its_own = self.is_given() && !self.retained_elsewhere.load(Ordering::Acquire);
+        if is_its_own && !self.request.at_least.is_zero() { self.granted + self.request.at_least } else { Instant::PAST }
     }
 
     /// Until when the name is to stay taken when everything is given back: what was forgotten is left to its lease.
-    pub(crate) fn stays_until(&self) -> Instant {
+    pub(crate) fn retained_after_shutdown(&self) -> Instant {
         let is_forgotten = self.guards.load(Ordering::Acquire) == 0 && self.ends() != Instant::NEVER;
-        self.keep_until().max(if is_forgotten { self.ends() } else { Instant::PAST })
+        self.retained_until().max(if is_forgotten { self.ends() } else { Instant::PAST })
     }
 
     /// Another hold of the name keeps it from here on.
-    pub(super) fn keep_no_longer(&self) {
-        self.kept_by_another.store(true, Ordering::Release);
+    pub(super) fn drop_retention(&self) {
+        self.retained_elsewhere.store(true, Ordering::Release);
     }
 
     /// Completes when the hold has ended, by release or loss.

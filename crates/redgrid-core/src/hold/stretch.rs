@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::terms::{Lease, Wish};
+use super::terms::{LeaseMode, AcquireRequest};
 use crate::clock::Instant;
 use crate::config::Durability;
 
@@ -16,7 +16,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST: Duration = Duration::from_millis(500);
 
 /// What is held, as far as the next one's wishes are concerned.
-pub(crate) struct Held {
+pub(crate) struct CurrentLease {
     /// Whether its lease is renewed, and the lease that renewals write.
     pub(crate) renewed: bool,
     pub(crate) lease: Duration,
@@ -28,7 +28,7 @@ pub(crate) struct Held {
 
 /// Whether what is held serves the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fit {
+pub(crate) enum LeaseFit {
     /// As it is.
     Yes,
     /// With a longer lease, which must be confirmed first.
@@ -44,23 +44,23 @@ pub(crate) fn length(set: Option<Duration>, round_trip: Duration) -> Duration {
 }
 
 /// Whether what is held serves `next` at `now`.
-pub(crate) fn fit(held: &Held, next: &Wish, stretch: Duration, now: Instant) -> Fit {
+pub(crate) fn fit(held: &CurrentLease, next: &AcquireRequest, stretch: Duration, now: Instant) -> LeaseFit {
     let lease = next.server_lease(stretch);
     let believed_long_enough = now + next.at_least <= held.deadline;
     let covered = believed_long_enough
         && held.durability.covers(next.durability)
         && match next.lease {
             // With less than half of it left, renewals have failed, or a shorter lease was in force.
-            Lease::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
-            Lease::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
+            LeaseMode::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
+            LeaseMode::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
         };
     // Twice what was asked for and a second more is too long to be left behind by a crash.
     let too_long = held.deadline.since(now) > lease * 2 + Duration::from_secs(1);
     match (covered, too_long) {
-        (true, false) => Fit::Yes,
-        (_, true) => Fit::Shorten(lease),
-        (false, false) if held.renewed && now + lease < held.deadline => Fit::Shorten(lease),
-        (false, false) => Fit::Lengthen(lease),
+        (true, false) => LeaseFit::Yes,
+        (_, true) => LeaseFit::Shorten(lease),
+        (false, false) if held.renewed && now + lease < held.deadline => LeaseFit::Shorten(lease),
+        (false, false) => LeaseFit::Lengthen(lease),
     }
 }
 
@@ -101,34 +101,34 @@ mod tests {
     fn wishes_across_a_hand_over() {
         let now = Instant::PAST + 100 * SECOND;
         let stretch = 10 * MS;
-        let renewed = |seconds: u32| Lease::Renewed(seconds * SECOND);
-        let fixed = |seconds: u32| Lease::Fixed(seconds * SECOND);
+        let renewed = |seconds: u32| LeaseMode::Renewed(seconds * SECOND);
+        let fixed = |seconds: u32| LeaseMode::Fixed(seconds * SECOND);
         let server = |lease| wish(lease, Duration::ZERO).server_lease(stretch);
         let cases = [
             // The same again is free, to the end of the stretch.
-            (renewed(30), 5 * MS, renewed(30), 0, Fit::Yes),
-            (fixed(10), Duration::ZERO, fixed(10), 0, Fit::Yes),
-            (fixed(10), 9 * MS, fixed(10), 0, Fit::Yes),
+            (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
+            (fixed(10), Duration::ZERO, fixed(10), 0, LeaseFit::Yes),
+            (fixed(10), 9 * MS, fixed(10), 0, LeaseFit::Yes),
             // Covered by a longer one of the same kind.
-            (fixed(10), 5 * MS, fixed(6), 0, Fit::Yes),
+            (fixed(10), 5 * MS, fixed(6), 0, LeaseFit::Yes),
             // Short to long.
-            (fixed(10), 5 * MS, fixed(11), 0, Fit::Lengthen(server(fixed(11)))),
-            (renewed(10), 5 * MS, renewed(30), 0, Fit::Lengthen(server(renewed(30)))),
+            (fixed(10), 5 * MS, fixed(11), 0, LeaseFit::Lengthen(server(fixed(11)))),
+            (renewed(10), 5 * MS, renewed(30), 0, LeaseFit::Lengthen(server(renewed(30)))),
             // Watchdog to explicit, and back.
-            (renewed(30), 5 * MS, fixed(10), 0, Fit::Shorten(server(fixed(10)))),
-            (renewed(30), 5 * MS, fixed(40), 0, Fit::Lengthen(server(fixed(40)))),
-            (fixed(10), 5 * MS, renewed(30), 0, Fit::Lengthen(server(renewed(30)))),
+            (renewed(30), 5 * MS, fixed(10), 0, LeaseFit::Shorten(server(fixed(10)))),
+            (renewed(30), 5 * MS, fixed(40), 0, LeaseFit::Lengthen(server(fixed(40)))),
+            (fixed(10), 5 * MS, renewed(30), 0, LeaseFit::Lengthen(server(renewed(30)))),
             // A crash is not to keep the name for ten minutes where one second was asked for.
-            (fixed(600), 5 * MS, fixed(1), 0, Fit::Shorten(server(fixed(1)))),
-            (fixed(600), 5 * MS, renewed(30), 0, Fit::Shorten(server(renewed(30)))),
+            (fixed(600), 5 * MS, fixed(1), 0, LeaseFit::Shorten(server(fixed(1)))),
+            (fixed(600), 5 * MS, renewed(30), 0, LeaseFit::Shorten(server(renewed(30)))),
             // A job that must run once needs a key that lives so long.
-            (renewed(30), 5 * MS, renewed(30), 60, Fit::Lengthen(super::super::terms::with_margin(60 * SECOND))),
-            (renewed(30), 5 * MS, renewed(30), 5, Fit::Yes),
+            (renewed(30), 5 * MS, renewed(30), 60, LeaseFit::Lengthen(super::super::terms::with_margin(60 * SECOND))),
+            (renewed(30), 5 * MS, renewed(30), 5, LeaseFit::Yes),
         ];
         for (held, ago, next, at_least, expected) in cases {
             let lease = wish(held, Duration::ZERO).server_lease(stretch);
-            let held_for = Held {
-                renewed: matches!(held, Lease::Renewed(_)),
+            let held_for = CurrentLease {
+                renewed: matches!(held, LeaseMode::Renewed(_)),
                 lease: held.duration(),
                 deadline: super::super::terms::deadline(now - ago, lease),
                 durability: Durability::Primary,
@@ -144,27 +144,27 @@ mod tests {
         let now = Instant::PAST + 100 * SECOND;
         let replicas = |at_least| Durability::Replicas { at_least, timeout: SECOND };
         let disk = Durability::Disk { timeout: SECOND };
-        let lease = Lease::Renewed(30 * SECOND);
-        let again = Fit::Lengthen(30 * SECOND);
+        let lease = LeaseMode::Renewed(30 * SECOND);
+        let again = LeaseFit::Lengthen(30 * SECOND);
         for (held, asked, expected) in [
-            (Durability::Primary, Durability::Primary, Fit::Yes),
-            (replicas(1), Durability::Primary, Fit::Yes),
-            (replicas(2), replicas(1), Fit::Yes),
+            (Durability::Primary, Durability::Primary, LeaseFit::Yes),
+            (replicas(1), Durability::Primary, LeaseFit::Yes),
+            (replicas(2), replicas(1), LeaseFit::Yes),
             (Durability::Primary, replicas(1), again),
             (replicas(1), replicas(2), again),
             (replicas(2), disk, again),
             (disk, replicas(1), again),
         ] {
             let deadline = super::super::terms::deadline(now, 30 * SECOND);
-            let held = Held { renewed: true, lease: 30 * SECOND, deadline, durability: held };
-            let next = Wish { durability: asked, ..wish(lease, Duration::ZERO) };
+            let held = CurrentLease { renewed: true, lease: 30 * SECOND, deadline, durability: held };
+            let next = AcquireRequest { durability: asked, ..wish(lease, Duration::ZERO) };
             assert_eq!(fit(&held, &next, 10 * MS, now), expected, "{asked:?}");
         }
     }
 
-    fn wish(lease: Lease, at_least: Duration) -> Wish {
+    fn wish(lease: LeaseMode, at_least: Duration) -> AcquireRequest {
         let durability = Durability::Primary;
-        Wish {
+        AcquireRequest {
             lease,
             holder: None,
             at_least,

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use super::error::LostReason;
-use super::grant::Grant;
+use super::grant::HoldGuard;
 use super::lease::Set;
 use super::schedule::Schedule;
-use super::slot::{Answers, Busy, Entry, Failure, Slot, SlotKey, send};
+use super::slot::{Answers, Busy, Waiter, AcquireFailure, LockState, LockId, send};
 use super::state::{Hold, Phase};
-use super::stretch::{self, Fit, Held};
+use super::stretch::{self, LeaseFit, CurrentLease};
 use super::table::{State, Table};
-use super::tenure::Tenure;
-use super::terms::{self, Lease, Wish};
+use super::tenure::ServerLease;
+use super::terms::{self, LeaseMode, AcquireRequest};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::observe::count;
@@ -23,7 +23,7 @@ const SPINS: usize = 100;
 
 /// What makes a tenure free for the next.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Basis {
+pub(super) enum HandoverReason {
     /// The server granted it to the entry with this number, by a request that left at `sent`.
     Granted { entry: u64, sent: Instant },
     /// It was made to fit that entry's wishes, by a request that left at `sent`.
@@ -33,10 +33,10 @@ pub(super) enum Basis {
 }
 
 /// What a grant of the server turns out to be when it arrives.
-pub(super) enum Arrival<'a> {
+pub(super) enum InstallOutcome<'a> {
     Ours {
         /// Its name, which has it now.
-        slot: &'a mut Slot,
+        slot: &'a mut LockState,
         schedule: &'a mut Schedule,
     },
     /// Taken from us by force before we knew that we had it.
@@ -47,33 +47,33 @@ pub(super) enum Arrival<'a> {
 
 impl Table {
     /// Takes in what the server granted to a request that left at `sent`.
-    pub(super) fn arrive<'a>(
+    pub(super) fn install_grant<'a>(
         self: &Arc<Self>,
         state: &'a mut State,
-        key: &SlotKey,
-        tenure: &Arc<Tenure>,
+        key: &LockId,
+        tenure: &Arc<ServerLease>,
         sent: Instant,
-    ) -> Arrival<'a> {
+    ) -> InstallOutcome<'a> {
         if state.closed {
-            return Arrival::Closed;
+            return InstallOutcome::Closed;
         }
         let State { slots, schedule, forced, .. } = state;
         let forced = !forced.is_empty() && forced.remove(&tenure.id).is_some();
-        let Some(slot) = slots.get_mut(key) else { return Arrival::Closed };
+        let Some(slot) = slots.get_mut(key) else { return InstallOutcome::Closed };
         // Only where the two were under way at the same time does the lower token tell that it came first.
         let (token, known) = slot.last;
         if forced || (sent <= known && tenure.token < token) {
-            return Arrival::Superseded;
+            return InstallOutcome::Superseded;
         }
         slot.last = (tenure.token, tenure.granted);
         slot.contact = tenure.granted;
         slot.contended = false;
-        slot.turn = None;
-        slot.begin_run();
+        slot.yield_plan = None;
+        slot.begin_local_pass();
         self.take_out_served(slot);
         // What was under way concerned the former one.
         slot.busy = Busy::No;
-        let former = slot.tenure.take();
+        let former = slot.server_lease.take();
         if let Some(former) = former.filter(|former| former.end()) {
             // Ours until now: it was lost without our knowing, or we took it from ourselves.
             schedule.remove(former.id);
@@ -81,22 +81,22 @@ impl Table {
                 slot.lost.push(Arc::downgrade(&hold));
             }
         }
-        slot.tenure = Some(Arc::clone(tenure));
-        Arrival::Ours { slot, schedule }
+        slot.server_lease = Some(Arc::clone(tenure));
+        InstallOutcome::Ours { slot, schedule }
     }
 
     /// Nobody has the tenure of this name: the next of the queue gets it, or the server.
-    pub(super) fn pass_on(self: &Arc<Self>, state: &mut State, key: &SlotKey, basis: Basis, now: Instant) -> Answers {
+    pub(super) fn hand_over_next(self: &Arc<Self>, state: &mut State, key: &LockId, basis: HandoverReason, now: Instant) -> Answers {
         let State { slots, schedule, .. } = state;
         let Some(slot) = slots.get_mut(key) else { return Answers::new() };
-        let Some(tenure) = slot.tenure.clone().filter(|_| slot.holds.is_empty()) else { return Answers::new() };
+        let Some(tenure) = slot.server_lease.clone().filter(|_| slot.holds.is_empty()) else { return Answers::new() };
         let Some(at) = slot.next_at(now) else {
-            self.send_back(slot, &tenure, Instant::PAST);
+            self.release_unclaimed_grant(slot, &tenure, Instant::PAST);
             return Answers::new();
         };
         // On the server somebody else may be before the one who is the next of ours.
-        let is_its_own = matches!(basis, Basis::Granted { entry, .. } if entry == slot.queue[at].id);
-        let along = slot.kind.queue().is_some() && !is_its_own;
+        let is_its_own = matches!(basis, HandoverReason::Granted { entry, .. } if entry == slot.queue[at].id);
+        let along = slot.protocol.queue().is_some() && !is_its_own;
         let (slot, schedule, at) = if along {
             if !self.is_next(state, key, &tenure, basis) {
                 return Answers::new();
@@ -109,50 +109,50 @@ impl Table {
             (slot, schedule, at)
         };
         let next = &slot.queue[at];
-        let (entry, holder) = (next.id, next.wish.holder);
+        let (entry, holder) = (next.id, next.request.holder);
         let confirmed = match basis {
-            Basis::Granted { entry, sent } | Basis::Fitted { entry, sent } if entry == next.id => Some(sent),
+            HandoverReason::Granted { entry, sent } | HandoverReason::Fitted { entry, sent } if entry == next.id => Some(sent),
             _ => None,
         };
-        if along && confirmed.is_some_and(|sent| now >= terms::deadline(sent, next.wish.lease.duration())) {
+        if along && confirmed.is_some_and(|sent| now >= terms::deadline(sent, next.request.lease.duration())) {
             // What was made to fit is over, as a word of the run was slow.
-            self.send_back(slot, &tenure, Instant::PAST);
+            self.release_unclaimed_grant(slot, &tenure, Instant::PAST);
             return Answers::new();
         }
         if confirmed.is_none() {
             // What nobody has had yet is not thrown away while somebody waits, however late it came.
-            let in_stretch = along || tenure.passes_on(now) || tenure.is_unused();
-            if !in_stretch || !tenure.is_believed_at(now) {
-                self.send_back(slot, &tenure, Instant::PAST);
+            let in_stretch = along || tenure.may_hand_over(now) || tenure.is_unowned();
+            if !in_stretch || !tenure.is_valid_locally_at(now) {
+                self.release_unclaimed_grant(slot, &tenure, Instant::PAST);
                 return Answers::new();
             }
             let (renewed, lease) = (tenure.has_renewed_lease(), tenure.lease());
             let (deadline, durability) = (tenure.deadline(), tenure.durability());
-            let held = Held { renewed, lease, deadline, durability };
-            let stretch = self.spare(slot.kind, key);
-            let (fit, wanted) = (stretch::fit(&held, &next.wish, stretch, now), next.wish.durability);
-            if fit != Fit::Yes {
-                slot.busy = Busy::Fitting(tenure.id);
-                self.hand_over(Box::pin(Arc::clone(self).refit(key.clone(), tenure, entry, fit, wanted)));
+            let held = CurrentLease { renewed, lease, deadline, durability };
+            let stretch = self.extra_lease(slot.protocol, key);
+            let (fit, wanted) = (stretch::fit(&held, &next.request, stretch, now), next.request.durability);
+            if fit != LeaseFit::Yes {
+                slot.busy = Busy::AdjustingLease(tenure.id);
+                self.spawn_background(Box::pin(Arc::clone(self).adjust_lease(key.clone(), tenure, entry, fit, wanted)));
                 return Answers::new();
             }
         }
         let (_, due) = tenure.next_token();
         if due > now && !self.is_past(due) {
-            slot.busy = Busy::Fitting(tenure.id);
-            self.hand_over(Box::pin(Arc::clone(self).pass_on_at(key.clone(), tenure, due, basis)));
+            slot.busy = Busy::AdjustingLease(tenure.id);
+            self.spawn_background(Box::pin(Arc::clone(self).hand_over_at(key.clone(), tenure, due, basis)));
             return Answers::new();
         }
         let Some(first) = slot.queue.remove(at) else { return Answers::new() };
-        if tenure.kind.shares() {
+        if tenure.kind.is_shared() {
             let others = std::mem::take(&mut slot.queue);
             let first = std::iter::once(first).chain(others).filter(|entry| !entry.answer.is_closed());
             return self.share((schedule, slot), &tenure, (confirmed.unwrap_or(now), now), first);
         }
         // A holder that waits more than once is in with all of its requests.
         let mut same = Vec::new();
-        if holder.is_some() && slot.queue.iter().any(|entry| entry.wish.holder == holder) {
-            let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.wish.holder == holder);
+        if holder.is_some() && slot.queue.iter().any(|entry| entry.request.holder == holder) {
+            let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.request.holder == holder);
             (same, slot.queue) = (mine, others.into());
         }
         if along {
@@ -160,22 +160,22 @@ impl Table {
         }
         for entry in std::iter::once(&first).chain(&same) {
             // In by the place of another.
-            self.vacate(slot.kind, &slot.target, (entry.id, &entry.seen), &entry.wish);
+            self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.seen), &entry.request);
         }
-        if confirmed.is_none() && !tenure.is_unused() {
+        if confirmed.is_none() && !tenure.is_unowned() {
             count::handed_over(tenure.kind.name());
         }
-        let hold = self.own((schedule, slot), &tenure, (confirmed.unwrap_or(now), now), first.wish);
-        slot.rest();
+        let hold = self.create_hold((schedule, slot), &tenure, (confirmed.unwrap_or(now), now), first.request);
+        slot.shrink_if_idle();
         if along {
-            self.say(state, key, false);
+            self.send_pass(state, key, false);
         }
         let mut answers = Answers::new();
-        answers.push((first.answer, Ok(Some(Grant::first(first.client, hold)))));
+        answers.push((first.answer, Ok(Some(HoldGuard::first(first.client, hold)))));
         // They enter again when they are polled: until then they are not in.
-        let again = |entry: Entry| match entry.wish.reenters {
-            true => (entry.answer, Err(Failure::Reenters)),
-            false => (entry.answer, Err(Failure::AlreadyHeld)),
+        let again = |entry: Waiter| match entry.request.reenters {
+            true => (entry.answer, Err(AcquireFailure::Reenters)),
+            false => (entry.answer, Err(AcquireFailure::AlreadyHeld)),
         };
         if !same.is_empty() {
             answers.extend(same.into_iter().map(again));
@@ -184,17 +184,17 @@ impl Table {
     }
 
     /// Makes a hold of a tenure, now: its owner is whoever wished that, with a lease counted from `from`.
-    pub(super) fn own(
+    pub(super) fn create_hold(
         &self,
-        (schedule, slot): (&mut Schedule, &mut Slot),
-        tenure: &Arc<Tenure>,
+        (schedule, slot): (&mut Schedule, &mut LockState),
+        tenure: &Arc<ServerLease>,
         (from, now): (Instant, Instant),
-        wish: Arc<Wish>,
+        wish: Arc<AcquireRequest>,
     ) -> Arc<Hold> {
         let (token, _) = tenure.next_token();
         let (lease, mut owner_due) = ((tenure.has_renewed_lease(), tenure.lease()), tenure.owner_due());
         let hold = Arc::new(Hold::new(Arc::clone(tenure), token, from, now, wish));
-        tenure.owned();
+        tenure.count_owner();
         if !slot.holds.is_empty() {
             // Whose lease ends first is looked at first.
             let first = owner_due.min(tenure.owner_due());
@@ -210,28 +210,28 @@ impl Table {
         } else if lease != (tenure.has_renewed_lease(), tenure.lease()) || tenure.owner_due() < owner_due {
             schedule.reschedule(tenure.id, self.next_look(tenure, now, now));
         }
-        self.wake_engine(schedule);
+        self.wake_renewal(schedule);
         slot.add(Arc::clone(&hold));
         hold
     }
 
     /// When a tenure is looked after next, that was confirmed at `from`.
-    pub(super) fn next_look(&self, tenure: &Tenure, from: Instant, now: Instant) -> Instant {
+    pub(super) fn next_look(&self, tenure: &ServerLease, from: Instant, now: Instant) -> Instant {
         let (lease, watchdog) = (tenure.lease(), self.core.settings.watchdog_lease);
         let lease = match tenure.is_renewed_at(now) {
             // Who is in beside it may shorten what they share to a watchdog's lease: it is to be found in time.
-            true if tenure.kind.shares() => Lease::Renewed(lease.min(watchdog)),
-            true => Lease::Renewed(lease),
-            false => Lease::Fixed(lease),
+            true if tenure.kind.is_shared() => LeaseMode::Renewed(lease.min(watchdog)),
+            true => LeaseMode::Renewed(lease),
+            false => LeaseMode::Fixed(lease),
         };
         terms::next_look(lease, watchdog, tenure.deadline(), from)
     }
 
     /// Gives a tenure back that nobody here wants, or may have. Until that leaves, a new request may still adopt it.
-    pub(super) fn send_back(self: &Arc<Self>, slot: &mut Slot, tenure: &Arc<Tenure>, keep_until: Instant) {
+    pub(super) fn release_unclaimed_grant(self: &Arc<Self>, slot: &mut LockState, tenure: &Arc<ServerLease>, keep_until: Instant) {
         let id = self.number();
         slot.busy = Busy::Release { id, tenure: tenure.id, queued: keep_until == Instant::PAST };
-        self.hand_over(self.release_work(Some(id), Arc::clone(tenure), keep_until, None));
+        self.spawn_background(self.release_work(Some(id), Arc::clone(tenure), keep_until, None));
     }
 
     /// Reads the clock until it shows `due`, if that is a matter of microseconds.
@@ -242,42 +242,42 @@ impl Table {
         })
     }
 
-    async fn pass_on_at(self: Arc<Self>, key: SlotKey, tenure: Arc<Tenure>, due: Instant, basis: Basis) {
+    async fn hand_over_at(self: Arc<Self>, key: LockId, tenure: Arc<ServerLease>, due: Instant, basis: HandoverReason) {
         self.core.clock.sleep_until(due).await;
-        self.fitted(&key, &tenure, Some(basis));
+        self.lease_adjusted(&key, &tenure, Some(basis));
     }
 
     /// Makes what we hold fit the next one's wishes, by one script.
-    async fn refit(self: Arc<Self>, key: SlotKey, tenure: Arc<Tenure>, entry: u64, fit: Fit, durability: Durability) {
-        if let Fit::Shorten(_) = fit {
+    async fn adjust_lease(self: Arc<Self>, key: LockId, tenure: Arc<ServerLease>, entry: u64, fit: LeaseFit, durability: Durability) {
+        if let LeaseFit::Shorten(_) = fit {
             // A renewal would undo it.
             tenure.stop_renewing();
         }
         let set = match fit {
-            Fit::Yes => Set::Done { sent: self.now() },
-            Fit::Lengthen(lease) => self.lengthen(&tenure, lease, durability).await,
-            Fit::Shorten(lease) => self.shorten(&tenure, lease, durability).await,
+            LeaseFit::Yes => Set::Done { sent: self.now() },
+            LeaseFit::Lengthen(lease) => self.lengthen(&tenure, lease, durability).await,
+            LeaseFit::Shorten(lease) => self.shorten(&tenure, lease, durability).await,
         };
         match set {
-            Set::Done { sent } => self.fitted(&key, &tenure, Some(Basis::Fitted { entry, sent })),
+            Set::Done { sent } => self.lease_adjusted(&key, &tenure, Some(HandoverReason::Fitted { entry, sent })),
             Set::Gone => {
-                self.lose(&mut self.state(), &tenure, LostReason::Gone);
-                self.fitted(&key, &tenure, None);
+                self.mark_lost(&mut self.state(), &tenure, LostReason::Gone);
+                self.lease_adjusted(&key, &tenure, None);
             }
             // What is not confirmed is not handed on: back to the server, and asked for anew.
-            Set::TooLate | Set::Failed(_) | Set::NotDurable(_) => self.fitted(&key, &tenure, None),
+            Set::TooLate | Set::Failed(_) | Set::NotDurable(_) => self.lease_adjusted(&key, &tenure, None),
         }
     }
 
     /// A tenure was fitted, or could not be.
-    fn fitted(self: &Arc<Self>, key: &SlotKey, tenure: &Arc<Tenure>, basis: Option<Basis>) {
+    fn lease_adjusted(self: &Arc<Self>, key: &LockId, tenure: &Arc<ServerLease>, basis: Option<HandoverReason>) {
         let mut state = self.state();
-        let Some(slot) = state.slots.get_mut(key).filter(|slot| slot.busy == Busy::Fitting(tenure.id)) else { return };
+        let Some(slot) = state.slots.get_mut(key).filter(|slot| slot.busy == Busy::AdjustingLease(tenure.id)) else { return };
         slot.busy = Busy::No;
         let mut answers = Answers::new();
         match (slot.has(tenure), basis) {
-            (true, Some(basis)) => answers = self.pass_on(&mut state, key, basis, self.now()),
-            (true, None) => self.send_back(slot, tenure, Instant::PAST),
+            (true, Some(basis)) => answers = self.hand_over_next(&mut state, key, basis, self.now()),
+            (true, None) => self.release_unclaimed_grant(slot, tenure, Instant::PAST),
             (false, _) => self.go_on(&mut state, key),
         }
         drop(state);

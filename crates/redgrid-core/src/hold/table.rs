@@ -8,23 +8,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::alarm::Alarm;
+use super::alarm::Wakeup;
 use super::error::AcquireError;
-use super::flight::{Flight, Work};
-use super::grant::Grant;
+use super::flight::{InlineTask, BackgroundTask};
+use super::grant::HoldGuard;
 use super::holder::{Holder, HolderId};
-use super::kind::{HoldKind, Target};
+use super::kind::{LockProtocol, LockKeys};
 use super::phantoms::Phantoms;
-use super::recent::{Recent, Recents};
+use super::recent::{PendingYield, PendingYields};
 use super::schedule::Schedule;
-use super::share::{Parts, Place};
-use super::slot::{Answer, Answers, Busy, Entry, Failure, Flights, Seen, Slot, SlotKey, send};
+use super::share::{GrantSet, Placement};
+use super::slot::{Answer, Answers, Busy, Waiter, AcquireFailure, InlineTasks, RequestStatus, LockState, LockId, send};
 use super::state::{Hold, Phase};
 use super::stretch;
-use super::succession::Basis;
-use super::terms::Wish;
-use super::ticket::{Ticket, told};
-use super::turn::{self, Turn};
+use super::succession::HandoverReason;
+use super::terms::AcquireRequest;
+use super::ticket::{PendingAcquire, into_acquire_error};
+use super::turn::{self, YieldPlan};
 use crate::clock::Instant;
 use crate::connection::{Client, Core};
 use crate::slack::give_back;
@@ -34,27 +34,27 @@ pub(crate) struct Table {
     pub(super) core: Arc<Core>,
     state: Mutex<State>,
     /// Work for tasks, so that `Drop` need not spawn.
-    pub(super) work: mpsc::UnboundedSender<Work>,
+    pub(super) background: mpsc::UnboundedSender<BackgroundTask>,
     /// When the engine wakes.
-    pub(super) alarm: Alarm,
+    pub(super) alarm: Wakeup,
     next: AtomicU64,
     /// Names whose waiters stand in line on the server: their places are to be kept.
     pub(super) attended: AtomicU64,
 }
 
 /// By name. The names are the service's own, so a hash that is seeded, and quick, will do: each hand-over looks some up.
-pub(super) type ByName<T> = HashMap<SlotKey, T, foldhash::fast::RandomState>;
+pub(super) type ByName<T> = HashMap<LockId, T, foldhash::fast::RandomState>;
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) slots: ByName<Box<Slot>>,
+    pub(super) slots: ByName<Box<LockState>>,
     /// What was wished last: who holds the same has it in common.
-    wished: Option<Arc<Wish>>,
+    wished: Option<Arc<AcquireRequest>>,
     /// The keys that have more than one slot.
-    pub(super) parts: Parts,
+    pub(super) parts: GrantSet,
     pub(super) schedule: Schedule,
     /// Names that others wait for and that we have just let go of.
-    recent: Recents,
+    recent: PendingYields,
     /// Listeners that never take their turn.
     pub(super) phantoms: Phantoms,
     /// Tenures that were taken by force before their grant was known here, and when that was told.
@@ -64,18 +64,18 @@ pub(super) struct State {
 
 impl State {
     /// What is remembered of a name that we have just let go of.
-    pub(super) fn recent(&self, key: &SlotKey, now: Instant) -> Option<Recent> {
+    pub(super) fn recent(&self, key: &LockId, now: Instant) -> Option<PendingYield> {
         self.recent.get(key, now)
     }
 
-    fn forget(&mut self, key: &SlotKey) {
+    fn forget(&mut self, key: &LockId) {
         self.slots.remove(key);
         give_back(&mut self.slots);
         self.parts.remove(key);
     }
 
     /// The wish as those have it in common who wish the same one after the other.
-    pub(super) fn shared(&mut self, wish: &Wish) -> Arc<Wish> {
+    pub(super) fn shared(&mut self, wish: &AcquireRequest) -> Arc<AcquireRequest> {
         match &self.wished {
             Some(last) if **last == *wish => Arc::clone(last),
             _ => Arc::clone(self.wished.insert(Arc::new(wish.clone()))),
@@ -84,13 +84,13 @@ impl State {
 }
 
 impl Table {
-    pub(crate) fn new(core: Arc<Core>) -> (Arc<Table>, mpsc::UnboundedReceiver<Work>) {
+    pub(crate) fn new(core: Arc<Core>) -> (Arc<Table>, mpsc::UnboundedReceiver<BackgroundTask>) {
         let (work, receiver) = mpsc::unbounded_channel();
         let table = Table {
             core,
             state: Mutex::default(),
-            work,
-            alarm: Alarm::new(),
+            background: work,
+            alarm: Wakeup::new(),
             next: AtomicU64::new(1),
             attended: AtomicU64::new(0),
         };
@@ -110,13 +110,13 @@ impl Table {
     }
 
     /// Has `work` driven by a task. After the client has gone there is nobody, and leases end what is left.
-    pub(crate) fn hand_over(&self, work: Work) {
-        let _ = self.work.send(work);
+    pub(crate) fn spawn_background(&self, work: BackgroundTask) {
+        let _ = self.background.send(work);
     }
 
     /// Where work for tasks goes.
-    pub(crate) fn work(&self) -> mpsc::UnboundedSender<Work> {
-        self.work.clone()
+    pub(crate) fn background(&self) -> mpsc::UnboundedSender<BackgroundTask> {
+        self.background.clone()
     }
 
     /// Whether the client is being shut down.
@@ -133,8 +133,8 @@ impl Table {
     /// in use at the moment, as the last handle of a client can be dropped in there.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let Ok(state) = self.state.try_lock() else { return Vec::new() };
-        let held = state.slots.values().filter(|slot| slot.tenure.is_some() && !slot.is_forgotten());
-        held.map(|slot| slot.target.name.to_string()).collect()
+        let held = state.slots.values().filter(|slot| slot.server_lease.is_some() && !slot.is_forgotten());
+        held.map(|slot| slot.keys.name.to_string()).collect()
     }
 
     /// How many requests wait in queues.
@@ -150,33 +150,33 @@ impl Table {
     pub(crate) fn enter(
         self: &Arc<Self>,
         client: &Client,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
-        wish: Wish,
-    ) -> Result<Ticket, AcquireError> {
-        self.enter_under(client, kind, target, wish, None)
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        wish: AcquireRequest,
+    ) -> Result<PendingAcquire, AcquireError> {
+        self.enter_from(client, kind, target, wish, None)
     }
 
     /// The same, `under` the holder field of another hold on the key.
-    pub(super) fn enter_under(
+    pub(super) fn enter_from(
         self: &Arc<Self>,
         client: &Client,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
-        wish: Wish,
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        wish: AcquireRequest,
         under: Option<Bytes>,
-    ) -> Result<Ticket, AcquireError> {
+    ) -> Result<PendingAcquire, AcquireError> {
         let now = self.now();
-        let key = SlotKey::of(kind, target);
+        let key = LockId::of(kind, target);
         let until = wish.wait.map_or(Instant::NEVER, |wait| now + wait);
         let (answer, receiver) = oneshot::channel();
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(RequestStatus::default());
         let id = self.number();
         // Its end has the table locked: it is declared before, and so ends after.
         let mut ticket;
         let mut state = self.state();
         let wish = state.shared(&wish);
-        ticket = Ticket {
+        ticket = PendingAcquire {
             table: Arc::clone(self),
             client: client.clone(),
             kind,
@@ -191,39 +191,39 @@ impl Table {
             under: under.clone(),
             flight: None,
             ready: None,
-            is_part: false,
+            is_member: false,
             done: false,
         };
         if state.closed {
-            return Err(told(&self.core, Failure::ShuttingDown, target.name.clone()));
+            return Err(into_acquire_error(&self.core, AcquireFailure::ShuttingDown, target.name.clone()));
         }
         // Without a holder nobody is in already, however many are.
         let known = match wish.holder.is_some() || Holder::current().is_some() {
-            true => state.slots_of(key.0, target).find_map(|key| entered_again(state.slots.get(&key)?, &wish, target)),
+            true => state.slots_of(key.0, target).find_map(|key| reenter(state.slots.get(&key)?, &wish, target)),
             false => None,
         };
         let hold = match (known, under) {
             // Who holds it alone has it, also where it is asked for under another hold of its own.
-            (Some(known), under) if under.is_none() || !kind.shares() => Err(known?),
+            (Some(known), under) if under.is_none() || !kind.is_shared() => Err(known?),
             (_, under) => {
-                let under = if under.is_none() { state.under(kind, target, &wish)? } else { under };
+                let under = if under.is_none() { state.held_in_paired_mode(kind, target, &wish)? } else { under };
                 Ok(self.place(&mut state, kind, target, (&wish, &under)))
             }
         };
         let key = match hold {
-            Ok(Place::Slot(key)) => key,
-            Ok(Place::In(hold)) => {
-                ticket.ready = Some(Ok(Some(Grant::first(client.clone(), hold))));
+            Ok(Placement::Queue(key)) => key,
+            Ok(Placement::Shared(hold)) => {
+                ticket.ready = Some(Ok(Some(HoldGuard::first(client.clone(), hold))));
                 return Ok(ticket);
             }
             Err(known) => {
-                ticket.ready = Some(Ok(Some(Grant::further(client.clone(), known))));
+                ticket.ready = Some(Ok(Some(HoldGuard::further(client.clone(), known))));
                 return Ok(ticket);
             }
         };
         ticket.key = key.clone();
         let State { slots, recent, .. } = &mut *state;
-        let slot = slots.entry(key.clone()).or_insert_with(|| Box::new(Slot::new(kind, Arc::clone(target), now)));
+        let slot = slots.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(target), now)));
         if slot.is_taken() {
             seen.set_busy();
             if wish.once {
@@ -234,7 +234,7 @@ impl Table {
         let (alone, once) = (slot.is_idle(), wish.once);
         let before = if alone { recent.take(&key, now) } else { None };
         // A look in the moment in which others are told would always come before theirs.
-        let after = before.filter(|_| once).and_then(|before| Some((before, before.others_turn(now)?)));
+        let after = before.filter(|_| once).and_then(|before| Some((before, before.yields_until(now)?)));
         if let Some((before, _)) = after {
             recent.insert(key.clone(), before, now);
             if before.turn.is_wanted() {
@@ -243,54 +243,54 @@ impl Table {
                 return Ok(ticket);
             }
         }
-        slot.queue_up(Entry { id, wish, client: client.clone(), answer, seen, until });
-        let mut to_tasks = Flights::new();
+        slot.enqueue(Waiter { id, request: wish, client: client.clone(), answer, seen, until });
+        let mut to_tasks = InlineTasks::new();
         let mut answers = Answers::new();
-        if slot.is_adoptable(now) {
+        if slot.is_reclaimable(now) {
             // What is about to be given back need not be asked for again.
             slot.busy = Busy::No;
-            answers = self.pass_on(&mut state, &key, Basis::HandOver, self.now());
+            answers = self.hand_over_next(&mut state, &key, HandoverReason::HandOver, self.now());
             self.go_on(&mut state, &key);
         } else if alone {
             let continued = before.as_ref().map(|before| before.stretch_ends).filter(|ends| *ends > now);
             slot.continued = continued.unwrap_or(Instant::PAST);
             if continued.is_none() {
-                slot.turn = before.filter(|_| !once).map(|before| Box::new(before.turn));
+                slot.yield_plan = before.filter(|_| !once).map(|before| Box::new(before.turn));
             }
-            if slot.turn.is_some() {
-                self.drive_if_needed(&key, slot);
+            if slot.yield_plan.is_some() {
+                self.start_loop(&key, slot);
             } else {
                 slot.asking = true;
                 let attempt = self.attempt(&key, slot, now);
-                let flight = Flight::observed(
+                let flight = InlineTask::observed(
                     &self.core.unattended,
                     match after {
                         Some((_, at)) => self.begin_at(at, attempt),
                         None => attempt,
                     },
                 );
-                slot.fly(id, &flight);
+                slot.register(id, &flight);
                 ticket.flight = Some(flight);
             }
         } else {
             // Somebody else now waits for what is in flight: it must not depend on its caller's being polled.
-            to_tasks = std::mem::take(&mut slot.flights);
+            to_tasks = std::mem::take(&mut slot.inline_tasks);
             // The loop need not be told of each one that joins a queue, unless it has nothing else to wait for.
             // Where they stand in line on the server, each is to have its place at once.
-            let lines_up = slot.kind.queue().is_some();
-            if lines_up || !slot.driven || (slot.tenure.is_none() && slot.busy == Busy::No && !slot.asking) {
-                self.drive_if_needed(&key, slot);
+            let lines_up = slot.protocol.queue().is_some();
+            if lines_up || !slot.loop_running || (slot.server_lease.is_none() && slot.busy == Busy::No && !slot.asking) {
+                self.start_loop(&key, slot);
             }
         }
         drop(state);
         send(answers);
         for work in to_tasks.into_iter().filter_map(|(_, flight)| flight.take()) {
-            self.hand_over(work);
+            self.spawn_background(work);
         }
         Ok(ticket)
     }
 
-    fn begin_at(&self, at: Instant, work: Work) -> Work {
+    fn begin_at(&self, at: Instant, work: BackgroundTask) -> BackgroundTask {
         let clock = self.core.clock.clone();
         Box::pin(async move {
             clock.sleep_until(at).await;
@@ -300,59 +300,59 @@ impl Table {
 
     /// Remembers that others go first: the next request of ours, if it comes soon, obeys the order although nobody of us
     /// waits now.
-    pub(super) fn remember(&self, state: &mut State, key: &SlotKey, turn: Turn, stretch_ends: Instant) {
+    pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, turn: YieldPlan, stretch_ends: Instant) {
         let since = self.now();
-        let stretch = state.slots.get(key).map_or(Duration::ZERO, |slot| self.stretch(slot.kind, key));
+        let stretch = state.slots.get(key).map_or(Duration::ZERO, |slot| self.handover_window(slot.protocol, key));
         let until = since + turn::remembered_for(stretch, self.round_trip(key));
-        state.recent.insert(key.clone(), Recent { turn, since, until, stretch_ends }, since);
+        state.recent.insert(key.clone(), PendingYield { turn, since, until, stretch_ends }, since);
     }
 
     /// How long a name may pass from task to task without asking.
-    pub(super) fn stretch(&self, kind: &dyn HoldKind, key: &SlotKey) -> Duration {
-        match kind.hands_over() {
+    pub(super) fn handover_window(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
+        match kind.hands_over_locally() {
             true => stretch::length(self.core.settings.stretch, self.round_trip(key)),
             false => Duration::ZERO,
         }
     }
 
     /// What a fixed lease is longer on the server, for whoever gets the name within this time.
-    pub(super) fn spare(&self, kind: &dyn HoldKind, key: &SlotKey) -> Duration {
+    pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.queue() {
             Some(_) => stretch::length(self.core.settings.stretch, self.round_trip(key)),
-            None => self.stretch(kind, key),
+            None => self.handover_window(kind, key),
         }
     }
 
     /// How long asking for a name takes.
-    pub(super) fn round_trip(&self, key: &SlotKey) -> Duration {
+    pub(super) fn round_trip(&self, key: &LockId) -> Duration {
         self.core.home(key.key()).time().round_trip()
     }
 
     /// Starts the drive loop of a name unless it runs.
-    pub(super) fn drive_if_needed(self: &Arc<Self>, key: &SlotKey, slot: &mut Slot) {
-        if slot.driven {
-            slot.tell_of_change();
+    pub(super) fn start_loop(self: &Arc<Self>, key: &LockId, slot: &mut LockState) {
+        if slot.loop_running {
+            slot.notify_loop();
         } else {
-            slot.driven = true;
-            self.hand_over(match slot.kind.queue() {
-                None => Box::pin(Arc::clone(self).drive(key.clone())),
-                Some(_) => Box::pin(Arc::clone(self).attend(key.clone())),
+            slot.loop_running = true;
+            self.spawn_background(match slot.protocol.queue() {
+                None => Box::pin(Arc::clone(self).wait_loop(key.clone())),
+                Some(_) => Box::pin(Arc::clone(self).fair_loop(key.clone())),
             });
         }
     }
 
     /// After an attempt or release has landed: whoever still waits is driven, an idle name is forgotten.
-    pub(super) fn go_on(self: &Arc<Self>, state: &mut State, key: &SlotKey) {
+    pub(super) fn go_on(self: &Arc<Self>, state: &mut State, key: &LockId) {
         let Some(slot) = state.slots.get_mut(key) else { return };
-        if !slot.queue.is_empty() || slot.driven {
-            self.drive_if_needed(key, slot);
+        if !slot.queue.is_empty() || slot.loop_running {
+            self.start_loop(key, slot);
         } else if slot.is_idle() {
             state.forget(key);
         }
     }
 
     /// Forgets a name that nobody needs any more.
-    pub(super) fn sweep(state: &mut State, key: &SlotKey) {
+    pub(super) fn remove_if_idle(state: &mut State, key: &LockId) {
         if state.slots.get_mut(key).is_some_and(|slot| slot.is_idle()) {
             state.forget(key);
         }
@@ -360,23 +360,23 @@ impl Table {
 
     /// Takes a request out of its queue. From here on nobody counts it among those who wait; what was answered before goes back with
     /// the receiver.
-    pub(super) fn leave(&self, key: &SlotKey, id: u64, receiver: &mut oneshot::Receiver<Answer>) {
+    pub(super) fn cancel(&self, key: &LockId, id: u64, receiver: &mut oneshot::Receiver<Answer>) {
         let mut state = self.state();
         // Under the lock: who looks at a queue twice is to see the same.
         receiver.close();
         let Some(slot) = state.slots.get_mut(key) else { return };
-        if slot.leave(id) {
-            slot.tell_of_change();
+        if slot.cancel(id) {
+            slot.notify_loop();
         }
-        Self::sweep(&mut state, key);
+        Self::remove_if_idle(&mut state, key);
     }
 
     /// When there was contact about this name: an answer, or a hold of ours that is being renewed.
-    pub(super) fn contact(&self, key: &SlotKey) -> Option<Instant> {
+    pub(super) fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
         let slot = state.slots.get(key)?;
         // One of ours has it. What is being fitted or given back does not count: that takes an answer.
-        if slot.holds.first().is_some_and(|hold| hold.tenure.is_believed()) {
+        if slot.holds.first().is_some_and(|hold| hold.tenure.is_valid_locally()) {
             return Some(self.now());
         }
         // Others have it. While the connection is up and the server does not hang, waiting is
@@ -387,14 +387,14 @@ impl Table {
 }
 
 /// A holder that is already in gets in again, without asking anybody; one that lost its hold is told.
-pub(super) fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option<Result<Arc<Hold>, AcquireError>> {
+pub(super) fn reenter(slot: &LockState, wish: &AcquireRequest, target: &LockKeys) -> Option<Result<Arc<Hold>, AcquireError>> {
     let name = || target.name.clone();
     if let Some(holder) = wish.holder {
         if let Some(hold) = slot.held().find(|hold| hold.holder() == Some(holder)) {
             if !wish.reenters {
                 return Some(Err(AcquireError::AlreadyHeld { name: name() }));
             }
-            if wish.at_least > hold.wish.at_least {
+            if wish.at_least > hold.request.at_least {
                 let (expected, got) = ("as set by the holder's first acquire", wish.at_least);
                 return Some(Err(AcquireError::InvalidArgument { name: name(), option: "at_least", expected, got }));
             }
@@ -409,7 +409,7 @@ pub(super) fn entered_again(slot: &Slot, wish: &Wish, target: &Target) -> Option
             return Some(Err(AcquireError::Lost { name: name() }));
         }
     }
-    if slot.kind.shares() || wish.wait.is_some() || wish.once {
+    if slot.protocol.is_shared() || wish.wait.is_some() || wish.once {
         return None;
     }
     let scope: HolderId = Holder::current()?.id();

@@ -8,35 +8,35 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::deadline::Deadline;
-use super::kind::{Claim, HoldKind, Target};
-use super::owners::Owners;
-use super::slot::SlotKey;
-use super::terms::{self, Lease};
+use super::kind::{HoldArgs, LockProtocol, LockKeys};
+use super::owners::HandoverCount;
+use super::slot::LockId;
+use super::terms::{self, LeaseMode};
 use crate::clock::{Clock, Instant, nanos};
 use crate::config::Durability;
 use crate::connection::{Exchange, NodeId};
 use crate::short::Short;
 
 /// What a grant of the server was, before it becomes a tenure.
-pub(crate) struct Granted {
+pub(crate) struct GrantReply {
     pub(crate) id: u64,
     pub(crate) field: Bytes,
     /// The server's time in microseconds when it granted.
     pub(crate) token: u64,
     pub(crate) sent: Instant,
     pub(crate) received: Instant,
-    pub(crate) unanswered_until: Option<Instant>,
+    pub(crate) retransmission_ends: Option<Instant>,
     /// The lease on the server.
     pub(crate) lease: Duration,
     /// Until when it may pass from task to task without asking the server.
-    pub(crate) stretch_ends: Instant,
+    pub(crate) handover_ends: Instant,
     /// The node that granted it.
     pub(crate) node: NodeId,
     /// How durable the grant is.
     pub(crate) durability: Durability,
 }
 
-impl Granted {
+impl GrantReply {
     /// What the answer to `asked` granted.
     pub(super) fn by(
         asked: &Exchange,
@@ -45,17 +45,17 @@ impl Granted {
         token: u64,
         (lease, durability): (Duration, Durability),
         stretch_ends: Instant,
-    ) -> Granted {
+    ) -> GrantReply {
         let (sent, received, unanswered_until) = (asked.sent, asked.received, asked.unanswered_until);
-        Granted {
+        GrantReply {
             id,
             field,
             token,
             sent,
             received,
-            unanswered_until,
+            retransmission_ends: unanswered_until,
             lease,
-            stretch_ends,
+            handover_ends: stretch_ends,
             node: asked.by.id().clone(),
             durability,
         }
@@ -63,25 +63,25 @@ impl Granted {
 }
 
 /// One grant of the server, from its acquire to its release.
-pub(crate) struct Tenure {
+pub(crate) struct ServerLease {
     /// The number in its field; unique in this client.
     pub(crate) id: u64,
     field: Field,
-    pub(crate) target: Arc<Target>,
-    pub(crate) kind: &'static dyn HoldKind,
+    pub(crate) target: Arc<LockKeys>,
+    pub(crate) kind: &'static dyn LockProtocol,
     /// Which of the grants of its key it is.
-    part: u64,
+    grant_id: u64,
     /// Another hold was asked for under it: it goes back to the server, and nobody else comes in before.
     sealed: AtomicBool,
     /// Also the lock under which the deadline moves.
-    changing: Mutex<Changing>,
+    inner: Mutex<LeaseInner>,
     pub(crate) clock: Clock,
     /// The token of its first owner.
     pub(crate) token: u64,
     /// When the answer was here.
     pub(crate) granted: Instant,
     pub(crate) stretch_ends: Instant,
-    owners: Owners,
+    owners: HandoverCount,
     deadline: Deadline,
     /// The lease that renewals write, in nanoseconds.
     lease: AtomicU64,
@@ -94,29 +94,29 @@ pub(crate) struct Tenure {
     over: AtomicBool,
 }
 
-struct Changing {
+struct LeaseInner {
     /// The node that was last known to have it.
     node: NodeId,
-    rare: Option<Box<Rare>>,
+    cold: Option<Box<ColdFields>>,
 }
 
-impl Changing {
-    fn may_reach(&mut self, until: Instant) {
-        let reach = &mut self.rare.get_or_insert_default().reach;
+impl LeaseInner {
+    fn raise_upper_bound(&mut self, until: Instant) {
+        let reach = &mut self.cold.get_or_insert_default().server_lease_upper_bound;
         *reach = until.max(*reach);
     }
 }
 
 /// What most tenures do not have.
 #[derive(Default)]
-struct Rare {
+struct ColdFields {
     /// Where more than the primary is wanted.
-    durable: Durable,
-    shortenings: Shortenings,
+    durable: DurabilityState,
+    shortenings: PendingShortenings,
     /// A copy of its acquire that was not answered: until when it may still be carried out, and the lease that it would get.
-    copy: Option<(Instant, Duration)>,
+    retransmission: Option<(Instant, Duration)>,
     /// Until when the server may have it by a lengthening or a renewal that was not answered, or does not count.
-    reach: Instant,
+    server_lease_upper_bound: Instant,
     /// All but one of those who shared it have left: for who waits for that, from when he does.
     alone: Option<Arc<Notify>>,
 }
@@ -136,7 +136,7 @@ impl Field {
 
 /// How durable a tenure is, and is to be.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Durable {
+struct DurabilityState {
     /// Its present lease is.
     is: Durability,
     /// Its owner wants its renewals to be.
@@ -145,45 +145,45 @@ struct Durable {
 
 /// Extensions to a shorter lease that may be carried out late, and undo what a later request confirmed.
 #[derive(Default)]
-struct Shortenings {
+struct PendingShortenings {
     /// Until when those without an answer may be carried out; never over for those that have just begun.
     unanswered: Vec<Instant>,
     /// When the last of the others was answered: what left before it says nothing about what came after.
     settled: Instant,
 }
 
-impl Shortenings {
+impl PendingShortenings {
     /// From when on a request that leaves is certainly carried out after them.
     fn over(&self) -> Instant {
         self.unanswered.iter().copied().max().unwrap_or(Instant::PAST).max(self.settled)
     }
 }
 
-impl Tenure {
+impl ServerLease {
     pub(super) fn new(
-        granted: Granted,
-        key: &SlotKey,
-        target: Arc<Target>,
-        kind: &'static dyn HoldKind,
+        granted: GrantReply,
+        key: &LockId,
+        target: Arc<LockKeys>,
+        kind: &'static dyn LockProtocol,
         clock: Clock,
     ) -> Self {
-        let durable = Durable { is: granted.durability, wanted: granted.durability };
-        let copy = granted.unanswered_until.map(|until| (until, granted.lease));
-        let is_rare = durable != Durable::default() || copy.is_some();
-        let rare = is_rare.then(|| Box::new(Rare { durable, copy, ..Rare::default() }));
-        Tenure {
+        let durable = DurabilityState { is: granted.durability, wanted: granted.durability };
+        let copy = granted.retransmission_ends.map(|until| (until, granted.lease));
+        let is_rare = durable != DurabilityState::default() || copy.is_some();
+        let rare = is_rare.then(|| Box::new(ColdFields { durable, retransmission: copy, ..ColdFields::default() }));
+        ServerLease {
             id: granted.id,
             field: Field::of(granted.field),
             target,
             kind,
-            part: key.2,
+            grant_id: key.2,
             sealed: AtomicBool::new(false),
-            changing: Mutex::new(Changing { node: granted.node, rare }),
+            inner: Mutex::new(LeaseInner { node: granted.node, cold: rare }),
             clock,
             token: granted.token,
             granted: granted.received,
-            stretch_ends: granted.stretch_ends,
-            owners: Owners::default(),
+            stretch_ends: granted.handover_ends,
+            owners: HandoverCount::default(),
             deadline: Deadline::new(terms::deadline(granted.sent, granted.lease)),
             lease: AtomicU64::new(nanos(granted.lease)),
             renewed: AtomicBool::new(false),
@@ -195,7 +195,7 @@ impl Tenure {
 
     /// Whether another node than this one was last known to have it; from now on this one is.
     pub(crate) fn has_moved(&self, to: &NodeId) -> bool {
-        let mut changing = self.changing();
+        let mut changing = self.inner();
         changing.node != *to && {
             changing.node = to.clone();
             true
@@ -203,22 +203,22 @@ impl Tenure {
     }
 
     /// Until when an unanswered copy of its acquire may still be carried out.
-    pub(crate) fn unanswered_until(&self) -> Option<Instant> {
-        self.copy().map(|(until, _)| until)
+    pub(crate) fn retransmission_ends(&self) -> Option<Instant> {
+        self.retransmission().map(|(until, _)| until)
     }
 
     /// The lease that such a copy would get; where there is none, the one that it has.
     pub(crate) fn first_lease(&self) -> Duration {
-        self.copy().map_or_else(|| self.lease(), |(_, lease)| lease)
+        self.retransmission().map_or_else(|| self.lease(), |(_, lease)| lease)
     }
 
-    fn copy(&self) -> Option<(Instant, Duration)> {
-        self.changing().rare.as_ref()?.copy
+    fn retransmission(&self) -> Option<(Instant, Duration)> {
+        self.inner().cold.as_ref()?.retransmission
     }
 
     /// The name in the table.
-    pub(super) fn slot_key(&self) -> SlotKey {
-        SlotKey(self.kind.name(), Arc::clone(&self.target), self.part)
+    pub(super) fn slot_key(&self) -> LockId {
+        LockId(self.kind.name(), Arc::clone(&self.target), self.grant_id)
     }
 
     /// Keeps it from all others of this process; under the table's lock.
@@ -227,21 +227,21 @@ impl Tenure {
     }
 
     /// Whether another of this process may have it, or share it, without asking the server.
-    pub(super) fn passes_on(&self, now: Instant) -> bool {
+    pub(super) fn may_hand_over(&self, now: Instant) -> bool {
         now < self.stretch_ends && !self.sealed.load(Ordering::Acquire)
     }
 
     /// Tells the last one who has it that the others have left.
     pub(super) fn left_alone(&self) {
         // Who comes to wait now looks once more before he does.
-        if let Some(alone) = self.changing().rare.as_ref().and_then(|rare| rare.alone.as_ref()) {
+        if let Some(alone) = self.inner().cold.as_ref().and_then(|rare| rare.alone.as_ref()) {
             alone.notify_waiters();
         }
     }
 
     /// What tells that.
     pub(super) fn alone(&self) -> Arc<Notify> {
-        Arc::clone(self.changing().rare.get_or_insert_default().alone.get_or_insert_default())
+        Arc::clone(self.inner().cold.get_or_insert_default().alone.get_or_insert_default())
     }
 
     /// Until when it may be believed.
@@ -251,14 +251,14 @@ impl Tenure {
 
     /// A lengthening or a renewal was not answered, or does not count: the server may have it until then, although nobody here may
     /// believe so.
-    pub(crate) fn may_reach(&self, until: Instant) {
-        self.changing().may_reach(until);
+    pub(crate) fn raise_upper_bound(&self, until: Instant) {
+        self.inner().raise_upper_bound(until);
     }
 
     /// When its lease ends on the server, at the latest.
     pub(crate) fn lease_ends(&self) -> Instant {
         let believed = self.deadline() + terms::margin(self.lease());
-        believed.max(self.changing().rare.as_ref().map_or(Instant::PAST, |rare| rare.reach))
+        believed.max(self.inner().cold.as_ref().map_or(Instant::PAST, |rare| rare.server_lease_upper_bound))
     }
 
     /// The lease that renewals write.
@@ -267,12 +267,12 @@ impl Tenure {
     }
 
     /// Whether it is ours by our own clock.
-    pub(crate) fn is_believed(&self) -> bool {
-        self.is_believed_at(self.clock.now())
+    pub(crate) fn is_valid_locally(&self) -> bool {
+        self.is_valid_locally_at(self.clock.now())
     }
 
     /// The same for who has just read the clock.
-    pub(crate) fn is_believed_at(&self, now: Instant) -> bool {
+    pub(crate) fn is_valid_locally_at(&self, now: Instant) -> bool {
         !self.over.load(Ordering::Acquire) && !self.has_expired(now)
     }
 
@@ -322,26 +322,26 @@ impl Tenure {
     }
 
     /// How durable it is, and is to be, after a change.
-    fn durable(&self, change: impl FnOnce(&mut Durable)) -> Durable {
-        let mut changing = self.changing();
-        let mut durable = changing.rare.as_ref().map(|rare| rare.durable).unwrap_or_default();
+    fn durable(&self, change: impl FnOnce(&mut DurabilityState)) -> DurabilityState {
+        let mut changing = self.inner();
+        let mut durable = changing.cold.as_ref().map(|rare| rare.durable).unwrap_or_default();
         let before = durable;
         change(&mut durable);
         if durable != before {
-            changing.rare.get_or_insert_default().durable = durable;
+            changing.cold.get_or_insert_default().durable = durable;
         }
         durable
     }
 
     /// Takes over an owner's wishes: what renewals write, how durable, until when they do, and when the owner's own lease is
     /// looked at.
-    pub(crate) fn serve(&self, lease: Lease, durability: Durability, renewed_until: Instant, owner_due: Instant) {
+    pub(crate) fn serve(&self, lease: LeaseMode, durability: Durability, renewed_until: Instant, owner_due: Instant) {
         self.durable(|durable| durable.wanted = durability);
-        if let Lease::Renewed(lease) = lease {
+        if let LeaseMode::Renewed(lease) = lease {
             self.lease.store(nanos(lease), Ordering::Release);
         }
         self.renewed_until.store(renewed_until.as_nanos(), Ordering::Release);
-        self.renewed.store(matches!(lease, Lease::Renewed(_)), Ordering::Release);
+        self.renewed.store(matches!(lease, LeaseMode::Renewed(_)), Ordering::Release);
         self.set_owner_due(owner_due);
     }
 
@@ -364,31 +364,31 @@ impl Tenure {
     }
 
     /// Whether nobody has had it yet.
-    pub(crate) fn is_unused(&self) -> bool {
-        self.owners.are_none()
+    pub(crate) fn is_unowned(&self) -> bool {
+        self.owners.is_zero()
     }
 
     /// It has another owner.
-    pub(crate) fn owned(&self) {
-        self.owners.one_more();
+    pub(crate) fn count_owner(&self) {
+        self.owners.increment();
     }
 
     /// A confirmation that left at `sent`, so durable by now: the deadline moves forward, unless a shortening may still come
     /// after it. Then, or where it comes too late, the server may have it for longer than is believed.
     pub(crate) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         self.durable(|durable| durable.is = durability);
-        let mut changing = self.changing();
+        let mut changing = self.inner();
         let now = self.clock.now();
-        let counts = changing.rare.as_ref().is_none_or(|rare| sent >= rare.shortenings.over());
+        let counts = changing.cold.as_ref().is_none_or(|rare| sent >= rare.shortenings.over());
         if !counts || !self.deadline.extend(terms::deadline(sent, lease), now) {
-            changing.may_reach(now + lease);
+            changing.raise_upper_bound(now + lease);
         }
         self.deadline()
     }
 
     /// Lowers the deadline for a shortening that is about to leave, at `sent` or later.
     pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
-        self.changing().rare.get_or_insert_default().shortenings.unanswered.push(Instant::NEVER);
+        self.inner().cold.get_or_insert_default().shortenings.unanswered.push(Instant::NEVER);
         self.deadline.lower(terms::deadline(sent, lease));
     }
 
@@ -396,8 +396,8 @@ impl Tenure {
     /// again.
     pub(crate) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
-        let mut changing = self.changing();
-        let shortenings = &mut changing.rare.get_or_insert_default().shortenings;
+        let mut changing = self.inner();
+        let shortenings = &mut changing.cold.get_or_insert_default().shortenings;
         let begun = shortenings.unanswered.iter().position(|until| *until == Instant::NEVER);
         if let Some(begun) = begun {
             shortenings.unanswered.swap_remove(begun);
@@ -408,8 +408,8 @@ impl Tenure {
         }
     }
 
-    fn changing(&self) -> MutexGuard<'_, Changing> {
-        self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn inner(&self) -> MutexGuard<'_, LeaseInner> {
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Its holder field, as it is.
@@ -429,7 +429,7 @@ impl Tenure {
     }
 
     /// It as its scripts see it, under its [field](Tenure::copied_field).
-    pub(crate) fn claim<'a>(&'a self, field: &'a Bytes, lease: Duration) -> Claim<'a> {
-        Claim { target: &self.target, field, lease }
+    pub(crate) fn claim<'a>(&'a self, field: &'a Bytes, lease: Duration) -> HoldArgs<'a> {
+        HoldArgs { target: &self.target, field, lease }
     }
 }

@@ -8,27 +8,27 @@ use crate::config::Durability;
 
 /// How long a hold is granted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lease {
+pub enum LeaseMode {
     /// Renewed while the guard lives; the duration is that of one lease.
     Renewed(Duration),
     /// This long, and renewed by nobody.
     Fixed(Duration),
 }
 
-impl Lease {
+impl LeaseMode {
     /// The duration of one lease.
     pub fn duration(self) -> Duration {
         match self {
-            Lease::Renewed(lease) | Lease::Fixed(lease) => lease,
+            LeaseMode::Renewed(lease) | LeaseMode::Fixed(lease) => lease,
         }
     }
 }
 
 /// What an acquire asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct AcquireRequest {
     /// The lease.
-    pub lease: Lease,
+    pub lease: LeaseMode,
     /// Who asks; without one, nobody who holds already.
     pub holder: Option<HolderId>,
     /// The name stays taken at least this long, also when released or abandoned earlier.
@@ -63,13 +63,13 @@ impl Backoff {
     }
 }
 
-impl Wish {
+impl AcquireRequest {
     /// The lease that is asked for on the server: with a fixed one, what the last owner of the stretch needs, too; and long
     /// enough for `at_least` also if nobody lives to renew it.
     pub(crate) fn server_lease(&self, stretch: Duration) -> Duration {
         let lease = match self.lease {
-            Lease::Renewed(lease) => lease,
-            Lease::Fixed(lease) => with_margin(lease + stretch),
+            LeaseMode::Renewed(lease) => lease,
+            LeaseMode::Fixed(lease) => with_margin(lease + stretch),
         };
         if self.at_least.is_zero() { lease } else { lease.max(with_margin(self.at_least)) }
     }
@@ -94,10 +94,10 @@ pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
 
 /// When a tenure is looked after next: a renewed one after a third of its lease, so that one failed renewal is not yet a
 /// loss; another one as often as if it were renewed, to see whether it is still ours.
-pub(crate) fn next_look(lease: Lease, watchdog: Duration, deadline: Instant, from: Instant) -> Instant {
+pub(crate) fn next_look(lease: LeaseMode, watchdog: Duration, deadline: Instant, from: Instant) -> Instant {
     let third = match lease {
-        Lease::Renewed(lease) => lease / 3,
-        Lease::Fixed(_) => watchdog / 3,
+        LeaseMode::Renewed(lease) => lease / 3,
+        LeaseMode::Fixed(_) => watchdog / 3,
     };
     // Where less than the whole lease is left, earlier.
     from + third.min(deadline.since(from) / 2).max(SHORTEST_LOOK)
@@ -112,9 +112,9 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn wish(lease: Duration, at_least: Duration) -> Wish {
-        Wish {
-            lease: Lease::Renewed(lease),
+    fn wish(lease: Duration, at_least: Duration) -> AcquireRequest {
+        AcquireRequest {
+            lease: LeaseMode::Renewed(lease),
             holder: None,
             at_least,
             max_hold: None,
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_fixed_lease_lasts_for_whoever_gets_it_at_the_end_of_the_stretch() {
-        let fixed = Wish { lease: Lease::Fixed(10_000 * MS), ..wish(MS, Duration::ZERO) };
+        let fixed = AcquireRequest { lease: LeaseMode::Fixed(10_000 * MS), ..wish(MS, Duration::ZERO) };
         let lease = fixed.server_lease(10 * MS);
         assert!(deadline(Instant::PAST, lease) >= Instant::PAST + 10_010 * MS);
     }

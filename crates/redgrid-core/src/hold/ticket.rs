@@ -11,13 +11,13 @@ use tokio::sync::oneshot;
 
 use super::attempt::failure_of;
 use super::error::AcquireError;
-use super::flight::Flight;
-use super::grant::Grant;
-use super::kind::{HoldKind, Target};
-use super::place::PlaceView;
-use super::slot::{Answer, Failure, Seen, SlotKey};
+use super::flight::InlineTask;
+use super::grant::HoldGuard;
+use super::kind::{LockProtocol, LockKeys};
+use super::place::QueuePositionView;
+use super::slot::{Answer, AcquireFailure, RequestStatus, LockId};
 use super::table::Table;
-use super::terms::Wish;
+use super::terms::AcquireRequest;
 use crate::clock::Instant;
 use crate::connection::{Client, Core, Progress};
 use crate::error::ServerError;
@@ -28,31 +28,31 @@ use crate::observe::{About, Observed};
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 /// The failure of a request about `key` whose time is over without an answer.
-pub(super) fn unanswered(core: &Core, progress: &Progress, key: &[u8]) -> Failure {
+pub(super) fn no_answer(core: &Core, progress: &Progress, key: &[u8]) -> AcquireFailure {
     match progress.is_sent() {
-        true => Failure::Unknown(ServerError::unknown("the time ran out before an answer came")),
+        true => AcquireFailure::Unknown(ServerError::unknown("the time ran out before an answer came")),
         false => match core.no_contact(key) {
-            refused @ ServerError::Unauthorized { .. } => Failure::Unauthorized(refused),
-            other => Failure::Unavailable(other),
+            refused @ ServerError::Unauthorized { .. } => AcquireFailure::Unauthorized(refused),
+            other => AcquireFailure::Unavailable(other),
         },
     }
 }
 
 /// The error of an acquire of `name` that failed.
-pub(super) fn told(core: &Core, failure: Failure, name: Name) -> AcquireError {
+pub(super) fn into_acquire_error(core: &Core, failure: AcquireFailure, name: Name) -> AcquireError {
     of_failure(failure, name, || core.ended.why())
 }
 
 /// The same; `ended` says why the client has ended.
-fn of_failure(failure: Failure, name: Name, ended: impl FnOnce() -> ServerError) -> AcquireError {
+fn of_failure(failure: AcquireFailure, name: Name, ended: impl FnOnce() -> ServerError) -> AcquireError {
     match failure {
-        Failure::Unavailable(source) => AcquireError::Unavailable { name, source },
-        Failure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
-        Failure::Refused(source) => AcquireError::Refused { name, source: source.of_object() },
-        Failure::AlreadyHeld | Failure::Reenters => AcquireError::AlreadyHeld { name },
-        Failure::NotDurable(source) => AcquireError::NotDurable { name, source },
-        Failure::Unauthorized(source) => AcquireError::Unauthorized { name, source },
-        Failure::ShuttingDown => match ended() {
+        AcquireFailure::Unavailable(source) => AcquireError::Unavailable { name, source },
+        AcquireFailure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
+        AcquireFailure::Refused(source) => AcquireError::Refused { name, source: source.of_object() },
+        AcquireFailure::AlreadyHeld | AcquireFailure::Reenters => AcquireError::AlreadyHeld { name },
+        AcquireFailure::NotDurable(source) => AcquireError::NotDurable { name, source },
+        AcquireFailure::Unauthorized(source) => AcquireError::Unauthorized { name, source },
+        AcquireFailure::ShuttingDown => match ended() {
             ServerError::ShuttingDown => AcquireError::ShuttingDown { name },
             source => AcquireError::Unavailable { name, source },
         },
@@ -67,29 +67,29 @@ impl AcquireError {
 }
 
 /// A request under way. Dropping it leaves the queue; what was granted meanwhile is given back.
-pub struct Ticket {
+pub struct PendingAcquire {
     pub(super) table: Arc<Table>,
     /// Also keeps the client alive while somebody waits.
     pub(super) client: Client,
-    pub(super) kind: &'static dyn HoldKind,
-    pub(super) wish: Arc<Wish>,
-    pub(super) target: Arc<Target>,
-    pub(super) key: SlotKey,
+    pub(super) kind: &'static dyn LockProtocol,
+    pub(super) wish: Arc<AcquireRequest>,
+    pub(super) target: Arc<LockKeys>,
+    pub(super) key: LockId,
     pub(super) id: u64,
     pub(super) entered: Instant,
     pub(super) until: Instant,
     pub(super) receiver: oneshot::Receiver<Answer>,
-    pub(super) seen: Arc<Seen>,
+    pub(super) seen: Arc<RequestStatus>,
     /// The holder field under which it asks.
     pub(super) under: Option<Bytes>,
-    pub(super) flight: Option<Flight>,
+    pub(super) flight: Option<InlineTask>,
     pub(super) ready: Option<Answer>,
     /// Asked for as one of several: what is granted is given to nobody before all of them are there.
-    pub(super) is_part: bool,
+    pub(super) is_member: bool,
     pub(super) done: bool,
 }
 
-impl Ticket {
+impl PendingAcquire {
     /// Waits for the outcome: a grant, or `None` where the request was for one look and the name is taken.
     ///
     /// # Errors
@@ -99,10 +99,10 @@ impl Ticket {
     /// # Cancel safety
     ///
     /// Dropping it gives up the place in the queue; what the server had granted goes back in the background.
-    pub fn outcome(self) -> impl Future<Output = Result<Option<Grant>, AcquireError>> + Send + use<> {
+    pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
         let about = About { kind: self.kind.name(), name: &self.target.name };
         let observed = Observed::acquire(about, &self.table.core.clock, self.entered);
-        observed.around(self.come())
+        observed.around(self.wait())
     }
 
     /// The same for one of several that are wanted together: it is given to nobody before [`Bundle::give`], and goes back
@@ -117,18 +117,18 @@ impl Ticket {
     /// As [`Ticket::outcome`].
     ///
     /// [`Bundle::give`]: super::Bundle::give
-    pub fn part(mut self) -> impl Future<Output = Result<Option<Grant>, AcquireError>> + Send + use<> {
-        self.is_part = true;
+    pub fn member(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
+        self.is_member = true;
         self.outcome()
     }
 
     /// Its place in the server's queue, for kinds that have one.
-    pub fn place(&self) -> PlaceView {
-        PlaceView::new(self.table.core.id.clone(), self.id, &self.seen)
+    pub fn queue_position(&self) -> QueuePositionView {
+        QueuePositionView::new(self.table.core.id.clone(), self.id, &self.seen)
     }
 
     #[expect(clippy::manual_async_fn, reason = "that one would have room for the ticket twice")]
-    fn come(mut self) -> impl Future<Output = Result<Option<Grant>, AcquireError>> + Send {
+    fn wait(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send {
         async move {
             let patience = match self.wish.wait {
                 // Who set a bound waits up to it, without contact too.
@@ -176,7 +176,7 @@ impl Ticket {
                             continue;
                         }
                         if now >= self.until || now >= contact + patience {
-                            return Err(self.out_of_time(now, contact));
+                            return Err(self.timeout_error(now, contact));
                         }
                     }
                 }
@@ -184,38 +184,38 @@ impl Ticket {
             self.done = true;
             match self.answered(answer) {
                 Some(outcome) => outcome,
-                None => Box::pin(self.anew()).await,
+                None => Box::pin(self.retry()).await,
             }
         }
     }
 
     /// Takes what was granted; `None` if it is to be asked for anew: nobody polled for so long that it was given to others, or
     /// its holder has it by another request.
-    fn answered(&mut self, answer: Answer) -> Option<Result<Option<Grant>, AcquireError>> {
+    fn answered(&mut self, answer: Answer) -> Option<Result<Option<HoldGuard>, AcquireError>> {
         let granted = match answer {
             Ok(granted) => granted,
-            Err(Failure::Reenters) => return None,
+            Err(AcquireFailure::Reenters) => return None,
             Err(failure) => return Some(Err(self.error(failure))),
         };
-        granted.as_ref().is_none_or(if self.is_part { Grant::reserve } else { Grant::claim }).then_some(Ok(granted))
+        granted.as_ref().is_none_or(if self.is_member { HoldGuard::reserve } else { HoldGuard::accept }).then_some(Ok(granted))
     }
 
     /// Asks once more.
-    async fn anew(&mut self) -> Result<Option<Grant>, AcquireError> {
+    async fn retry(&mut self) -> Result<Option<HoldGuard>, AcquireError> {
         let now = self.table.now();
         if now >= self.until {
-            return Err(self.out_of_time(now, self.contact(self.entered)));
+            return Err(self.timeout_error(now, self.contact(self.entered)));
         }
         let wait = self.wish.wait.map(|_| self.until.since(now));
-        let wish = Wish { wait, ..Wish::clone(&self.wish) };
-        let mut again = self.table.enter_under(&self.client, self.kind, &self.target, wish, self.under.clone())?;
-        again.is_part = self.is_part;
-        again.come().await
+        let wish = AcquireRequest { wait, ..AcquireRequest::clone(&self.wish) };
+        let mut again = self.table.enter_from(&self.client, self.kind, &self.target, wish, self.under.clone())?;
+        again.is_member = self.is_member;
+        again.wait().await
     }
 
     /// Whether its own exchange is not, or no longer, in its hands.
     fn is_driven(&self) -> bool {
-        self.flight.as_ref().is_none_or(Flight::is_over)
+        self.flight.as_ref().is_none_or(InlineTask::is_over)
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
@@ -229,10 +229,10 @@ impl Ticket {
             return match self.receiver.try_recv() {
                 Ok(answer) => Poll::Ready(answer),
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
-                Err(oneshot::error::TryRecvError::Closed) => Poll::Ready(Err(Failure::ShuttingDown)),
+                Err(oneshot::error::TryRecvError::Closed) => Poll::Ready(Err(AcquireFailure::ShuttingDown)),
             };
         }
-        Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(Failure::ShuttingDown)))
+        Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(AcquireFailure::ShuttingDown)))
     }
 
     /// The last contact with the server about this name, no earlier than `known`.
@@ -243,37 +243,37 @@ impl Ticket {
     /// The error at the end of the wait. That others hold the name is known only while the server
     /// answers: after a loss of contact that is longer than the response timeout, the server counts
     /// as unavailable.
-    fn out_of_time(&self, now: Instant, contact: Instant) -> AcquireError {
+    fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
         let name = self.target.name.clone();
         let is_current = now.since(contact) <= self.table.core.settings.timeout;
-        if self.seen.is_unsure(now) {
+        if self.seen.may_be_executed(now) {
             let source = ServerError::unknown("a request without an answer may still be carried out");
             AcquireError::OutcomeUnknown { name, source }
         } else if self.seen.is_busy() && now >= self.until && is_current {
-            let by_this_client = self.table.has(self.kind, &self.target);
+            let by_this_client = self.table.holds_key(self.kind, &self.target);
             AcquireError::TimedOut { name, waited: now.since(self.entered), by_this_client }
         } else {
             let core = &self.table.core;
-            told(core, unanswered(core, &self.seen.progress, &self.target.key), name)
+            into_acquire_error(core, no_answer(core, &self.seen.progress, &self.target.key), name)
         }
     }
 
-    fn error(&self, failure: Failure) -> AcquireError {
-        told(&self.table.core, failure, self.target.name.clone())
+    fn error(&self, failure: AcquireFailure) -> AcquireError {
+        into_acquire_error(&self.table.core, failure, self.target.name.clone())
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PendingAcquire {
     fn drop(&mut self) {
         if !self.done {
-            self.table.leave(&self.key, self.id, &mut self.receiver);
+            self.table.cancel(&self.key, self.id, &mut self.receiver);
             if self.kind.queue().is_some() {
-                self.table.vacate(self.kind, &self.target, (self.id, &self.seen), &self.wish);
+                self.table.release_position(self.kind, &self.target, (self.id, &self.seen), &self.wish);
             }
         }
         // Answered by others (a shutdown), its own exchange may still be under way.
         if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {
-            self.table.hand_over(work);
+            self.table.spawn_background(work);
         }
     }
 }

@@ -7,37 +7,37 @@ use futures_util::future::join;
 use tokio::sync::oneshot;
 
 use super::error::{LostReason, ReleaseError};
-use super::grant::Grant;
-use super::kind::{Claim, HoldKind, Target};
-use super::release::{BULK, By, Parting, released, takes_turns};
+use super::grant::HoldGuard;
+use super::kind::{HoldArgs, LockProtocol, LockKeys};
+use super::release::{BULK, ReleasedBy, DropStep, released, yields_to_others};
 use super::state::Hold;
 use super::table::Table;
-use super::tenure::Tenure;
+use super::tenure::ServerLease;
 use super::terms;
 use super::ticket::GRACE;
-use super::turn::Audience;
+use super::turn::SubscriberCount;
 use crate::clock::Instant;
 use crate::connection::{Client, Exchange, Persistence};
 use crate::error::ServerError;
 
 /// Holds of one client, kind and slot. Dropping it gives them all back in the background, together.
 #[must_use = "dropping the bundle gives all of it back"]
-pub struct Bundle(Vec<Grant>);
+pub struct MultiGrant(Vec<HoldGuard>);
 
-impl Bundle {
+impl MultiGrant {
     /// Grants of one client, kind and slot.
-    pub fn of(grants: Vec<Grant>) -> Self {
-        Bundle(grants)
+    pub fn of(grants: Vec<HoldGuard>) -> Self {
+        MultiGrant(grants)
     }
 
     /// Each of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Grant> {
+    pub fn iter(&self) -> impl Iterator<Item = &HoldGuard> {
         self.0.iter()
     }
 
     /// Hands all of them to the caller: see [`Grant::give`].
-    pub fn give(&self) {
-        self.iter().for_each(Grant::give);
+    pub fn commit(&self) {
+        self.iter().for_each(HoldGuard::accept_member);
     }
 
     /// Gives all back and waits for the answers, for `timeout` at most: what went wrong, name by
@@ -48,8 +48,8 @@ impl Bundle {
     /// Dropped early, the release goes on in the background.
     pub fn release(mut self) -> impl Future<Output = Vec<ReleaseError>> + Send + use<> {
         // On its way before this is awaited: many go at the same time.
-        let targets: Vec<_> = self.iter().map(|grant| Arc::clone(grant.target())).collect();
-        let told = self.part();
+        let targets: Vec<_> = self.iter().map(|grant| Arc::clone(grant.keys())).collect();
+        let told = self.drop_guards();
         async move {
             // The client is kept until then: its end would tell of all that has not gone yet as
             // lost.
@@ -59,7 +59,7 @@ impl Bundle {
                 told = told => told.unwrap_or_default(),
                 () = client.clock().sleep_until(client.clock().now() + client.timeout() + GRACE) => {
                     let source = || ServerError::unknown("no answer came in time; the release goes on until the lease ends");
-                    let unknown = |target: Arc<Target>| {
+                    let unknown = |target: Arc<LockKeys>| {
                         ReleaseError::OutcomeUnknown { name: target.name.clone(), source: source() }
                     };
                     targets.into_iter().map(unknown).collect()
@@ -70,63 +70,63 @@ impl Bundle {
 
     /// Stops renewing and leaves each to its lease.
     pub fn forget(mut self) {
-        self.0.drain(..).for_each(Grant::forget);
+        self.0.drain(..).for_each(HoldGuard::forget);
     }
 
     /// Lets go of all of them; what is to be told of it comes later. They may be the last that keep their client.
-    fn part(&mut self) -> Option<(oneshot::Receiver<Vec<ReleaseError>>, Client)> {
+    fn drop_guards(&mut self) -> Option<(oneshot::Receiver<Vec<ReleaseError>>, Client)> {
         let client = self.0.first()?.client().clone();
         let table = Arc::clone(client.table());
-        let holds: Vec<_> = self.0.drain(..).map(Grant::disarm).collect();
+        let holds: Vec<_> = self.0.drain(..).map(HoldGuard::disarm).collect();
         let (tell, told) = oneshot::channel();
         let mut errors = Vec::new();
         let mut leaving = Vec::new();
         for (hold, is_first) in &holds {
-            match table.part(hold, *is_first, By::Task) {
-                Parting::Done => {}
-                Parting::Lost(reason) => errors.push(lost(&hold.tenure, reason)),
-                Parting::Release { id, keep_until } => leaving.push(Leaving::of(hold, id, keep_until)),
+            match table.drop_last_guard(hold, *is_first, ReleasedBy::Task) {
+                DropStep::Done => {}
+                DropStep::Lost(reason) => errors.push(lost(&hold.tenure, reason)),
+                DropStep::Release { id, keep_until } => leaving.push(PendingRelease::of(hold, id, keep_until)),
                 // Of callers only.
-                Parting::Leaves(flight, _) => flight.take().into_iter().for_each(|work| table.hand_over(work)),
+                DropStep::ReleasingInline(flight, _) => flight.take().into_iter().for_each(|work| table.spawn_background(work)),
             }
         }
         if leaving.is_empty() {
             let _ = tell.send(errors);
         } else {
             let work = Arc::clone(&table).release_together(leaving, errors, tell);
-            table.hand_over(Box::pin(work));
+            table.spawn_background(Box::pin(work));
         }
         Some((told, client))
     }
 }
 
-impl Drop for Bundle {
+impl Drop for MultiGrant {
     fn drop(&mut self) {
-        let _ = self.part();
+        let _ = self.drop_guards();
     }
 }
 
-fn lost(tenure: &Tenure, reason: LostReason) -> ReleaseError {
+fn lost(tenure: &ServerLease, reason: LostReason) -> ReleaseError {
     ReleaseError::Lost { name: tenure.target.name.clone(), reason }
 }
 
 /// A tenure on its way back.
-struct Leaving {
+struct PendingRelease {
     id: u64,
-    tenure: Arc<Tenure>,
+    tenure: Arc<ServerLease>,
     keep_until: Instant,
 }
 
-impl Leaving {
-    fn of(hold: &Hold, id: u64, keep_until: Instant) -> Leaving {
-        Leaving { id, tenure: Arc::clone(&hold.tenure), keep_until }
+impl PendingRelease {
+    fn of(hold: &Hold, id: u64, keep_until: Instant) -> PendingRelease {
+        PendingRelease { id, tenure: Arc::clone(&hold.tenure), keep_until }
     }
 }
 
 impl Table {
     async fn release_together(
         self: Arc<Self>,
-        leaving: Vec<Leaving>,
+        leaving: Vec<PendingRelease>,
         mut errors: Vec<ReleaseError>,
         tell: oneshot::Sender<Vec<ReleaseError>>,
     ) {
@@ -134,18 +134,18 @@ impl Table {
         // What stays taken for a while, or may be taken once more by a late copy, goes its own way.
         let (plain, alone): (Vec<_>, Vec<_>) = leaving
             .into_iter()
-            .partition(|leaving| leaving.keep_until <= now && leaving.tenure.unanswered_until().is_none());
+            .partition(|leaving| leaving.keep_until <= now && leaving.tenure.retransmission_ends().is_none());
         let mut waited: Vec<_> = alone.into_iter().map(|leaving| self.release_alone(leaving)).collect();
         for part in plain.chunks(BULK) {
             let mut going = Vec::with_capacity(part.len());
-            for Leaving { id, tenure, keep_until } in part {
+            for PendingRelease { id, tenure, keep_until } in part {
                 match self.begin_release(Some(*id), tenure) {
                     // Adopted by a new request meanwhile.
                     None => {}
                     // Others of this process wait for it by now: that is told to those elsewhere.
                     Some(true) => {
                         let tenure = Arc::clone(tenure);
-                        waited.push(self.release_begun(Leaving { id: *id, tenure, keep_until: *keep_until }));
+                        waited.push(self.release_begun(PendingRelease { id: *id, tenure, keep_until: *keep_until }));
                     }
                     Some(false) => {
                         self.take_out_served_of(tenure);
@@ -164,7 +164,7 @@ impl Table {
     /// One script for names of a kind and slot.
     async fn release_part(
         self: &Arc<Self>,
-        going: &[(u64, &Arc<Tenure>)],
+        going: &[(u64, &Arc<ServerLease>)],
         errors: &mut Vec<ReleaseError>,
         waited: &mut Vec<oneshot::Receiver<Result<(), ReleaseError>>>,
     ) {
@@ -175,7 +175,7 @@ impl Table {
         let ends = going.iter().map(|(_, tenure)| tenure.deadline() + terms::margin(tenure.lease())).min();
         let own: Vec<_> = going.iter().map(|(_, tenure)| self.core.hub.own(&tenure.target.channel)).collect();
         let channels: Vec<_> = going.iter().map(|(_, tenure)| (&tenure.target.channel, &tenure.target.key)).collect();
-        let counting = if takes_turns(first.kind) { self.core.hub.copied(&channels) } else { None };
+        let counting = if yields_to_others(first.kind) { self.core.hub.copied(&channels) } else { None };
         let counting = async { if let Some(counting) = counting { counting.await } else { Vec::new() } };
         let sending = self.send_all_back(first.kind, &claims, ends.unwrap_or(Instant::PAST));
         let (asked, copied) = join(sending, counting).await;
@@ -185,51 +185,51 @@ impl Table {
             let status = answers.as_ref().map_or(-1, |answers| answers[nth]);
             if status == -1 {
                 // It can not be written, or all were refused, or are on both sides of a migration: on its own it is told why.
-                let leaving = Leaving { id: *id, tenure: Arc::clone(tenure), keep_until: Instant::PAST };
+                let leaving = PendingRelease { id: *id, tenure: Arc::clone(tenure), keep_until: Instant::PAST };
                 waited.push(self.release_begun(leaving));
                 continue;
             }
             // Below -1 the message was refused.
             let unannounced = (status < -1).then_some(self.core.settings.poll_interval);
             let listeners = status.unsigned_abs().saturating_sub(if status < 0 { 2 } else { 1 });
-            let told = Audience { listeners, unannounced, own: own[nth], ..Audience::default() };
+            let told = SubscriberCount { listeners, unannounced, own: own[nth], ..SubscriberCount::default() };
             let audience = (status != 0).then_some(told.with(copied.get(nth).copied()));
             errors.extend(released(tenure, &asked, Ok(status != 0)).err());
-            self.release_landed(Some(*id), tenure, audience);
+            self.release_answered(Some(*id), tenure, audience);
         }
     }
 
-    async fn send_all_back(&self, kind: &dyn HoldKind, claims: &[Claim<'_>], until: Instant) -> Exchange {
+    async fn send_all_back(&self, kind: &dyn LockProtocol, claims: &[HoldArgs<'_>], until: Instant) -> Exchange {
         self.core.give_back(kind.release_many(claims), until, Persistence::Together).await
     }
 
-    fn release_alone(self: &Arc<Self>, leaving: Leaving) -> oneshot::Receiver<Result<(), ReleaseError>> {
+    fn release_alone(self: &Arc<Self>, leaving: PendingRelease) -> oneshot::Receiver<Result<(), ReleaseError>> {
         let (tell, told) = oneshot::channel();
-        self.hand_over(self.release_work(Some(leaving.id), leaving.tenure, leaving.keep_until, Some(tell)));
+        self.spawn_background(self.release_work(Some(leaving.id), leaving.tenure, leaving.keep_until, Some(tell)));
         told
     }
 
     /// The same for one whose release has begun.
-    fn release_begun(self: &Arc<Self>, leaving: Leaving) -> oneshot::Receiver<Result<(), ReleaseError>> {
+    fn release_begun(self: &Arc<Self>, leaving: PendingRelease) -> oneshot::Receiver<Result<(), ReleaseError>> {
         let (tell, told) = oneshot::channel();
-        let Leaving { id, tenure, keep_until } = leaving;
+        let PendingRelease { id, tenure, keep_until } = leaving;
         let give_way = self.is_waited_for(&tenure);
-        self.hand_over(self.begun_release(id, tenure, (keep_until, give_way), tell));
+        self.spawn_background(self.begun_release(id, tenure, (keep_until, give_way), tell));
         told
     }
 
     /// Gives back what nobody here has; returns when the last answered part left.
     pub(super) async fn give_back_all(
         &self,
-        kind: &dyn HoldKind,
-        claims: &[(Arc<Target>, Bytes)],
+        kind: &dyn LockProtocol,
+        claims: &[(Arc<LockKeys>, Bytes)],
         limit: Instant,
         lease: std::time::Duration,
     ) -> Instant {
         let mut sent = Instant::NEVER;
         for part in claims.chunks(BULK) {
             let claims: Vec<_> =
-                part.iter().map(|(target, field)| Claim { target, field, lease: std::time::Duration::ZERO }).collect();
+                part.iter().map(|(target, field)| HoldArgs { target, field, lease: std::time::Duration::ZERO }).collect();
             let asked = self.send_all_back(kind, &claims, limit.max(self.now()) + lease).await;
             if let Err(error) = &asked.result {
                 tracing::debug!(names = part.len(), %error, "could not give back; the lease ends it");

@@ -31,7 +31,7 @@ const STRETCHES: u32 = 2;
 
 /// What a release said about those who wait elsewhere.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Audience {
+pub(crate) struct SubscriberCount {
     /// Subscribers that its message reached, or will reach by a replica.
     pub(crate) listeners: u64,
     /// They listen at a replica.
@@ -48,18 +48,18 @@ pub(crate) struct Audience {
     pub(crate) patient: bool,
 }
 
-impl Audience {
+impl SubscriberCount {
     /// The primary counts those whom it tells itself, and `copied` are those whom a replica tells: `None` where it did not say,
     /// which is taken for one other. It may be that nobody listens there.
-    pub(crate) fn with(self, copied: Option<Copied>) -> Audience {
+    pub(crate) fn with(self, copied: Option<Copied>) -> SubscriberCount {
         match copied {
             None => self,
             Some(Copied::Listeners(count)) => {
-                Audience { listeners: self.listeners + count, by_replica: count > 0, ..self }
+                SubscriberCount { listeners: self.listeners + count, by_replica: count > 0, ..self }
             }
             Some(Copied::Unknown) => {
                 let least = 1 + u64::from(self.own.heard.is_some());
-                Audience { listeners: self.listeners + least, by_replica: true, ..self }
+                SubscriberCount { listeners: self.listeners + least, by_replica: true, ..self }
             }
         }
     }
@@ -72,7 +72,7 @@ impl Audience {
 
 /// What is waited for before the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct YieldPlan {
     /// Messages to let pass.
     passes: u64,
     /// Somebody waits who can not be told.
@@ -91,13 +91,13 @@ pub(crate) struct Turn {
     patient: bool,
 }
 
-impl Turn {
+impl YieldPlan {
     /// What is to be waited for after a release at the end of a stretch; nothing, when nobody else waits.
-    pub(crate) fn after(audience: Audience, round_trip: Duration) -> Option<Turn> {
+    pub(crate) fn after(audience: SubscriberCount, round_trip: Duration) -> Option<YieldPlan> {
         if audience.others() == 0 && !audience.unseen {
             return None;
         }
-        let Audience { listeners, unseen, unannounced, own, by_replica, ignored, patient } = audience;
+        let SubscriberCount { listeners, unseen, unannounced, own, by_replica, ignored, patient } = audience;
         let silence = match unannounced {
             Some(interval) => interval + interval / LATE_POLL + POLL_TICK,
             None if unseen => SILENCE_FOR_POLLERS,
@@ -107,7 +107,7 @@ impl Turn {
         let is_for_all = ignored == 0;
         let may_be_ours = unannounced && own.is_pending && listeners <= 1;
         let from = own.heard;
-        Some(Turn { passes, unseen, from, silence, by_replica, unannounced, may_be_ours, is_for_all, patient })
+        Some(YieldPlan { passes, unseen, from, silence, by_replica, unannounced, may_be_ours, is_for_all, patient })
     }
 
     /// Whether it is known that somebody waits: a listener may listen for another reason, who left a mark does not.
@@ -118,7 +118,7 @@ impl Turn {
     /// How long silence must last until one probe is due: up to twice as long for who has more messages to let
     /// pass, so that the one whose turn is next also probes first. Never as long as a stretch: a probe at its end would steal
     /// the turn of whoever waits for its message.
-    pub(crate) fn silence(&self, heard: Option<u64>) -> Duration {
+    pub(crate) fn quiet_period(&self, heard: Option<u64>) -> Duration {
         if self.unannounced {
             return self.silence;
         }
@@ -133,8 +133,8 @@ impl Turn {
     }
 
     /// The same for who begins to listen anew: the count begins with that.
-    pub(crate) fn elsewhere(self) -> Turn {
-        Turn { from: None, ..self }
+    pub(crate) fn for_next_caller(self) -> YieldPlan {
+        YieldPlan { from: None, ..self }
     }
 
     /// Of how many listeners how many have had no turn, now that `heard` messages were heard. `None` where that says nothing
@@ -180,19 +180,19 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn audience(listeners: u64, heard: Option<u64>) -> Audience {
-        Audience { listeners, own: Own { heard, is_pending: false }, ..Audience::default() }
+    fn audience(listeners: u64, heard: Option<u64>) -> SubscriberCount {
+        SubscriberCount { listeners, own: Own { heard, is_pending: false }, ..SubscriberCount::default() }
     }
 
     #[test]
     fn alone_there_is_no_turn() {
-        assert_eq!(Turn::after(audience(1, Some(7)), MS), None);
-        assert_eq!(Turn::after(audience(0, None), MS), None);
+        assert_eq!(YieldPlan::after(audience(1, Some(7)), MS), None);
+        assert_eq!(YieldPlan::after(audience(0, None), MS), None);
     }
 
     #[test]
     fn a_turn_lets_everybody_go_once() {
-        let mut turn = Turn::after(audience(3, Some(7)), MS).unwrap();
+        let mut turn = YieldPlan::after(audience(3, Some(7)), MS).unwrap();
         assert_eq!([8, 9].map(|heard| turn.is_over(Some(heard))), [false, false]);
         assert!(turn.is_over(Some(10)));
     }
@@ -202,7 +202,7 @@ mod tests {
         let after = |listeners, is_pending| {
             let unannounced = Some(Duration::from_secs(600));
             let own = Own { heard: None, is_pending };
-            Turn::after(Audience { unannounced, own, ..audience(listeners, None) }, MS).unwrap()
+            YieldPlan::after(SubscriberCount { unannounced, own, ..audience(listeners, None) }, MS).unwrap()
         };
         assert!(!after(1, true).is_over(None), "the subscription may be refused: then it is another process");
         assert!(after(1, true).is_over(Some(0)));
@@ -212,19 +212,19 @@ mod tests {
 
     #[test]
     fn who_was_not_subscribed_counts_from_when_it_is() {
-        let mut turn = Turn::after(audience(2, None), MS).unwrap();
+        let mut turn = YieldPlan::after(audience(2, None), MS).unwrap();
         assert!(!turn.is_over(None));
         assert_eq!([5, 6, 7].map(|heard| turn.is_over(Some(heard))), [false, false, true]);
         // A new subscription counts from its own beginning.
-        let mut turn = Turn::after(audience(2, Some(5)), MS).unwrap();
+        let mut turn = YieldPlan::after(audience(2, Some(5)), MS).unwrap();
         assert_eq!([0, 1, 2].map(|heard| turn.is_over(Some(heard))), [false, false, true]);
     }
 
     #[test]
     fn who_can_only_poll_is_given_the_time_of_a_poll() {
-        let unseen = Audience { unseen: true, ..audience(1, Some(0)) };
-        let mut turn = Turn::after(unseen, MS).unwrap();
-        assert_eq!(turn.silence(Some(2)), SILENCE_FOR_POLLERS);
+        let unseen = SubscriberCount { unseen: true, ..audience(1, Some(0)) };
+        let mut turn = YieldPlan::after(unseen, MS).unwrap();
+        assert_eq!(turn.quiet_period(Some(2)), SILENCE_FOR_POLLERS);
         // Our own message, and that of whoever could not be told.
         assert_eq!([1, 2].map(|heard| turn.is_over(Some(heard))), [false, true]);
     }
@@ -232,24 +232,24 @@ mod tests {
     #[test]
     fn listeners_to_a_release_that_was_not_published_are_given_the_time_of_their_poll() {
         let interval = 1000 * MS;
-        let refused = |listeners| Audience { unannounced: Some(interval), ..audience(listeners, Some(7)) };
-        assert_eq!(Turn::after(refused(1), MS), None);
-        let turn = Turn::after(refused(2), MS).unwrap();
-        assert!(turn.is_wanted() && turn.silence(Some(7)) > interval + POLL_TICK);
-        assert_eq!(turn.silence(Some(8)), turn.silence(None));
+        let refused = |listeners| SubscriberCount { unannounced: Some(interval), ..audience(listeners, Some(7)) };
+        assert_eq!(YieldPlan::after(refused(1), MS), None);
+        let turn = YieldPlan::after(refused(2), MS).unwrap();
+        assert!(turn.is_wanted() && turn.quiet_period(Some(7)) > interval + POLL_TICK);
+        assert_eq!(turn.quiet_period(Some(8)), turn.quiet_period(None));
     }
 
     #[test]
     fn who_listens_at_a_replica_is_counted_there_and_given_the_time_to_hear() {
         // The primary reaches nobody: without the replica's count there would be no turn.
-        assert_eq!(Turn::after(audience(0, Some(7)), MS), None);
-        let mut turn = Turn::after(audience(0, Some(7)).with(Some(Copied::Listeners(2))), MS).unwrap();
-        assert_eq!(turn.silence(Some(7)), 2 * PATIENCE);
-        assert!(turn.silence(Some(8)) < 2 * SILENCE);
+        assert_eq!(YieldPlan::after(audience(0, Some(7)), MS), None);
+        let mut turn = YieldPlan::after(audience(0, Some(7)).with(Some(Copied::Listeners(2))), MS).unwrap();
+        assert_eq!(turn.quiet_period(Some(7)), 2 * PATIENCE);
+        assert!(turn.quiet_period(Some(8)) < 2 * SILENCE);
         assert_eq!([8, 9].map(|heard| turn.is_over(Some(heard))), [false, true]);
         // Alone there, and alone although nobody was counted there.
-        assert_eq!(Turn::after(audience(0, Some(7)).with(Some(Copied::Listeners(1))), MS), None);
-        assert_eq!(Turn::after(audience(1, Some(7)).with(None), MS), None);
+        assert_eq!(YieldPlan::after(audience(0, Some(7)).with(Some(Copied::Listeners(1))), MS), None);
+        assert_eq!(YieldPlan::after(audience(1, Some(7)).with(None), MS), None);
         // Where the replica did not say, one other is taken to listen.
         for heard in [Some(7), None] {
             assert_eq!(audience(0, heard).with(Some(Copied::Unknown)).others(), 1);
@@ -258,11 +258,11 @@ mod tests {
 
     #[test]
     fn who_is_next_probes_first() {
-        let turn = Turn::after(audience(5, Some(0)), MS).unwrap();
-        assert_eq!(turn.silence(Some(5)), 2 * MS);
-        assert!(turn.silence(Some(4)) < turn.silence(Some(3)) && turn.silence(Some(3)) < turn.silence(Some(0)));
-        assert_eq!(turn.silence(Some(0)), 4 * MS);
+        let turn = YieldPlan::after(audience(5, Some(0)), MS).unwrap();
+        assert_eq!(turn.quiet_period(Some(5)), 2 * MS);
+        assert!(turn.quiet_period(Some(4)) < turn.quiet_period(Some(3)) && turn.quiet_period(Some(3)) < turn.quiet_period(Some(0)));
+        assert_eq!(turn.quiet_period(Some(0)), 4 * MS);
         // Two round trips, where they are longer.
-        assert_eq!(Turn::after(audience(2, Some(0)), 5 * MS).unwrap().silence(Some(2)), 10 * MS);
+        assert_eq!(YieldPlan::after(audience(2, Some(0)), 5 * MS).unwrap().quiet_period(Some(2)), 10 * MS);
     }
 }

@@ -1,7 +1,7 @@
 //! One operation of a user: its span, and what is counted of it. With neither feature its future passes through as it is.
 
 use crate::clock::{Clock, Instant};
-use crate::hold::{AcquireError, ExtendError, Grant, ReleaseError};
+use crate::hold::{AcquireError, ExtendError, HoldGuard, ReleaseError};
 use crate::name::Name;
 use crate::permits::{self, Permit};
 
@@ -37,7 +37,7 @@ pub(crate) trait Done {
     }
 }
 
-impl Done for Result<Option<Grant>, AcquireError> {
+impl Done for Result<Option<HoldGuard>, AcquireError> {
     fn outcome(&self) -> &'static str {
         match self {
             Ok(Some(_)) => ACQUIRED,

@@ -255,7 +255,7 @@ impl Client {
         if self.table().is_closed() {
             return Err(self.ended());
         }
-        self.table().hand_over(Box::pin(in_turn(self.clone(), request, Arc::clone(&progress), answer)));
+        self.table().spawn_background(Box::pin(in_turn(self.clone(), request, Arc::clone(&progress), answer)));
         let asked = Asked(progress);
         tokio::select! {
             biased;

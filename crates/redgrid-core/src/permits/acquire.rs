@@ -11,7 +11,7 @@ use super::error::AcquireError;
 use super::permit::Permit;
 use super::pool::Ask;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
-use crate::hold::Lease;
+use crate::hold::LeaseMode;
 
 /// Most permits of one request: what Redisson can count.
 pub(super) const MOST: u64 = i32::MAX as u64;
@@ -63,10 +63,10 @@ impl Options {
             }
         }
         let client = &self.counter.client;
-        let renewed = || Lease::Renewed(self.watchdog.unwrap_or(client.watchdog_lease()));
+        let renewed = || LeaseMode::Renewed(self.watchdog.unwrap_or(client.watchdog_lease()));
         let ask = Ask {
             permits: self.permits,
-            lease: source.leased.then(|| self.lease.map_or_else(renewed, Lease::Fixed)),
+            lease: source.leased.then(|| self.lease.map_or_else(renewed, LeaseMode::Fixed)),
             capacity: self.capacity,
             awaits_init: self.awaits_init,
             once,

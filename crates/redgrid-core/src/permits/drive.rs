@@ -20,7 +20,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::Exchange;
 use crate::error::ServerError;
-use crate::hold::{Audience, ExtendError, LostReason, Turn, deadline, stretch_length};
+use crate::hold::{SubscriberCount, ExtendError, LostReason, YieldPlan, deadline, stretch_length};
 use crate::once;
 use crate::wait::{Copied, Own, Watch};
 
@@ -81,7 +81,7 @@ impl Pool {
         state.prune(self, now);
         if let Some((turn, silence)) = &mut state.turn {
             if course.heard != heard {
-                (course.heard, *silence) = (heard, now + turn.silence(heard) + self.stretch());
+                (course.heard, *silence) = (heard, now + turn.quiet_period(heard) + self.stretch());
             }
             if turn.is_over(heard) || now >= *silence {
                 state.silent_turn = turn.missing(heard);
@@ -245,13 +245,13 @@ impl Pool {
         if ends_stretch {
             let listeners = said.told.unwrap_or(0);
             let unannounced = said.refused.then_some(self.core.settings.poll_interval);
-            let audience = Audience { listeners, unannounced, own, ..Audience::default() }.with(copied);
+            let audience = SubscriberCount { listeners, unannounced, own, ..SubscriberCount::default() }.with(copied);
             let audience = state.phantom.without(audience, now);
             let round_trip = by.received.since(by.sent);
-            match Turn::after(audience, round_trip) {
+            match YieldPlan::after(audience, round_trip) {
                 Some(turn) => {
                     // Nobody has anything to say while his stretch lasts.
-                    let silence = now + turn.silence(own.heard) + self.stretch();
+                    let silence = now + turn.quiet_period(own.heard) + self.stretch();
                     (state.turn, state.turn_left) = (Some((turn, silence)), said.left);
                 }
                 None => state.ask = true,

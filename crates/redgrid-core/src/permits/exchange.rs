@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::stock::{Leased, PermitId, millis};
 use crate::connection::{Core, Reply, Request};
 use crate::error::ServerError;
-use crate::hold::{Lease, with_margin};
+use crate::hold::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 use crate::once::{self, OnceScript};
 
@@ -82,7 +82,7 @@ pub(super) struct Asked {
     pub(super) n: u64,
     /// Its place in the line, where it has one.
     pub(super) place: Bytes,
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Option<LeaseMode>,
     pub(super) ids: Vec<PermitId>,
 }
 
@@ -146,10 +146,10 @@ impl Words {
 }
 
 /// The lease that the server writes: with a fixed one, so much that it is believed for as long as was asked for.
-pub(super) fn on_server(lease: Lease) -> Duration {
+pub(super) fn on_server(lease: LeaseMode) -> Duration {
     match lease {
-        Lease::Renewed(lease) => lease,
-        Lease::Fixed(lease) => with_margin(lease),
+        LeaseMode::Renewed(lease) => lease,
+        LeaseMode::Fixed(lease) => with_margin(lease),
     }
 }
 

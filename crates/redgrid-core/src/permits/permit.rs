@@ -17,7 +17,7 @@ use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::{Client, Progress};
 use crate::error::ServerError;
-use crate::hold::{ExtendError, Flight, GRACE, Lease, LostReason, deadline};
+use crate::hold::{ExtendError, InlineTask, GRACE, LeaseMode, LostReason, deadline};
 use crate::name::Name;
 use crate::observe::{About, Observed};
 
@@ -31,7 +31,7 @@ pub struct Ticket {
     until: Instant,
     seen: Arc<Seen>,
     receiver: oneshot::Receiver<Answer>,
-    flight: Option<Flight>,
+    flight: Option<InlineTask>,
     done: bool,
 }
 
@@ -339,7 +339,7 @@ impl Permit {
         let (audience, told) = oneshot::channel();
         let leased = self.stock.leased.clone();
         let asked = Asked(Arc::default());
-        let lease = if renewed { Lease::Renewed(lease) } else { Lease::Fixed(lease) };
+        let lease = if renewed { LeaseMode::Renewed(lease) } else { LeaseMode::Fixed(lease) };
         let extension = Extension { leased, lease, audience, progress: Arc::clone(&asked.0) };
         self.pool.extend(extension).by_task(&self.pool.pools);
         let durability = self.stock.leased.iter().map(|leased| leased.durability.timeout()).max().unwrap_or_default();
@@ -404,7 +404,7 @@ impl Drop for Asked {
 }
 
 /// A release that its caller polls; dropped early, a task goes on with it.
-struct Landing<'a>(Option<Flight>, &'a Pool);
+struct Landing<'a>(Option<InlineTask>, &'a Pool);
 
 impl Drop for Landing<'_> {
     fn drop(&mut self) {

@@ -14,7 +14,7 @@ use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{Client, CommitError, Core};
 use crate::error::ServerError;
-use crate::hold::{Flight, Lease, LostReason, Work};
+use crate::hold::{InlineTask, LeaseMode, LostReason, BackgroundTask};
 use crate::unpolled::{UNCLAIMED, Unpolled};
 
 /// What is asked for.
@@ -23,7 +23,7 @@ pub struct Ask {
     /// How many permits.
     pub permits: u64,
     /// With which lease, where they have one.
-    pub lease: Option<Lease>,
+    pub lease: Option<LeaseMode>,
     /// How many there are, where none were set yet.
     pub capacity: Option<u64>,
     /// Where none were set, it waits until some are.
@@ -63,14 +63,14 @@ pub(super) type Answer = Result<Granted, Failure>;
 #[must_use]
 pub(super) struct Kick {
     /// The caller may poll it.
-    mine: Option<Flight>,
+    mine: Option<InlineTask>,
     /// Another caller polls it, who may stop to: a task is to go on with it.
-    theirs: Option<Flight>,
+    theirs: Option<InlineTask>,
 }
 
 impl Kick {
     /// The caller polls it while nobody else needs it.
-    pub(super) fn by_caller(self, pools: &Pools) -> Option<Flight> {
+    pub(super) fn by_caller(self, pools: &Pools) -> Option<InlineTask> {
         self.theirs.and_then(|flight| flight.take()).into_iter().for_each(|work| pools.hand_over(work));
         self.mine
     }
@@ -134,7 +134,7 @@ impl Pool {
             return Kick { mine: None, theirs: state.flight.take() };
         }
         state.driven = true;
-        let flight = Flight::observed(&self.core.unattended, Box::pin(Arc::clone(self).drive()));
+        let flight = InlineTask::observed(&self.core.unattended, Box::pin(Arc::clone(self).drive()));
         state.flight = Some(flight.clone());
         Kick { mine: Some(flight), theirs: None }
     }
@@ -257,7 +257,7 @@ impl Pool {
 }
 
 impl Unpolled for Pool {
-    fn give_up(self: Arc<Self>) -> Option<Work> {
+    fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
         let mut due = Vec::new();
         let mut state = self.state();
         state.offered.take_due(self.clock().now() - UNCLAIMED, &mut due);

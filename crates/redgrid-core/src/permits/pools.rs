@@ -14,12 +14,12 @@ use super::queue::{Back, Seen};
 use super::stock::Stock;
 use crate::clock::Instant;
 use crate::connection::{Client, Core, Server};
-use crate::hold::{Flight, LostReason, Work};
+use crate::hold::{InlineTask, LostReason, BackgroundTask};
 
 /// All pools of a client.
 pub(crate) struct Pools {
     core: Arc<Core>,
-    work: mpsc::UnboundedSender<Work>,
+    work: mpsc::UnboundedSender<BackgroundTask>,
     state: Mutex<State>,
     /// Counts exchanges.
     next: AtomicU64,
@@ -37,7 +37,7 @@ struct State {
 }
 
 impl Pools {
-    pub(crate) fn new(core: &Arc<Core>, work: mpsc::UnboundedSender<Work>) -> Arc<Pools> {
+    pub(crate) fn new(core: &Arc<Core>, work: mpsc::UnboundedSender<BackgroundTask>) -> Arc<Pools> {
         Arc::new(Pools {
             core: Arc::clone(core),
             work,
@@ -58,7 +58,7 @@ impl Pools {
     }
 
     /// Has `work` driven by a task.
-    pub(super) fn hand_over(&self, work: Work) {
+    pub(super) fn hand_over(&self, work: BackgroundTask) {
         let _ = self.work.send(work);
     }
 
@@ -70,7 +70,7 @@ impl Pools {
         ask: Ask,
         until: Instant,
         seen: &Arc<Seen>,
-    ) -> (Arc<Pool>, oneshot::Receiver<Answer>, u64, Option<Flight>) {
+    ) -> (Arc<Pool>, oneshot::Receiver<Answer>, u64, Option<InlineTask>) {
         // Under this lock, as an idle pool is swept under it.
         let mut state = self.state();
         let known = (source.key.clone(), source.leased, source.fair);

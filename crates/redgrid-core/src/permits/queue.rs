@@ -15,7 +15,7 @@ use super::stock::{Leased, PermitId, Stock};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Progress};
-use crate::hold::{ExtendError, Flight, Lease, Phantom, Turn, deadline};
+use crate::hold::{ExtendError, InlineTask, LeaseMode, Phantom, YieldPlan, deadline};
 use crate::unpolled::Queue;
 
 /// Requests that leave together at most, and permits with a lease in one exchange: a script of some milliseconds.
@@ -91,7 +91,7 @@ pub(super) struct Back {
 /// Leases that are to be of another length, and who waits for that.
 pub(super) struct Extension {
     pub(super) leased: Vec<Arc<Leased>>,
-    pub(super) lease: Lease,
+    pub(super) lease: LeaseMode,
     pub(super) audience: oneshot::Sender<Result<(), ExtendError>>,
     pub(super) progress: Arc<Progress>,
 }
@@ -124,7 +124,7 @@ pub(super) struct State {
     pub(super) renew_at: Instant,
     /// The loop runs; and, while its caller polls it, where.
     pub(super) driven: bool,
-    pub(super) flight: Option<Flight>,
+    pub(super) flight: Option<InlineTask>,
     /// There is reason to ask.
     pub(super) ask: bool,
     /// How many permits the last answer left; as many as can be, where that is not known.
@@ -132,7 +132,7 @@ pub(super) struct State {
     /// When our stretch ends.
     pub(super) stretch_ends: Instant,
     /// Others go first, and how long silence lasts until we ask all the same.
-    pub(super) turn: Option<(Turn, Instant)>,
+    pub(super) turn: Option<(YieldPlan, Instant)>,
     /// Number of permits that were left when the turn began.
     pub(super) turn_left: i64,
     /// Listeners of this name that take no permits.
@@ -404,8 +404,8 @@ impl State {
     /// The leases that are due, or nearly, and are equally durable; first those that end first.
     fn due(&self, extension: Option<&Extension>, now: Instant) -> Vec<Looked> {
         let soon = |leased: &Leased| match leased.lease {
-            Lease::Renewed(lease) => now + lease / 6,
-            Lease::Fixed(_) => now,
+            LeaseMode::Renewed(lease) => now + lease / 6,
+            LeaseMode::Fixed(_) => now,
         };
         let is_due = |leased: &&Arc<Leased>| leased.lost().is_none() && leased.due() <= soon(leased);
         let mut due: Vec<_> = self.leased.values().filter(is_due).cloned().collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::exchange::on_server;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::hold::{Deadline, Lease, LostReason, deadline};
+use crate::hold::{Deadline, LeaseMode, LostReason, deadline};
 
 /// The id of one leased permit: 16 random bytes, shown as Redisson shows them, in hex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ const SHUT_DOWN: u8 = 3;
 pub(super) struct Leased {
     pub(super) id: PermitId,
     /// What it was granted with, and what renewals write.
-    pub(super) lease: Lease,
+    pub(super) lease: LeaseMode,
     /// What it was granted with, and what a renewal has before it is believed.
     pub(super) durability: Durability,
     clock: Clock,
@@ -79,7 +79,7 @@ impl Leased {
     /// One that was asked for at `sent`.
     pub(super) fn new(
         id: PermitId,
-        (lease, durability): (Lease, Durability),
+        (lease, durability): (LeaseMode, Durability),
         sent: Instant,
         clock: Clock,
     ) -> Arc<Self> {
@@ -98,8 +98,8 @@ impl Leased {
     /// It was asked about at `now`.
     pub(super) fn looked_at(&self, now: Instant) {
         let due = match self.lease {
-            Lease::Renewed(lease) => now + lease / 3,
-            Lease::Fixed(_) => Instant::NEVER,
+            LeaseMode::Renewed(lease) => now + lease / 3,
+            LeaseMode::Fixed(_) => Instant::NEVER,
         };
         self.due.store(due.as_nanos(), Ordering::Release);
     }
@@ -151,7 +151,7 @@ impl Leased {
     }
 
     pub(super) fn is_renewed(&self) -> bool {
-        matches!(self.lease, Lease::Renewed(_))
+        matches!(self.lease, LeaseMode::Renewed(_))
     }
 }
 
@@ -199,7 +199,7 @@ impl Stock {
     }
 
     /// Whether they serve who asks for `lease` and `durability`, as they are: with a fixed lease, a new grant begins anew.
-    pub(super) fn serves(&self, lease: Option<Lease>, durability: Durability, now: Instant) -> bool {
+    pub(super) fn serves(&self, lease: Option<LeaseMode>, durability: Durability, now: Instant) -> bool {
         if !self.durability.covers(durability) {
             return false;
         }

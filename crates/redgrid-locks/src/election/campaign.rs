@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::hold::{HoldWatch, Lease, LostReason, Wish};
+use redgrid_core::hold::{HoldWatch, LeaseMode, LostReason, AcquireRequest};
 use redgrid_core::{Name, ServerError, Token};
 
 use super::Election;
@@ -76,8 +76,8 @@ impl Campaign {
         }
         // A wait of zero is one look.
         let once = self.wait.is_some_and(|wait| wait.is_zero());
-        let wish = Wish {
-            lease: Lease::Renewed(lease),
+        let wish = AcquireRequest {
+            lease: LeaseMode::Renewed(lease),
             holder: None,
             at_least: Duration::ZERO,
             max_hold: None,

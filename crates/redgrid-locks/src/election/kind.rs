@@ -1,7 +1,7 @@
 //! The scripts of an election: those of a lock, and beside it what its leader proclaims.
 
 use bytes::Bytes;
-use redgrid_core::hold::{Claim, HoldKind, SeizeFrom, Target};
+use redgrid_core::hold::{HoldArgs, LockProtocol, TakeoverFrom, LockKeys};
 use redgrid_core::{BulkScript, Request, Script, Token};
 
 use crate::scripts::{PLAIN, millis};
@@ -19,70 +19,70 @@ pub(super) struct Leading;
 pub(super) static LEADING: Leading = Leading;
 
 /// Where the leader proclaims itself.
-fn leader(target: &Target) -> Bytes {
+fn leader(target: &LockKeys) -> Bytes {
     target.more.first().cloned().unwrap_or_default()
 }
 
 /// Where that is told.
-pub(super) fn observed(target: &Target) -> Bytes {
+pub(super) fn observed(target: &LockKeys) -> Bytes {
     target.more.get(1).cloned().unwrap_or_default()
 }
 
-pub(super) fn look(target: &Target) -> Request {
+pub(super) fn look(target: &LockKeys) -> Request {
     LOOK.with([target.key.clone(), leader(target)]).idempotent()
 }
 
-pub(super) fn proclaim(target: &Target, field: &[u8], term: Token, id: Bytes) -> Request {
+pub(super) fn proclaim(target: &LockKeys, field: &[u8], term: Token, id: Bytes) -> Request {
     let request = PROCLAIM.with([target.key.clone(), leader(target)]).arg(field.to_vec()).arg(term.to_string());
     request.arg(id).publish_here().arg(observed(target)).idempotent()
 }
 
-fn pairs(script: &'static BulkScript, claims: &[Claim<'_>]) -> Request {
+fn pairs(script: &'static BulkScript, claims: &[HoldArgs<'_>]) -> Request {
     script.with(claims.iter().flat_map(|claim| [claim.target.key.clone(), leader(claim.target)]))
 }
 
-impl HoldKind for Leading {
+impl LockProtocol for Leading {
     fn name(&self) -> &'static str {
         "election"
     }
 
-    fn hands_over(&self) -> bool {
+    fn hands_over_locally(&self) -> bool {
         false
     }
 
-    fn acquire(&self, claim: Claim<'_>) -> Request {
+    fn acquire(&self, claim: HoldArgs<'_>) -> Request {
         PLAIN.acquire(claim)
     }
 
-    fn seize(&self, claim: Claim<'_>, notices: &str, from: &SeizeFrom) -> Request {
-        PLAIN.seize(claim, notices, from)
+    fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request {
+        PLAIN.take_over(claim, notices, from)
     }
 
-    fn release(&self, claim: Claim<'_>) -> Request {
-        self.give_way(claim)
+    fn release(&self, claim: HoldArgs<'_>) -> Request {
+        self.release_yielding(claim)
     }
 
-    fn give_way(&self, claim: Claim<'_>) -> Request {
+    fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
         let target = claim.target;
         let request = RESIGN.with([target.key.clone(), leader(target), target.mark.clone()]).arg(claim.field.clone());
         request.publish_here().arg(target.channel.clone()).arg(observed(target)).idempotent()
     }
 
-    fn linger(&self, claim: Claim<'_>) -> Request {
-        PLAIN.linger(claim)
+    fn retain(&self, claim: HoldArgs<'_>) -> Request {
+        PLAIN.retain(claim)
     }
 
-    fn extend(&self, claim: Claim<'_>) -> Request {
+    fn extend(&self, claim: HoldArgs<'_>) -> Request {
         PLAIN.extend(claim)
     }
 
-    fn renew(&self, claims: &[Claim<'_>]) -> Request {
-        let add = |request: Request, claim: &Claim<'_>| request.arg(claim.field.clone()).int(millis(claim.lease));
+    fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
+        let add = |request: Request, claim: &HoldArgs<'_>| request.arg(claim.field.clone()).int(millis(claim.lease));
         claims.iter().fold(pairs(&RENEW, claims), add).idempotent()
     }
 
-    fn release_many(&self, claims: &[Claim<'_>]) -> Request {
-        let add = |request: Request, claim: &Claim<'_>| {
+    fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
+        let add = |request: Request, claim: &HoldArgs<'_>| {
             request.arg(claim.field.clone()).arg(claim.target.channel.clone()).arg(observed(claim.target))
         };
         claims.iter().fold(pairs(&RESIGN_MANY, claims).publish_here(), add).idempotent()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::Target;
+use redgrid_core::hold::LockKeys;
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
@@ -39,7 +39,7 @@ pub use observation::Observation;
 #[derive(Clone, Debug)]
 pub struct Election {
     client: Client,
-    target: Result<Arc<Target>, InvalidName>,
+    target: Result<Arc<LockKeys>, InvalidName>,
 }
 
 /// An elected leader, as it has proclaimed itself.
@@ -68,7 +68,7 @@ impl Election {
             let channel = companion("redisson_lock__channel", &key);
             let mark = companion("redgrid_wait", &key);
             let more = [companion("redgrid_leader", &key), companion("redgrid_leader__channel", &key)].into();
-            Arc::new(Target { name, key, channel, mark, more })
+            Arc::new(LockKeys { name, key, channel, mark, more })
         });
         Election { client: client.clone(), target }
     }
@@ -120,7 +120,7 @@ impl Election {
         Object::with_layout(&self.client, name, layouts::election)
     }
 
-    fn reachable(&self) -> Result<&Arc<Target>, ServerError> {
+    fn reachable(&self) -> Result<&Arc<LockKeys>, ServerError> {
         let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
         self.target.as_ref().map_err(refused)
     }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::hold::{Grant, HoldKind, Target};
+use redgrid_core::hold::{HoldGuard, LockProtocol, LockKeys};
 use redgrid_core::name::InvalidName;
 
 use super::RwLock;
@@ -40,7 +40,7 @@ pub struct TryWrite(Options);
 /// Asks to read, and perhaps to write later, when awaited; made by [`RwLock::upgradable_read`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
-pub struct UpgradableRead(Options, Result<Arc<Target>, InvalidName>);
+pub struct UpgradableRead(Options, Result<Arc<LockKeys>, InvalidName>);
 
 options!(Read);
 options!(TryRead);
@@ -48,7 +48,7 @@ options!(Write);
 options!(TryWrite);
 options!(UpgradableRead);
 
-fn options_of(lock: &RwLock, kind: &'static dyn HoldKind) -> Options {
+fn options_of(lock: &RwLock, kind: &'static dyn LockProtocol) -> Options {
     Options::new(&lock.client, &lock.target, kind).in_line(lock.line.clone())
 }
 
@@ -77,7 +77,7 @@ impl TryWrite {
 }
 
 impl UpgradableRead {
-    pub(super) fn new(lock: &RwLock, gate: Result<Arc<Target>, InvalidName>) -> Self {
+    pub(super) fn new(lock: &RwLock, gate: Result<Arc<LockKeys>, InvalidName>) -> Self {
         UpgradableRead(options_of(lock, &READING), gate)
     }
 }
@@ -135,14 +135,14 @@ impl IntoFuture for UpgradableRead {
                 both(read, gate)
             });
             let (gate, read) = acquire.await?;
-            [&gate, &read].into_iter().for_each(Grant::give);
+            [&gate, &read].into_iter().for_each(HoldGuard::accept_member);
             Ok(UpgradableGuard::new(client, LockGuard::new(gate), ReadGuard::new(read)))
         })
     }
 }
 
 /// Acquires the right to upgrade and then the read. One holder has the right at a time: two would wait for each other.
-async fn both(mut read: Options, gate: Arc<Target>) -> Result<(Grant, Grant), AcquireError> {
+async fn both(mut read: Options, gate: Arc<LockKeys>) -> Result<(HoldGuard, HoldGuard), AcquireError> {
     let (clock, wait) = (read.client().clock().clone(), read.wait);
     let began = clock.now();
     let mut right = read.clone().of(&gate, &PLAIN);

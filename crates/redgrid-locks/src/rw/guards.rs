@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
-use redgrid_core::hold::{ExtendError, Grant, HoldWatch, LostReason, ReleaseError, Target, Wish};
+use redgrid_core::hold::{ExtendError, HoldGuard, HoldWatch, LostReason, ReleaseError, LockKeys, AcquireRequest};
 use redgrid_core::{Client, Name, Token, Watch};
 
 use super::kinds::{self, READING, SAYS, WRITING};
@@ -34,7 +34,7 @@ pub struct WriteGuard(LockGuard);
 macro_rules! held {
     ($guard:ident) => {
         impl $guard {
-            pub(super) fn new(grant: Grant) -> Self {
+            pub(super) fn new(grant: HoldGuard) -> Self {
                 $guard(LockGuard::new(grant))
             }
 
@@ -170,12 +170,12 @@ impl WriteGuard {
     ///
     /// Dropped early, the write ends, and the read with it.
     pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
-        let wish = Wish { at_least: self.0.grant().kept_for(), ..look(self.0.grant()) };
-        let read = self.0.grant().beside(&READING, wish).await;
+        let wish = AcquireRequest { at_least: self.0.grant().retained_for(), ..look(self.0.grant()) };
+        let read = self.0.grant().convert(&READING, wish).await;
         match (read, self.loss()) {
             (Ok(Some(read)), _) => {
                 // Kept by the read from here on, and others may read beside it.
-                self.0.grant().keep_no_longer();
+                self.0.grant().drop_retention();
                 let read = ReadGuard::new(read);
                 self.leave().await.map_or(Ok(read), |lost| Err(DowngradeError::Lost(lost)))
             }
@@ -203,7 +203,7 @@ impl ReadGuard {
     ///
     /// Dropped early, the read ends, and the write with it.
     pub async fn try_upgrade(self) -> Result<WriteGuard, UpgradeError> {
-        let write = self.0.grant().beside(&WRITING, look(self.0.grant())).await;
+        let write = self.0.grant().convert(&WRITING, look(self.0.grant())).await;
         match (write, self.loss()) {
             (_, Some(lost)) => Err(UpgradeError::Lost(lost)),
             // The read ends in the background. If it were awaited here, an upgrade that is not polled would keep the write.
@@ -235,8 +235,8 @@ fn loss(guard: &LockGuard) -> Option<LockLost> {
 }
 
 /// One look, with the wishes of what is held.
-fn look(grant: &Grant) -> Wish {
-    Wish { once: true, wait: None, at_least: Duration::ZERO, ..grant.wish().clone() }
+fn look(grant: &HoldGuard) -> AcquireRequest {
+    AcquireRequest { once: true, wait: None, at_least: Duration::ZERO, ..grant.request().clone() }
 }
 
 /// A read that may come to write: others read at the same time, but no other of this kind.
@@ -333,7 +333,7 @@ impl UpgradableGuard {
 /// What is said for a reader that waits to write, so that others step back. Dropped, it is withdrawn.
 struct Word {
     client: Client,
-    target: Arc<Target>,
+    target: Arc<LockKeys>,
     /// Its own, as others of this client may wait to write, too.
     mark: Bytes,
     number: u64,
@@ -343,7 +343,7 @@ struct Word {
 impl Word {
     fn of(client: &Client, read: &ReadGuard) -> Self {
         let grant = read.0.grant();
-        let (target, mark) = (Arc::clone(grant.target()), Bytes::copy_from_slice(grant.field()));
+        let (target, mark) = (Arc::clone(grant.keys()), Bytes::copy_from_slice(grant.field()));
         Word { client: client.clone(), target, mark, number: 0, said: None }
     }
 
@@ -364,7 +364,7 @@ impl Word {
     async fn until_worth_a_look(&mut self, watch: &mut Watch, read: &ReadGuard, shared: bool) {
         let clock = self.client.clock().clone();
         let look = clock.now() + self.client.poll_interval() / LOOKS;
-        let mut alone = pin!(read.0.grant().alone());
+        let mut alone = pin!(read.0.grant().unshared());
         loop {
             let say = self.said.map_or(Instant::PAST, |said| said + SAYS);
             tokio::select! {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{Claim, Entrance, HoldKind, SeizeFrom, Target};
+use redgrid_core::hold::{HoldArgs, AcquireContext, LockProtocol, TakeoverFrom, LockKeys};
 use redgrid_core::{BulkScript, Request, Script};
 
 use crate::inspect::{INSPECT, MOST};
@@ -44,12 +44,12 @@ pub(crate) static READING: Reading = Reading;
 pub(crate) static WRITING: Writing = Writing;
 
 /// Where the clients of waiting writers are: the first further key of a read-write lock.
-fn waiting(target: &Target) -> Bytes {
+fn waiting(target: &LockKeys) -> Bytes {
     target.more.first().cloned().unwrap_or_else(|| target.mark.clone())
 }
 
 /// The key that is there while a reader's lease lasts. Redisson has one for each time a reader has entered; ours enter once.
-fn level(claim: &Claim<'_>) -> Bytes {
+fn level(claim: &HoldArgs<'_>) -> Bytes {
     level_of(&claim.target.key, claim.field, 1)
 }
 
@@ -68,16 +68,16 @@ fn kept(field: &[u8]) -> Bytes {
     [field, KEPT.as_bytes()].concat().into()
 }
 
-fn lock(claim: &Claim<'_>) -> Bytes {
+fn lock(claim: &HoldArgs<'_>) -> Bytes {
     claim.target.key.clone()
 }
 
 /// Has more readers step back for `mark`, or has them wait no longer.
-pub(crate) fn announce(target: &Target, mark: Bytes, number: u64) -> Request {
+pub(crate) fn announce(target: &LockKeys, mark: Bytes, number: u64) -> Request {
     ANNOUNCE.with([waiting(target)]).arg(mark).int(millis(BELIEVED)).int(whole(number)).idempotent()
 }
 
-pub(crate) fn withdraw(target: &Target, mark: Bytes, number: u64) -> Request {
+pub(crate) fn withdraw(target: &LockKeys, mark: Bytes, number: u64) -> Request {
     let request = WITHDRAW.with([waiting(target), target.key.clone()]).arg(mark).int(whole(number));
     request.publish_here().arg(target.channel.clone()).idempotent()
 }
@@ -87,12 +87,12 @@ fn whole(number: u64) -> i64 {
 }
 
 /// Asks who is in, for [`bury`].
-pub(crate) fn holders(target: &Target) -> Request {
+pub(crate) fn holders(target: &LockKeys) -> Request {
     INSPECT.with([target.key.clone()]).int(MOST).idempotent()
 }
 
 /// Takes those out of the lock who died inside, as far as `holders` has told of them.
-pub(crate) fn bury(target: &Target, holders: &[Bytes]) -> Vec<Request> {
+pub(crate) fn bury(target: &LockKeys, holders: &[Bytes]) -> Vec<Request> {
     // The lifetime of the lock goes before them; a writer ends with that.
     let fields = holders.get(2..).unwrap_or_default().chunks_exact(2);
     let reader = |pair: &[Bytes]| {
@@ -105,13 +105,13 @@ pub(crate) fn bury(target: &Target, holders: &[Bytes]) -> Vec<Request> {
 }
 
 /// Takes the read of one holder away. Sent once: a second copy could not tell whether the first one had done it.
-pub(crate) fn evict(target: &Target, reader: &Bytes, notices: &str) -> Request {
-    let claim = Claim { target, field: reader, lease: Duration::ZERO };
+pub(crate) fn evict(target: &LockKeys, reader: &Bytes, notices: &str) -> Request {
+    let claim = HoldArgs { target, field: reader, lease: Duration::ZERO };
     let request = EVICT.with([lock(&claim), level(&claim), waiting(target)]).arg(reader.clone());
     request.arg(notices.to_owned()).publish_here().arg(target.channel.clone())
 }
 
-fn bury_of(target: &Target, readers: &[(Bytes, usize)]) -> Request {
+fn bury_of(target: &LockKeys, readers: &[(Bytes, usize)]) -> Request {
     let levels =
         readers.iter().flat_map(|(field, entries)| (1..=*entries).map(move |n| level_of(&target.key, field, n)));
     let request = BURY.with(std::iter::once(target.key.clone()).chain(levels)).publish_here();
@@ -120,20 +120,20 @@ fn bury_of(target: &Target, readers: &[(Bytes, usize)]) -> Request {
     readers.iter().fold(request, add).idempotent()
 }
 
-impl HoldKind for Reading {
+impl LockProtocol for Reading {
     fn name(&self) -> &'static str {
         "read lock"
     }
 
-    fn shares(&self) -> bool {
+    fn is_shared(&self) -> bool {
         true
     }
 
-    fn counterpart(&self) -> Option<&'static str> {
+    fn paired_mode(&self) -> Option<&'static str> {
         Some(WRITING.name())
     }
 
-    fn enter(&self, claim: Claim<'_>, entrance: &Entrance) -> Request {
+    fn enter(&self, claim: HoldArgs<'_>, entrance: &AcquireContext) -> Request {
         let request = READ.with([lock(&claim), level(&claim), waiting(claim.target)]).arg(claim.field.clone());
         let under = entrance.under.as_ref().map_or_else(Bytes::new, |field| writer(field));
         let since = i64::try_from(entrance.since).unwrap_or(i64::MAX);
@@ -141,56 +141,56 @@ impl HoldKind for Reading {
         request.int(i64::from(entrance.waits)).idempotent()
     }
 
-    fn acquire(&self, claim: Claim<'_>) -> Request {
-        self.enter(claim, &Entrance::default())
+    fn acquire(&self, claim: HoldArgs<'_>) -> Request {
+        self.enter(claim, &AcquireContext::default())
     }
 
     /// A reader takes nothing from anybody.
-    fn seize(&self, claim: Claim<'_>, _notices: &str, _from: &SeizeFrom) -> Request {
+    fn take_over(&self, claim: HoldArgs<'_>, _notices: &str, _from: &TakeoverFrom) -> Request {
         self.acquire(claim)
     }
 
-    fn release(&self, claim: Claim<'_>) -> Request {
+    fn release(&self, claim: HoldArgs<'_>) -> Request {
         let request = END_READ.with([lock(&claim), level(&claim), waiting(claim.target)]).arg(claim.field.clone());
         request.publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
     /// Readers of this process do not wait for each other.
-    fn give_way(&self, claim: Claim<'_>) -> Request {
+    fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
         self.release(claim)
     }
 
-    fn linger(&self, claim: Claim<'_>) -> Request {
+    fn retain(&self, claim: HoldArgs<'_>) -> Request {
         let kept = level_of(&claim.target.key, &kept(claim.field), 1);
         let request = LINGER.with([lock(&claim), level(&claim), kept]).arg(claim.field.clone());
         request.int(millis(claim.lease)).publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
-    fn extend(&self, claim: Claim<'_>) -> Request {
+    fn extend(&self, claim: HoldArgs<'_>) -> Request {
         let request = LEASE.with([lock(&claim), level(&claim)]).arg(claim.field.clone());
         request.int(millis(claim.lease)).not_after_here()
     }
 
-    fn renew(&self, claims: &[Claim<'_>]) -> Request {
+    fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
         let request = RENEW_READS.with(claims.iter().flat_map(|claim| [lock(claim), level(claim)]));
-        let add = |request: Request, claim: &Claim<'_>| request.arg(claim.field.clone()).int(millis(claim.lease));
+        let add = |request: Request, claim: &HoldArgs<'_>| request.arg(claim.field.clone()).int(millis(claim.lease));
         claims.iter().fold(request, add).idempotent()
     }
 
-    fn release_many(&self, claims: &[Claim<'_>]) -> Request {
+    fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
         let request = END_MANY.with(claims.iter().flat_map(|claim| [lock(claim), level(claim)])).publish_here();
         let add =
-            |request: Request, claim: &Claim<'_>| request.arg(claim.field.clone()).arg(claim.target.channel.clone());
+            |request: Request, claim: &HoldArgs<'_>| request.arg(claim.field.clone()).arg(claim.target.channel.clone());
         claims.iter().fold(request, add).idempotent()
     }
 }
 
-impl HoldKind for Writing {
+impl LockProtocol for Writing {
     fn name(&self) -> &'static str {
         "write lock"
     }
 
-    fn counterpart(&self) -> Option<&'static str> {
+    fn paired_mode(&self) -> Option<&'static str> {
         Some(READING.name())
     }
 
@@ -198,23 +198,23 @@ impl HoldKind for Writing {
         Some(SAYS)
     }
 
-    fn announce(&self, target: &Target, client: &str, number: u64) -> Option<Request> {
+    fn announce(&self, target: &LockKeys, client: &str, number: u64) -> Option<Request> {
         Some(announce(target, Bytes::copy_from_slice(client.as_bytes()), number))
     }
 
-    fn withdraw(&self, target: &Target, client: &str, number: u64) -> Option<Request> {
+    fn withdraw(&self, target: &LockKeys, client: &str, number: u64) -> Option<Request> {
         Some(withdraw(target, Bytes::copy_from_slice(client.as_bytes()), number))
     }
 
-    fn holders(&self, target: &Target) -> Option<Request> {
+    fn holders(&self, target: &LockKeys) -> Option<Request> {
         Some(holders(target))
     }
 
-    fn bury(&self, target: &Target, holders: &[Bytes]) -> Vec<Request> {
+    fn evict_expired(&self, target: &LockKeys, holders: &[Bytes]) -> Vec<Request> {
         bury(target, holders)
     }
 
-    fn enter(&self, claim: Claim<'_>, entrance: &Entrance) -> Request {
+    fn enter(&self, claim: HoldArgs<'_>, entrance: &AcquireContext) -> Request {
         let request = WRITE.with([lock(&claim), waiting(claim.target)]).arg(writer(claim.field));
         let client =
             claim.field.iter().rposition(|byte| *byte == b':').map_or(&claim.field[..], |at| &claim.field[..at]);
@@ -226,51 +226,51 @@ impl HoldKind for Writing {
         request.arg(mark).int(waits).idempotent()
     }
 
-    fn acquire(&self, claim: Claim<'_>) -> Request {
-        self.enter(claim, &Entrance::default())
+    fn acquire(&self, claim: HoldArgs<'_>) -> Request {
+        self.enter(claim, &AcquireContext::default())
     }
 
-    fn seize(&self, claim: Claim<'_>, notices: &str, from: &SeizeFrom) -> Request {
+    fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request {
         let request = SEIZE.with([lock(&claim)]).arg(writer(claim.field)).int(millis(claim.lease)).not_after_here();
         seized_from(request, notices, from, |holder| writer(holder)).idempotent()
     }
 
-    fn release(&self, claim: Claim<'_>) -> Request {
-        self.give_way(claim)
+    fn release(&self, claim: HoldArgs<'_>) -> Request {
+        self.release_yielding(claim)
     }
 
-    fn give_way(&self, claim: Claim<'_>) -> Request {
+    fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
         let request = END_WRITE.with([lock(&claim), claim.target.mark.clone()]).arg(writer(claim.field));
         request.publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
-    fn linger(&self, claim: Claim<'_>) -> Request {
+    fn retain(&self, claim: HoldArgs<'_>) -> Request {
         let request = LINGER.with([lock(&claim), lock(&claim), lock(&claim)]).arg(writer(claim.field));
         request.int(millis(claim.lease)).publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
     /// Its holder may read, and have the key renewed for that.
-    fn end_kept(&self, claim: Claim<'_>) -> Option<Request> {
+    fn end_retained(&self, claim: HoldArgs<'_>) -> Option<Request> {
         let kept = kept(&writer(claim.field));
         let request = END_WRITE.with([lock(&claim), claim.target.mark.clone()]).arg(kept);
         Some(request.publish_here().arg(claim.target.channel.clone()).idempotent())
     }
 
-    fn extend(&self, claim: Claim<'_>) -> Request {
+    fn extend(&self, claim: HoldArgs<'_>) -> Request {
         let request = LEASE.with([lock(&claim), lock(&claim)]).arg(writer(claim.field));
         request.int(millis(claim.lease)).not_after_here()
     }
 
-    fn renew(&self, claims: &[Claim<'_>]) -> Request {
+    fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
         let request = RENEW.with(claims.iter().map(lock));
-        let add = |request: Request, claim: &Claim<'_>| request.arg(writer(claim.field)).int(millis(claim.lease));
+        let add = |request: Request, claim: &HoldArgs<'_>| request.arg(writer(claim.field)).int(millis(claim.lease));
         claims.iter().fold(request, add).idempotent()
     }
 
-    fn release_many(&self, claims: &[Claim<'_>]) -> Request {
+    fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
         let request = END_MANY.with(claims.iter().flat_map(|claim| [lock(claim), lock(claim)])).publish_here();
         let add =
-            |request: Request, claim: &Claim<'_>| request.arg(writer(claim.field)).arg(claim.target.channel.clone());
+            |request: Request, claim: &HoldArgs<'_>| request.arg(writer(claim.field)).arg(claim.target.channel.clone());
         claims.iter().fold(request, add).idempotent()
     }
 }
@@ -285,16 +285,16 @@ mod tests {
     fn level_keys_are_named_as_redisson_names_them() {
         for (key, expected) in [("R", "{R}:id:7:rwlock_timeout:1"), ("a{R}", "a{R}:id:7:rwlock_timeout:1")] {
             let (name, key) = (Name::new(key).unwrap(), Bytes::from(key));
-            let target = Target { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
+            let target = LockKeys { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
             let field = Bytes::from("id:7");
-            assert_eq!(level(&Claim { target: &target, field: &field, lease: Duration::ZERO }), expected);
+            assert_eq!(level(&HoldArgs { target: &target, field: &field, lease: Duration::ZERO }), expected);
         }
     }
 
     #[test]
     fn the_dead_are_looked_for_among_readers_and_at_each_of_their_entries() {
         let (name, key) = (Name::new("R").unwrap(), Bytes::from("R"));
-        let target = Target { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
+        let target = LockKeys { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
         let said =
             ["30000", "5", "mode", "read", "id:7", "1", "id:8:write", "1", "java:3", "2", "odd", "x"].map(Bytes::from);
         let requests = bury(&target, &said);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::config::Durability;
-use redgrid_core::hold::{Lease, SeizeFrom, Target, Wish};
+use redgrid_core::hold::{LeaseMode, TakeoverFrom, LockKeys, AcquireRequest};
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError};
@@ -86,9 +86,9 @@ const UPGRADING: &str = "redgrid_rw_upgrade";
 #[derive(Clone, Debug)]
 pub struct RwLock {
     client: Client,
-    target: Result<Arc<Target>, InvalidName>,
+    target: Result<Arc<LockKeys>, InvalidName>,
     /// Where all line up, if they do.
-    line: Option<Arc<Target>>,
+    line: Option<Arc<LockKeys>>,
 }
 
 impl RwLock {
@@ -98,7 +98,7 @@ impl RwLock {
             let key = client.key(&name);
             let channel = companion(RW_CHANNEL, &key);
             let (mark, waiting) = (companion("redgrid_wait", &key), companion("redgrid_rw_wait", &key));
-            Arc::new(Target { name, key, channel, mark, more: Box::new([waiting]) })
+            Arc::new(LockKeys { name, key, channel, mark, more: Box::new([waiting]) })
         });
         RwLock { client: client.clone(), target, line: None }
     }
@@ -123,11 +123,11 @@ impl RwLock {
     /// ```
     #[must_use]
     pub fn fair(self) -> Self {
-        let line = |target: &Arc<Target>| {
+        let line = |target: &Arc<LockKeys>| {
             let (name, key) = (target.name.clone(), companion(LINE, &target.key));
             let (channel, mark) = (companion("redisson_lock__channel", &key), companion("redgrid_wait", &key));
             let more = fair::more(&key, self.client.fair_wait());
-            Arc::new(Target { name, key, channel, mark, more })
+            Arc::new(LockKeys { name, key, channel, mark, more })
         };
         let line = self.target.as_ref().ok().map(line);
         RwLock { line, ..self }
@@ -211,7 +211,7 @@ impl RwLock {
         let gate = self.target.clone().map(|target| {
             let (name, key) = (target.name.clone(), companion(UPGRADING, &target.key));
             let (channel, mark) = (companion("redisson_lock__channel", &key), companion("redgrid_wait", &key));
-            Arc::new(Target { name, key, channel, mark, more: Box::default() })
+            Arc::new(LockKeys { name, key, channel, mark, more: Box::default() })
         });
         UpgradableRead::new(self, gate)
     }
@@ -263,7 +263,7 @@ impl RwLock {
     /// Dropped early, it may or may not be done.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
-        self.seize_and_release(SeizeFrom::Holders).await
+        self.seize_and_release(TakeoverFrom::Holders).await
     }
 
     /// Takes the hold of one holder away, and leaves all others alone: a writer's write, or a reader's read. True if it was
@@ -282,7 +282,7 @@ impl RwLock {
     pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
         let field = holder.field();
         let field = Bytes::copy_from_slice(field.strip_suffix(":write").unwrap_or(&field).as_bytes());
-        if self.seize_and_release(SeizeFrom::Holder(field.clone())).await? {
+        if self.seize_and_release(TakeoverFrom::Holder(field.clone())).await? {
             return Ok(true);
         }
         let target = self.seizable()?;
@@ -290,9 +290,9 @@ impl RwLock {
         Ok(evicted.map_err(|error| AcquireError::of_request(target.name.clone(), error))? == 1)
     }
 
-    async fn seize_and_release(&self, from: SeizeFrom) -> Result<bool, AcquireError> {
+    async fn seize_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
         let wish =
-            Wish { lease: Lease::Fixed(FORCED_LEASE), durability: Durability::Primary, ..lock::wish(&self.client) };
+            AcquireRequest { lease: LeaseMode::Fixed(FORCED_LEASE), durability: Durability::Primary, ..lock::wish(&self.client) };
         match self.client.seize(&WRITING, self.seizable()?, wish, from).await? {
             None => Ok(false),
             Some(grant) => {
@@ -303,7 +303,7 @@ impl RwLock {
         }
     }
 
-    fn seizable(&self) -> Result<&Arc<Target>, AcquireError> {
+    fn seizable(&self) -> Result<&Arc<LockKeys>, AcquireError> {
         self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
     }
 }

@@ -97,7 +97,7 @@ impl Client {
 
     /// Has a request sent once in the background, by who can not wait, as in a `Drop`. Nobody is told what becomes of it.
     pub fn run_later(&self, request: Request) {
-        self.0.table.run_later(request);
+        self.0.table.run_detached(request);
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::Client;
 use crate::error::ServerError;
-use crate::hold::Flight;
+use crate::hold::InlineTask;
 use crate::unpolled::Offer;
 
 /// Why [`Client::drive_acquire`] did not start an acquire again.
@@ -64,7 +64,7 @@ impl Client {
                     }
                 }
             });
-            let flight = Flight::observed(&self.core().unattended, work);
+            let flight = InlineTask::observed(&self.core().unattended, work);
             let outcome = poll_fn(|cx| match flight.poll(cx) {
                 true => Poll::Pending,
                 false => Pin::new(&mut outcome).poll(cx),

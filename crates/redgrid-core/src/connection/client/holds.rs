@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Client;
 use crate::clock::Instant;
 use crate::hold::{
-    AcquireError, AttachError, DetachedHold, Grant, HoldKind, HolderId, Many, SeizeFrom, Target, Ticket, Wish,
+    AcquireError, AttachError, DetachedHold, HoldGuard, LockProtocol, HolderId, MultiOutcome, TakeoverFrom, LockKeys, PendingAcquire, AcquireRequest,
 };
 use crate::observe::{About, Done, Observed, count};
 
@@ -16,7 +16,7 @@ impl Client {
     /// # Errors
     ///
     /// [`AcquireError`] where it is clear at once that it can not be had.
-    pub fn enter(&self, kind: &'static dyn HoldKind, target: &Arc<Target>, wish: Wish) -> Result<Ticket, AcquireError> {
+    pub fn enter(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, wish: AcquireRequest) -> Result<PendingAcquire, AcquireError> {
         let entered = self.0.table.enter(self, kind, target, wish);
         // Looked at in its place: a ticket is large, and each acquire has one.
         if let Err(error) = &entered {
@@ -26,13 +26,13 @@ impl Client {
     }
 
     /// Whether the holder has what [`Client::enter`] asks for, or the kind beside it: then it does not stand behind others.
-    pub fn is_in(&self, kind: &'static dyn HoldKind, target: &Arc<Target>, holder: Option<HolderId>) -> bool {
+    pub fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
         holder.is_some_and(|holder| self.0.table.is_in(kind, target, holder))
     }
 
     /// Whether this client holds the key, as this kind or the one beside it.
-    pub fn holds(&self, kind: &'static dyn HoldKind, target: &Arc<Target>) -> bool {
-        self.0.table.has(kind, target)
+    pub fn holds(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
+        self.0.table.holds_key(kind, target)
     }
 
     /// Takes all of `targets` or none, by one look: none is waited for. They share a kind and a slot
@@ -47,12 +47,12 @@ impl Client {
     /// Dropped early, what is granted goes back in the background.
     pub async fn take_all(
         &self,
-        kind: &'static dyn HoldKind,
-        targets: Vec<Arc<Target>>,
-        wish: Wish,
+        kind: &'static dyn LockProtocol,
+        targets: Vec<Arc<LockKeys>>,
+        wish: AcquireRequest,
         until: Instant,
-    ) -> Result<Many, AcquireError> {
-        self.0.table.take_all(self, kind, targets, wish, until).await
+    ) -> Result<MultiOutcome, AcquireError> {
+        self.0.table.acquire_all(self, kind, targets, wish, until).await
     }
 
     /// Takes a name by force, and notifies its holders that they have lost it. `None` where `from` does not allow it.
@@ -66,14 +66,14 @@ impl Client {
     /// Dropped early, the name may be taken for a moment and is given back in the background.
     pub async fn seize(
         &self,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
-        wish: Wish,
-        from: SeizeFrom,
-    ) -> Result<Option<Grant>, AcquireError> {
-        let releases = from != SeizeFrom::Anybody;
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        wish: AcquireRequest,
+        from: TakeoverFrom,
+    ) -> Result<Option<HoldGuard>, AcquireError> {
+        let releases = from != TakeoverFrom::Anybody;
         let observed = Observed::force(About { kind: kind.name(), name: &target.name }, releases);
-        observed.around(self.0.table.seize(self, kind, target, wish, from)).await
+        observed.around(self.0.table.take_over(self, kind, target, wish, from)).await
     }
 
     /// Takes over a hold that another process has detached.
@@ -87,10 +87,10 @@ impl Client {
     /// Dropped early, the hold may be taken over and is given back in the background.
     pub async fn attach(
         &self,
-        kind: &'static dyn HoldKind,
-        target: &Arc<Target>,
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
         detached: DetachedHold,
-    ) -> Result<Grant, AttachError> {
+    ) -> Result<HoldGuard, AttachError> {
         self.0.table.attach(self, kind, target, detached, self.durability()).await
     }
 }
