@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::hold::{AcquireError, HoldGuard, FromHoldGuard, LockProtocol, ReleaseError, LockKeys, AcquireRequest};
+use redgrid_core::lock::{
+    AcquireError, AcquireRequest, FromHoldGuard, HoldGuard, LockKeys, LockProtocol, ReleaseError,
+};
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name};
@@ -81,7 +83,11 @@ impl Condition {
         self.wait_at_most(guard, Some(within)).await
     }
 
-    async fn wait_at_most<G: FromHoldGuard>(&self, guard: G, within: Option<Duration>) -> Result<(G, bool), ConditionError> {
+    async fn wait_at_most<G: FromHoldGuard>(
+        &self,
+        guard: G,
+        within: Option<Duration>,
+    ) -> Result<(G, bool), ConditionError> {
         let grant = guard.into_hold_guard();
         let place = self.place.as_ref().map_err(Clone::clone).map_err(AskError::from)?;
         if !grant.is_last() {

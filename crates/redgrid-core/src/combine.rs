@@ -21,7 +21,7 @@ use self::seats::{Seats, Told};
 use crate::clock::{Clock, Instant};
 use crate::connection::Client;
 use crate::error::ServerError;
-use crate::hold::InlineTask;
+use crate::lock::InlineTask;
 
 /// So many ask where a second batch under way is worth its request.
 const FEW: usize = 8;

@@ -21,8 +21,8 @@ pub mod config;
 mod connection;
 mod error;
 pub mod fence;
-pub mod hold;
 mod lifetime;
+pub mod lock;
 pub mod name;
 pub mod object;
 pub mod observe;
@@ -49,8 +49,8 @@ pub use connection::{
     Shard, ShardServers, Topology, WeakClient,
 };
 pub use error::{Code, ServerError};
-pub use hold::Holder;
 pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970, show_moment};
+pub use lock::Holder;
 pub use name::{InvalidName, Name};
 pub use once::{OnceBulkScript, OnceRequest, OnceScript};
 pub use script::{BulkScript, Joint, OwnedScript, Script, Turn};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 
-use crate::hold::BackgroundTask;
+use crate::lock::BackgroundTask;
 
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);

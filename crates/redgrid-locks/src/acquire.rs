@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::hold::{Backoff, HoldGuard, LockProtocol, LeaseMode, LockKeys, PendingAcquire, AcquireRequest};
+use redgrid_core::lock::{AcquireRequest, Backoff, HoldGuard, LeaseMode, LockKeys, LockProtocol, PendingAcquire};
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Holder, Name, Token};
 
@@ -81,7 +81,11 @@ impl DerefMut for Options {
 }
 
 impl Options {
-    pub(crate) fn new(client: &Client, target: &Result<Arc<LockKeys>, InvalidName>, kind: &'static dyn LockProtocol) -> Self {
+    pub(crate) fn new(
+        client: &Client,
+        target: &Result<Arc<LockKeys>, InvalidName>,
+        kind: &'static dyn LockProtocol,
+    ) -> Self {
         Options {
             client: client.clone(),
             target: target.clone(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::hold::{AttachError, DetachError, DetachedHold, LockProtocol, LeaseMode};
+use redgrid_core::lock::{AttachError, DetachError, DetachedHold, LeaseMode, LockProtocol};
 use redgrid_core::{Name, Token};
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{PassArgs, HoldArgs, ReleaseAfterPass, LockProtocol, TakeoverFrom, ServerQueue, LockKeys};
+use redgrid_core::lock::{HoldArgs, LockKeys, LockProtocol, PassArgs, ReleaseAfterPass, ServerQueue, TakeoverFrom};
 use redgrid_core::name::companion;
 use redgrid_core::{BulkScript, Request, Script};
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redgrid_core::hold::{QueuePositionView, LockKeys};
+use redgrid_core::lock::{LockKeys, QueuePositionView};
 use redgrid_core::name::companion;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};

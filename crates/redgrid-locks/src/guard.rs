@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::hold::{ExtendError, HoldGuard, FromHoldGuard, HoldWatch, LostReason, ReleaseError};
+use redgrid_core::lock::{ExtendError, FromHoldGuard, HoldGuard, HoldWatch, LostReason, ReleaseError};
 use redgrid_core::{Name, Token};
 
 /// A held lock. Dropping it gives the lock back in the background; [`LockGuard::release`] waits and tells.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::hold::LockKeys;
+use redgrid_core::lock::LockKeys;
 use redgrid_core::name::companion;
 use redgrid_core::{Client, Script, ServerError};
 

@@ -71,7 +71,7 @@ pub use quorum::{InvalidQuorum, Quorum, QuorumLock};
 pub use quorum_guard::QuorumGuard;
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::fence::{Fence, FenceError};
-pub use redgrid_core::hold::{
+pub use redgrid_core::lock::{
     AcquireError, AttachError, DetachError, ExtendError, HoldWatch, LostReason, ReleaseError,
 };
 pub use redgrid_core::{Client, CommitError, Config, Holder, ServerError, Token};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::config::Durability;
-use redgrid_core::hold::{Backoff, LockProtocol, LeaseMode, TakeoverFrom, LockKeys, AcquireRequest};
+use redgrid_core::lock::{AcquireRequest, Backoff, LeaseMode, LockKeys, LockProtocol, TakeoverFrom};
 use redgrid_core::name::{InvalidName, with_companions};
 use redgrid_core::object::{Layout, Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
@@ -83,7 +83,11 @@ impl Lock {
     }
 
     /// The lock of a kind, whose options and guards are the same.
-    pub(crate) fn of(client: &Client, kind: &'static dyn LockProtocol, target: Result<Arc<LockKeys>, InvalidName>) -> Self {
+    pub(crate) fn of(
+        client: &Client,
+        kind: &'static dyn LockProtocol,
+        target: Result<Arc<LockKeys>, InvalidName>,
+    ) -> Self {
         Lock { client: client.clone(), kind, target, reenters: true, backoff: None }
     }
 
@@ -260,7 +264,8 @@ impl Lock {
     }
 
     async fn seize_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
-        let wish = AcquireRequest { lease: LeaseMode::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.wish() };
+        let wish =
+            AcquireRequest { lease: LeaseMode::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.wish() };
         match self.client.seize(self.kind, self.target()?, wish, from).await? {
             None => Ok(false),
             Some(grant) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::hold::{MultiGrant, HoldGuard, MultiOutcome, AcquireRequest};
+use redgrid_core::lock::{AcquireRequest, HoldGuard, MultiGrant, MultiOutcome};
 use redgrid_core::{Client, InvalidName, Name};
 
 use crate::AcquireError;

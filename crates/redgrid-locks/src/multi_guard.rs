@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use redgrid_core::hold::{MultiGrant, ExtendError, HoldGuard, ReleaseError};
+use redgrid_core::lock::{ExtendError, HoldGuard, MultiGrant, ReleaseError};
 use redgrid_core::{Name, Token};
 
 use crate::guard::LockLost;

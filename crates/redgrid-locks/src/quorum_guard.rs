@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Duration;
 
-use redgrid_core::hold::{ExtendError, Extender, HoldGuard, HoldWatch, LeaseMode, LostReason, ReleaseError, AcquireRequest};
+use redgrid_core::lock::{
+    AcquireRequest, ExtendError, Extender, HoldGuard, HoldWatch, LeaseMode, LostReason, ReleaseError,
+};
 use redgrid_core::{Name, ServerError, Token};
 
 use crate::guard::LockLost;

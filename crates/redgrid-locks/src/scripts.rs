@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{HoldArgs, LockProtocol, TakeoverFrom, MultiKeyProtocol};
+use redgrid_core::lock::{HoldArgs, LockProtocol, MultiKeyProtocol, TakeoverFrom};
 use redgrid_core::{BulkScript, Joint, Request, Script, Turn};
 
 static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/acquire.lua"));

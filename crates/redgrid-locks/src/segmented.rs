@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redgrid_core::Client;
 use redgrid_core::clock::Instant;
-use redgrid_core::hold::HoldGuard;
+use redgrid_core::lock::HoldGuard;
 
 use crate::driven::driven;
 use crate::guard::LockGuard;

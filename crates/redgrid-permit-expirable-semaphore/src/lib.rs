@@ -37,7 +37,7 @@
 mod semaphore;
 
 pub use redgrid_core::config::Durability;
-pub use redgrid_core::hold::{ExtendError, LostReason};
+pub use redgrid_core::lock::{ExtendError, LostReason};
 pub use redgrid_core::object::Lifetime;
 pub use redgrid_core::permits::{
     Acquire, AcquireError, InvalidPermitId, Permit, PermitId, ReleaseError, Returned, SemaphoreError, TryAcquire,

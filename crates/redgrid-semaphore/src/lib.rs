@@ -39,7 +39,7 @@
 mod semaphore;
 
 pub use redgrid_core::config::Durability;
-pub use redgrid_core::hold::{ExtendError, LostReason};
+pub use redgrid_core::lock::{ExtendError, LostReason};
 pub use redgrid_core::permits::{
     Acquire, AcquireError, Counts, Permit, PermitId, ReleaseError, SemaphoreError, TryAcquire,
 };

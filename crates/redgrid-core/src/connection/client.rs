@@ -25,7 +25,7 @@ use super::{Deployment, Ended, Epoch, Request, Server, Topology, topology};
 use crate::clock::{Clock, Instant};
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;
-use crate::hold::Table;
+use crate::lock::Table;
 use crate::name::{Name, Namespace};
 use crate::once::Lanes;
 use crate::permits::Pools;

@@ -19,7 +19,7 @@ use super::{CommitError, Deployment, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
 use crate::error::ServerError;
-use crate::hold::{Table, BackgroundTask};
+use crate::lock::{BackgroundTask, Table};
 use crate::permits::Pools;
 use crate::pinned::pinned;
 use crate::seat::Seats;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Metric;
 use crate::connection::Event;
-use crate::hold::LostReason;
+use crate::lock::LostReason;
 
 /// A node's connection has answered its handshake, for the first time or again.
 pub(crate) fn connected(again: bool) {

@@ -1,7 +1,7 @@
 //! One operation of a user: its span, and what is counted of it. With neither feature its future passes through as it is.
 
 use crate::clock::{Clock, Instant};
-use crate::hold::{AcquireError, ExtendError, HoldGuard, ReleaseError};
+use crate::lock::{AcquireError, ExtendError, HoldGuard, ReleaseError};
 use crate::name::Name;
 use crate::permits::{self, Permit};
 

@@ -11,7 +11,7 @@ use super::error::AcquireError;
 use super::permit::Permit;
 use super::pool::Ask;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
-use crate::hold::LeaseMode;
+use crate::lock::LeaseMode;
 
 /// Most permits of one request: what Redisson can count.
 pub(super) const MOST: u64 = i32::MAX as u64;

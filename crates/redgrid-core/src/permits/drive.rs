@@ -20,7 +20,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::Exchange;
 use crate::error::ServerError;
-use crate::hold::{SubscriberCount, ExtendError, LostReason, YieldPlan, deadline, stretch_length};
+use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, deadline, stretch_length};
 use crate::once;
 use crate::wait::{Copied, Own, Watch};
 

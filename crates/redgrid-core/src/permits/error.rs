@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::connection::CommitError;
 use crate::error::ServerError;
-use crate::hold::LostReason;
+use crate::lock::LostReason;
 use crate::name::{InvalidName, Name};
 
 /// Why permits were not acquired.

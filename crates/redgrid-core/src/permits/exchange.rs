@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::stock::{Leased, PermitId, millis};
 use crate::connection::{Core, Reply, Request};
 use crate::error::ServerError;
-use crate::hold::{LeaseMode, with_margin};
+use crate::lock::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 use crate::once::{self, OnceScript};
 

@@ -17,7 +17,7 @@ use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::{Client, Progress};
 use crate::error::ServerError;
-use crate::hold::{ExtendError, InlineTask, GRACE, LeaseMode, LostReason, deadline};
+use crate::lock::{ExtendError, GRACE, InlineTask, LeaseMode, LostReason, deadline};
 use crate::name::Name;
 use crate::observe::{About, Observed};
 

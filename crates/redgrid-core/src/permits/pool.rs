@@ -14,7 +14,7 @@ use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{Client, CommitError, Core};
 use crate::error::ServerError;
-use crate::hold::{InlineTask, LeaseMode, LostReason, BackgroundTask};
+use crate::lock::{BackgroundTask, InlineTask, LeaseMode, LostReason};
 use crate::unpolled::{UNCLAIMED, Unpolled};
 
 /// What is asked for.

@@ -14,7 +14,7 @@ use super::queue::{Back, Seen};
 use super::stock::Stock;
 use crate::clock::Instant;
 use crate::connection::{Client, Core, Server};
-use crate::hold::{InlineTask, LostReason, BackgroundTask};
+use crate::lock::{BackgroundTask, InlineTask, LostReason};
 
 /// All pools of a client.
 pub(crate) struct Pools {

@@ -15,7 +15,7 @@ use super::stock::{Leased, PermitId, Stock};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Progress};
-use crate::hold::{ExtendError, InlineTask, LeaseMode, Phantom, YieldPlan, deadline};
+use crate::lock::{ExtendError, InlineTask, LeaseMode, Phantom, YieldPlan, deadline};
 use crate::unpolled::Queue;
 
 /// Requests that leave together at most, and permits with a lease in one exchange: a script of some milliseconds.

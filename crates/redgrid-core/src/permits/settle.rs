@@ -11,7 +11,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{CommitError, Exchange};
 use crate::error::ServerError;
-use crate::hold::ExtendError;
+use crate::lock::ExtendError;
 
 /// Permits that were granted, and to whom, if he still waits.
 pub(super) struct Grant {

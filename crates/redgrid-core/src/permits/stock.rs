@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::exchange::on_server;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::hold::{Deadline, LeaseMode, LostReason, deadline};
+use crate::lock::{Deadline, LeaseMode, LostReason, deadline};
 
 /// The id of one leased permit: 16 random bytes, shown as Redisson shows them, in hex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::hold::{HoldWatch, LeaseMode, LostReason, AcquireRequest};
+use redgrid_core::lock::{AcquireRequest, HoldWatch, LeaseMode, LostReason};
 use redgrid_core::{Name, ServerError, Token};
 
 use super::Election;

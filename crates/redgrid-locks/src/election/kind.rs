@@ -1,7 +1,7 @@
 //! The scripts of an election: those of a lock, and beside it what its leader proclaims.
 
 use bytes::Bytes;
-use redgrid_core::hold::{HoldArgs, LockProtocol, TakeoverFrom, LockKeys};
+use redgrid_core::lock::{HoldArgs, LockKeys, LockProtocol, TakeoverFrom};
 use redgrid_core::{BulkScript, Request, Script, Token};
 
 use crate::scripts::{PLAIN, millis};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::LockKeys;
+use redgrid_core::lock::LockKeys;
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};

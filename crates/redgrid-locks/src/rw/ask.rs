@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::hold::{HoldGuard, LockProtocol, LockKeys};
+use redgrid_core::lock::{HoldGuard, LockKeys, LockProtocol};
 use redgrid_core::name::InvalidName;
 
 use super::RwLock;

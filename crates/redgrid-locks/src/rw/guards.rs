@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
-use redgrid_core::hold::{ExtendError, HoldGuard, HoldWatch, LostReason, ReleaseError, LockKeys, AcquireRequest};
+use redgrid_core::lock::{AcquireRequest, ExtendError, HoldGuard, HoldWatch, LockKeys, LostReason, ReleaseError};
 use redgrid_core::{Client, Name, Token, Watch};
 
 use super::kinds::{self, READING, SAYS, WRITING};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::hold::{HoldArgs, AcquireContext, LockProtocol, TakeoverFrom, LockKeys};
+use redgrid_core::lock::{AcquireContext, HoldArgs, LockKeys, LockProtocol, TakeoverFrom};
 use redgrid_core::{BulkScript, Request, Script};
 
 use crate::inspect::{INSPECT, MOST};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::config::Durability;
-use redgrid_core::hold::{LeaseMode, TakeoverFrom, LockKeys, AcquireRequest};
+use redgrid_core::lock::{AcquireRequest, LeaseMode, LockKeys, TakeoverFrom};
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError};
@@ -291,8 +291,11 @@ impl RwLock {
     }
 
     async fn seize_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
-        let wish =
-            AcquireRequest { lease: LeaseMode::Fixed(FORCED_LEASE), durability: Durability::Primary, ..lock::wish(&self.client) };
+        let wish = AcquireRequest {
+            lease: LeaseMode::Fixed(FORCED_LEASE),
+            durability: Durability::Primary,
+            ..lock::wish(&self.client)
+        };
         match self.client.seize(&WRITING, self.seizable()?, wish, from).await? {
             None => Ok(false),
             Some(grant) => {

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::Client;
 use crate::error::ServerError;
-use crate::hold::InlineTask;
+use crate::lock::InlineTask;
 use crate::unpolled::Offer;
 
 /// Why [`Client::drive_acquire`] did not start an acquire again.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::Client;
 use crate::clock::Instant;
-use crate::hold::{
-    AcquireError, AttachError, DetachedHold, HoldGuard, LockProtocol, HolderId, MultiOutcome, TakeoverFrom, LockKeys, PendingAcquire, AcquireRequest,
+use crate::lock::{
+    AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, LockProtocol, MultiOutcome,
+    PendingAcquire, TakeoverFrom,
 };
 use crate::observe::{About, Done, Observed, count};
 
@@ -16,7 +17,12 @@ impl Client {
     /// # Errors
     ///
     /// [`AcquireError`] where it is clear at once that it can not be had.
-    pub fn enter(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, wish: AcquireRequest) -> Result<PendingAcquire, AcquireError> {
+    pub fn enter(
+        &self,
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        wish: AcquireRequest,
+    ) -> Result<PendingAcquire, AcquireError> {
         let entered = self.0.table.enter(self, kind, target, wish);
         // Looked at in its place: a ticket is large, and each acquire has one.
         if let Err(error) = &entered {

@@ -8,23 +8,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::alarm::Wakeup;
 use super::error::AcquireError;
-use super::flight::{InlineTask, BackgroundTask};
-use super::grant::HoldGuard;
+use super::fairness::{self, YieldPlan};
+use super::guard::HoldGuard;
+use super::handover::HandoverReason;
+use super::handover_window;
+use super::hold::{Hold, Phase};
 use super::holder::{Holder, HolderId};
-use super::kind::{LockProtocol, LockKeys};
+use super::inline_task::{BackgroundTask, InlineTask};
+use super::lock_state::{
+    AcquireFailure, Answer, Answers, Busy, InlineTasks, LockId, LockState, RequestStatus, Waiter, send,
+};
+use super::pending_acquire::{PendingAcquire, into_acquire_error};
+use super::pending_yields::{PendingYield, PendingYields};
 use super::phantoms::Phantoms;
-use super::recent::{PendingYield, PendingYields};
+use super::protocol::{LockKeys, LockProtocol};
 use super::schedule::Schedule;
-use super::share::{GrantSet, Placement};
-use super::slot::{Answer, Answers, Busy, Waiter, AcquireFailure, InlineTasks, RequestStatus, LockState, LockId, send};
-use super::state::{Hold, Phase};
-use super::stretch;
-use super::succession::HandoverReason;
+use super::shared::{GrantSet, Placement};
 use super::terms::AcquireRequest;
-use super::ticket::{PendingAcquire, into_acquire_error};
-use super::turn::{self, YieldPlan};
+use super::wakeup::Wakeup;
 use crate::clock::Instant;
 use crate::connection::{Client, Core};
 use crate::slack::give_back;
@@ -278,7 +280,8 @@ impl Table {
             // The loop need not be told of each one that joins a queue, unless it has nothing else to wait for.
             // Where they stand in line on the server, each is to have its place at once.
             let lines_up = slot.protocol.queue().is_some();
-            if lines_up || !slot.loop_running || (slot.server_lease.is_none() && slot.busy == Busy::No && !slot.asking) {
+            if lines_up || !slot.loop_running || (slot.server_lease.is_none() && slot.busy == Busy::No && !slot.asking)
+            {
                 self.start_loop(&key, slot);
             }
         }
@@ -303,14 +306,14 @@ impl Table {
     pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, turn: YieldPlan, stretch_ends: Instant) {
         let since = self.now();
         let stretch = state.slots.get(key).map_or(Duration::ZERO, |slot| self.handover_window(slot.protocol, key));
-        let until = since + turn::remembered_for(stretch, self.round_trip(key));
+        let until = since + fairness::remembered_for(stretch, self.round_trip(key));
         state.recent.insert(key.clone(), PendingYield { turn, since, until, stretch_ends }, since);
     }
 
     /// How long a name may pass from task to task without asking.
     pub(super) fn handover_window(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.hands_over_locally() {
-            true => stretch::length(self.core.settings.stretch, self.round_trip(key)),
+            true => handover_window::length(self.core.settings.stretch, self.round_trip(key)),
             false => Duration::ZERO,
         }
     }
@@ -318,7 +321,7 @@ impl Table {
     /// What a fixed lease is longer on the server, for whoever gets the name within this time.
     pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.queue() {
-            Some(_) => stretch::length(self.core.settings.stretch, self.round_trip(key)),
+            Some(_) => handover_window::length(self.core.settings.stretch, self.round_trip(key)),
             None => self.handover_window(kind, key),
         }
     }
@@ -376,7 +379,7 @@ impl Table {
         let state = self.state();
         let slot = state.slots.get(key)?;
         // One of ours has it. What is being fitted or given back does not count: that takes an answer.
-        if slot.holds.first().is_some_and(|hold| hold.tenure.is_valid_locally()) {
+        if slot.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
         // Others have it. While the connection is up and the server does not hang, waiting is
@@ -387,7 +390,11 @@ impl Table {
 }
 
 /// A holder that is already in gets in again, without asking anybody; one that lost its hold is told.
-pub(super) fn reenter(slot: &LockState, wish: &AcquireRequest, target: &LockKeys) -> Option<Result<Arc<Hold>, AcquireError>> {
+pub(super) fn reenter(
+    slot: &LockState,
+    wish: &AcquireRequest,
+    target: &LockKeys,
+) -> Option<Result<Arc<Hold>, AcquireError>> {
     let name = || target.name.clone();
     if let Some(holder) = wish.holder {
         if let Some(hold) = slot.held().find(|hold| hold.holder() == Some(holder)) {

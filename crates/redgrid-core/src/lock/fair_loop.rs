@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::kind::{LockProtocol, LockKeys};
-use super::slot::{Answers, Busy, LockState, LockId, send};
+use super::lock_state::{Answers, Busy, LockId, LockState, send};
+use super::protocol::{LockKeys, LockProtocol};
 use super::table::Table;
 use crate::clock::Instant;
 use crate::connection::once;

@@ -1,6 +1,6 @@
 //! Many names at once: all of them or none, by one script for those that share a slot of the server.
 //!
-//! Each is a tenure of its own, as if it had been asked for alone: renewed, lost, entered again and handed on like any other.
+//! Each is a server lease of its own, as if it had been asked for alone: renewed, lost, entered again and handed on like any other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use tokio::sync::oneshot;
 
 use super::attempt::{AcquireReply, failure_of, parse_reply};
 use super::error::AcquireError;
-use super::grant::HoldGuard;
-use super::kind::{HoldArgs, LockProtocol, LockKeys};
-use super::slot::{Answers, Busy, AcquireFailure, LockState, LockId, send};
-use super::state::Hold;
-use super::succession::InstallOutcome;
+use super::guard::HoldGuard;
+use super::handover::InstallOutcome;
+use super::hold::Hold;
+use super::lock_state::{AcquireFailure, Answers, Busy, LockId, LockState, send};
+use super::multi_release::MultiGrant;
+use super::pending_acquire::{GRACE, into_acquire_error, no_answer};
+use super::protocol::{HoldArgs, LockKeys, LockProtocol};
+use super::server_lease::{GrantReply, ServerLease};
 use super::table::{State, Table, reenter};
-use super::tenure::{GrantReply, ServerLease};
 use super::terms::{self, AcquireRequest};
-use super::ticket::{GRACE, into_acquire_error, no_answer};
-use super::together::MultiGrant;
 use crate::clock::Instant;
 use crate::connection::{Client, CommitError, Exchange, Persistence, Progress, jittered};
 use crate::error::ServerError;
@@ -262,11 +262,14 @@ impl Table {
         }
         for (at, _) in &wanted {
             let (kind, target) = (look.kind, &look.targets[*at]);
-            let slot =
-                state.slots.entry(look.key(*at)).or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(target), now)));
+            let slot = state
+                .slots
+                .entry(look.key(*at))
+                .or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(target), now)));
             slot.asking = true;
         }
-        let entered = entered.into_iter().map(|(at, hold)| (at, HoldGuard::further(look.client.clone(), hold))).collect();
+        let entered =
+            entered.into_iter().map(|(at, hold)| (at, HoldGuard::further(look.client.clone(), hold))).collect();
         Ok(LocalCheck::Reserved(Reserved { entered, wanted }))
     }
 
@@ -306,7 +309,7 @@ impl Table {
         MultiCall { claims, asked }
     }
 
-    /// All were granted: each name is a tenure now, and the caller its first owner.
+    /// All were granted: each name is a server lease now, and the caller its first owner.
     fn install_all(
         self: &Arc<Self>,
         look: &MultiRequest,
@@ -323,13 +326,15 @@ impl Table {
             let mut state = self.state();
             for ((at, id, field), (_, continued)) in part {
                 let ends = continued.unwrap_or(sent + stretch);
-                let granted = GrantReply::by(&ask.asked, *id, field.clone(), token, (lease, look.wish.durability), ends);
+                let granted =
+                    GrantReply::by(&ask.asked, *id, field.clone(), token, (lease, look.wish.durability), ends);
                 let (key, target) = (look.key(*at), Arc::clone(&look.targets[*at]));
-                let tenure = Arc::new(ServerLease::new(granted, &key, target, look.kind, self.core.clock.clone()));
+                let server_lease =
+                    Arc::new(ServerLease::new(granted, &key, target, look.kind, self.core.clock.clone()));
                 let wish = state.shared(&look.wish);
-                match self.install_grant(&mut state, &key, &tenure, sent) {
+                match self.install_grant(&mut state, &key, &server_lease, sent) {
                     InstallOutcome::Ours { slot, schedule } => {
-                        let hold = self.create_hold((schedule, slot), &tenure, (sent, now), wish);
+                        let hold = self.create_hold((schedule, slot), &server_lease, (sent, now), wish);
                         hold.reserve();
                         grants.push((*at, HoldGuard::first(look.client.clone(), hold)));
                         answers.extend(slot.reject_try_waiters());
@@ -337,18 +342,18 @@ impl Table {
                     }
                     InstallOutcome::Superseded => {
                         robbed = Some(*at);
-                        unwanted.push(tenure);
+                        unwanted.push(server_lease);
                     }
                     InstallOutcome::Closed => {
                         closed = true;
-                        unwanted.push(tenure);
+                        unwanted.push(server_lease);
                     }
                 }
                 self.asked(&mut state, &key, now);
             }
             drop(state);
             send(answers);
-            unwanted.iter().for_each(|tenure| self.give_back(tenure));
+            unwanted.iter().for_each(|server_lease| self.give_back(server_lease));
         }
         grants.sort_by_key(|(at, _)| *at);
         let bundle = MultiGrant::of(grants.into_iter().map(|(_, grant)| grant).collect());

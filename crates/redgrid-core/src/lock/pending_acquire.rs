@@ -11,11 +11,11 @@ use tokio::sync::oneshot;
 
 use super::attempt::failure_of;
 use super::error::AcquireError;
-use super::flight::InlineTask;
-use super::grant::HoldGuard;
-use super::kind::{LockProtocol, LockKeys};
-use super::place::QueuePositionView;
-use super::slot::{Answer, AcquireFailure, RequestStatus, LockId};
+use super::guard::HoldGuard;
+use super::inline_task::InlineTask;
+use super::lock_state::{AcquireFailure, Answer, LockId, RequestStatus};
+use super::protocol::{LockKeys, LockProtocol};
+use super::queue_position::QueuePositionView;
 use super::table::Table;
 use super::terms::AcquireRequest;
 use crate::clock::Instant;
@@ -197,7 +197,10 @@ impl PendingAcquire {
             Err(AcquireFailure::Reenters) => return None,
             Err(failure) => return Some(Err(self.error(failure))),
         };
-        granted.as_ref().is_none_or(if self.is_member { HoldGuard::reserve } else { HoldGuard::accept }).then_some(Ok(granted))
+        granted
+            .as_ref()
+            .is_none_or(if self.is_member { HoldGuard::reserve } else { HoldGuard::accept })
+            .then_some(Ok(granted))
     }
 
     /// Asks once more.

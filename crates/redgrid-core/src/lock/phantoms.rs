@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::slot::LockId;
+use super::fairness::SubscriberCount;
+use super::lock_state::LockId;
 use super::table::ByName;
-use super::turn::SubscriberCount;
 use crate::clock::Instant;
 
 /// Turns in a row that must end by silence before listeners count as phantoms. The last of them is a patient one, so that a
@@ -97,7 +97,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::hold::LockKeys;
+    use crate::lock::LockKeys;
     use crate::name::Name;
     use crate::wait::Own;
 

@@ -7,15 +7,15 @@ use futures_util::future::join;
 use tokio::sync::oneshot;
 
 use super::error::{LostReason, ReleaseError};
-use super::grant::HoldGuard;
-use super::kind::{HoldArgs, LockProtocol, LockKeys};
-use super::release::{BULK, ReleasedBy, DropStep, released, yields_to_others};
-use super::state::Hold;
+use super::fairness::SubscriberCount;
+use super::guard::HoldGuard;
+use super::hold::Hold;
+use super::pending_acquire::GRACE;
+use super::protocol::{HoldArgs, LockKeys, LockProtocol};
+use super::release::{BULK, DropStep, ReleasedBy, released, yields_to_others};
+use super::server_lease::ServerLease;
 use super::table::Table;
-use super::tenure::ServerLease;
 use super::terms;
-use super::ticket::GRACE;
-use super::turn::SubscriberCount;
 use crate::clock::Instant;
 use crate::connection::{Client, Exchange, Persistence};
 use crate::error::ServerError;
@@ -84,10 +84,12 @@ impl MultiGrant {
         for (hold, is_first) in &holds {
             match table.drop_last_guard(hold, *is_first, ReleasedBy::Task) {
                 DropStep::Done => {}
-                DropStep::Lost(reason) => errors.push(lost(&hold.tenure, reason)),
+                DropStep::Lost(reason) => errors.push(lost(&hold.server_lease, reason)),
                 DropStep::Release { id, keep_until } => leaving.push(PendingRelease::of(hold, id, keep_until)),
                 // Of callers only.
-                DropStep::ReleasingInline(flight, _) => flight.take().into_iter().for_each(|work| table.spawn_background(work)),
+                DropStep::ReleasingInline(flight, _) => {
+                    flight.take().into_iter().for_each(|work| table.spawn_background(work))
+                }
             }
         }
         if leaving.is_empty() {
@@ -106,20 +108,20 @@ impl Drop for MultiGrant {
     }
 }
 
-fn lost(tenure: &ServerLease, reason: LostReason) -> ReleaseError {
-    ReleaseError::Lost { name: tenure.target.name.clone(), reason }
+fn lost(server_lease: &ServerLease, reason: LostReason) -> ReleaseError {
+    ReleaseError::Lost { name: server_lease.target.name.clone(), reason }
 }
 
-/// A tenure on its way back.
+/// A server lease on its way back.
 struct PendingRelease {
     id: u64,
-    tenure: Arc<ServerLease>,
+    server_lease: Arc<ServerLease>,
     keep_until: Instant,
 }
 
 impl PendingRelease {
     fn of(hold: &Hold, id: u64, keep_until: Instant) -> PendingRelease {
-        PendingRelease { id, tenure: Arc::clone(&hold.tenure), keep_until }
+        PendingRelease { id, server_lease: Arc::clone(&hold.server_lease), keep_until }
     }
 }
 
@@ -134,22 +136,26 @@ impl Table {
         // What stays taken for a while, or may be taken once more by a late copy, goes its own way.
         let (plain, alone): (Vec<_>, Vec<_>) = leaving
             .into_iter()
-            .partition(|leaving| leaving.keep_until <= now && leaving.tenure.retransmission_ends().is_none());
+            .partition(|leaving| leaving.keep_until <= now && leaving.server_lease.retransmission_ends().is_none());
         let mut waited: Vec<_> = alone.into_iter().map(|leaving| self.release_alone(leaving)).collect();
         for part in plain.chunks(BULK) {
             let mut going = Vec::with_capacity(part.len());
-            for PendingRelease { id, tenure, keep_until } in part {
-                match self.begin_release(Some(*id), tenure) {
+            for PendingRelease { id, server_lease, keep_until } in part {
+                match self.begin_release(Some(*id), server_lease) {
                     // Adopted by a new request meanwhile.
                     None => {}
                     // Others of this process wait for it by now: that is told to those elsewhere.
                     Some(true) => {
-                        let tenure = Arc::clone(tenure);
-                        waited.push(self.release_begun(PendingRelease { id: *id, tenure, keep_until: *keep_until }));
+                        let server_lease = Arc::clone(server_lease);
+                        waited.push(self.release_begun(PendingRelease {
+                            id: *id,
+                            server_lease,
+                            keep_until: *keep_until,
+                        }));
                     }
                     Some(false) => {
-                        self.take_out_served_of(tenure);
-                        going.push((*id, tenure));
+                        self.take_out_served_of(server_lease);
+                        going.push((*id, server_lease));
                     }
                 }
             }
@@ -169,23 +175,28 @@ impl Table {
         waited: &mut Vec<oneshot::Receiver<Result<(), ReleaseError>>>,
     ) {
         let Some((_, first)) = going.first() else { return };
-        let fields: Vec<_> = going.iter().map(|(_, tenure)| tenure.copied_field()).collect();
+        let fields: Vec<_> = going.iter().map(|(_, server_lease)| server_lease.copied_field()).collect();
         let each = going.iter().zip(&fields);
-        let claims: Vec<_> = each.map(|((_, tenure), field)| tenure.claim(field, std::time::Duration::ZERO)).collect();
-        let ends = going.iter().map(|(_, tenure)| tenure.deadline() + terms::margin(tenure.lease())).min();
-        let own: Vec<_> = going.iter().map(|(_, tenure)| self.core.hub.own(&tenure.target.channel)).collect();
-        let channels: Vec<_> = going.iter().map(|(_, tenure)| (&tenure.target.channel, &tenure.target.key)).collect();
+        let claims: Vec<_> =
+            each.map(|((_, server_lease), field)| server_lease.claim(field, std::time::Duration::ZERO)).collect();
+        let ends =
+            going.iter().map(|(_, server_lease)| server_lease.deadline() + terms::margin(server_lease.lease())).min();
+        let own: Vec<_> =
+            going.iter().map(|(_, server_lease)| self.core.hub.own(&server_lease.target.channel)).collect();
+        let channels: Vec<_> =
+            going.iter().map(|(_, server_lease)| (&server_lease.target.channel, &server_lease.target.key)).collect();
         let counting = if yields_to_others(first.kind) { self.core.hub.copied(&channels) } else { None };
         let counting = async { if let Some(counting) = counting { counting.await } else { Vec::new() } };
         let sending = self.send_all_back(first.kind, &claims, ends.unwrap_or(Instant::PAST));
         let (asked, copied) = join(sending, counting).await;
         let answers = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let answers = answers.ok().filter(|answers| answers.len() == going.len());
-        for (nth, (id, tenure)) in going.iter().enumerate() {
+        for (nth, (id, server_lease)) in going.iter().enumerate() {
             let status = answers.as_ref().map_or(-1, |answers| answers[nth]);
             if status == -1 {
                 // It can not be written, or all were refused, or are on both sides of a migration: on its own it is told why.
-                let leaving = PendingRelease { id: *id, tenure: Arc::clone(tenure), keep_until: Instant::PAST };
+                let leaving =
+                    PendingRelease { id: *id, server_lease: Arc::clone(server_lease), keep_until: Instant::PAST };
                 waited.push(self.release_begun(leaving));
                 continue;
             }
@@ -194,8 +205,8 @@ impl Table {
             let listeners = status.unsigned_abs().saturating_sub(if status < 0 { 2 } else { 1 });
             let told = SubscriberCount { listeners, unannounced, own: own[nth], ..SubscriberCount::default() };
             let audience = (status != 0).then_some(told.with(copied.get(nth).copied()));
-            errors.extend(released(tenure, &asked, Ok(status != 0)).err());
-            self.release_answered(Some(*id), tenure, audience);
+            errors.extend(released(server_lease, &asked, Ok(status != 0)).err());
+            self.release_answered(Some(*id), server_lease, audience);
         }
     }
 
@@ -205,16 +216,21 @@ impl Table {
 
     fn release_alone(self: &Arc<Self>, leaving: PendingRelease) -> oneshot::Receiver<Result<(), ReleaseError>> {
         let (tell, told) = oneshot::channel();
-        self.spawn_background(self.release_work(Some(leaving.id), leaving.tenure, leaving.keep_until, Some(tell)));
+        self.spawn_background(self.release_work(
+            Some(leaving.id),
+            leaving.server_lease,
+            leaving.keep_until,
+            Some(tell),
+        ));
         told
     }
 
     /// The same for one whose release has begun.
     fn release_begun(self: &Arc<Self>, leaving: PendingRelease) -> oneshot::Receiver<Result<(), ReleaseError>> {
         let (tell, told) = oneshot::channel();
-        let PendingRelease { id, tenure, keep_until } = leaving;
-        let give_way = self.is_waited_for(&tenure);
-        self.spawn_background(self.begun_release(id, tenure, (keep_until, give_way), tell));
+        let PendingRelease { id, server_lease, keep_until } = leaving;
+        let give_way = self.is_waited_for(&server_lease);
+        self.spawn_background(self.begun_release(id, server_lease, (keep_until, give_way), tell));
         told
     }
 
@@ -228,8 +244,10 @@ impl Table {
     ) -> Instant {
         let mut sent = Instant::NEVER;
         for part in claims.chunks(BULK) {
-            let claims: Vec<_> =
-                part.iter().map(|(target, field)| HoldArgs { target, field, lease: std::time::Duration::ZERO }).collect();
+            let claims: Vec<_> = part
+                .iter()
+                .map(|(target, field)| HoldArgs { target, field, lease: std::time::Duration::ZERO })
+                .collect();
             let asked = self.send_all_back(kind, &claims, limit.max(self.now()) + lease).await;
             if let Err(error) = &asked.result {
                 tracing::debug!(names = part.len(), %error, "could not give back; the lease ends it");

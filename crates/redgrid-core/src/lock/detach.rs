@@ -12,16 +12,16 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::attempt::failure_of;
+use super::cleanup::DeferredRelease;
 use super::error::{AttachError, DetachError};
-use super::grant::HoldGuard;
-use super::kind::{HoldArgs, LockProtocol, LockKeys};
-use super::settle::DeferredRelease;
-use super::slot::{AcquireFailure, LockState, LockId};
-use super::state::Phase;
+use super::guard::HoldGuard;
+use super::hold::Phase;
+use super::lock_state::{AcquireFailure, LockId, LockState};
+use super::pending_acquire::{GRACE, into_acquire_error, no_answer};
+use super::protocol::{HoldArgs, LockKeys, LockProtocol};
+use super::server_lease::GrantReply;
 use super::table::Table;
-use super::tenure::GrantReply;
-use super::terms::{self, LeaseMode, AcquireRequest};
-use super::ticket::{GRACE, into_acquire_error, no_answer};
+use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Persistence, Progress};
@@ -66,22 +66,22 @@ impl HoldGuard {
     }
 
     async fn try_detach(&mut self) -> Result<DetachedHold, DetachError> {
-        let (tenure, name) = (&self.hold.tenure, || self.name().clone());
-        let kind = tenure.kind;
-        let field = tenure.copied_field();
-        if kind.adopt(tenure.claim(&field, Duration::ZERO), &field).is_none() {
+        let (server_lease, name) = (&self.hold.server_lease, || self.name().clone());
+        let kind = server_lease.kind;
+        let field = server_lease.copied_field();
+        if kind.adopt(server_lease.claim(&field, Duration::ZERO), &field).is_none() {
             return Err(DetachError::Unsupported { name: name(), kind: kind.name() });
         }
-        if tenure.is_renewed() {
+        if server_lease.is_renewed() {
             // Whoever attaches has the time of a whole lease for it.
-            let renewed = self.extend(tenure.lease()).await;
+            let renewed = self.extend(server_lease.lease()).await;
             renewed.map_err(|source| DetachError::NotRenewed { name: name(), source })?;
         }
-        if let Some(until) = tenure.retransmission_ends() {
+        if let Some(until) = server_lease.retransmission_ends() {
             // A late copy of the acquire would take the name again when whoever attaches has given it back. While the name is
             // held it finds itself, and changes nothing.
             let lost = tokio::select! {
-                () = tenure.clock.sleep_until(until) => None,
+                () = server_lease.clock.sleep_until(until) => None,
                 reason = self.lost() => Some(reason),
             };
             if let Some(reason) = lost {
@@ -95,17 +95,17 @@ impl HoldGuard {
 }
 
 impl Table {
-    fn detach(self: &Arc<Self>, hold: &Arc<super::state::Hold>) -> Result<DetachedHold, DetachError> {
-        let tenure = &hold.tenure;
-        let name = || tenure.target.name.clone();
-        let key = tenure.slot_key();
+    fn detach(self: &Arc<Self>, hold: &Arc<super::hold::Hold>) -> Result<DetachedHold, DetachError> {
+        let server_lease = &hold.server_lease;
+        let name = || server_lease.target.name.clone();
+        let key = server_lease.slot_key();
         let mut state = self.state();
         if hold.guards.load(Ordering::Acquire) > 1 {
             return Err(DetachError::Shared { name: name() });
         }
         let now = self.now();
-        let lease = if tenure.has_renewed_lease() {
-            LeaseMode::Renewed(tenure.lease())
+        let lease = if server_lease.has_renewed_lease() {
+            LeaseMode::Renewed(server_lease.lease())
         } else {
             LeaseMode::Fixed(hold.request.lease.duration())
         };
@@ -117,7 +117,7 @@ impl Table {
             })?,
         };
         let detached = DetachedHold {
-            field: tenure.copied_field(),
+            field: server_lease.copied_field(),
             token: Token::new(hold.token),
             lease,
             left: hold.deadline().since(now),
@@ -126,8 +126,9 @@ impl Table {
             max_hold: hold.request.max_hold.map(|longest| (hold.granted + longest).since(now)),
         };
         let lost = hold.lost();
-        let is_alone =
-            |slot: &&mut Box<LockState>| slot.has(tenure) && slot.holds.len() == 1 && slot.position(hold).is_some();
+        let is_alone = |slot: &&mut Box<LockState>| {
+            slot.has(server_lease) && slot.holds.len() == 1 && slot.position(hold).is_some()
+        };
         let slot = state.slots.get_mut(&key).filter(is_alone).filter(|_| lost.is_none());
         let Some(slot) = slot.filter(|_| hold.end(Phase::Released)) else {
             let reason = lost.or_else(|| hold.lost()).unwrap_or(super::error::LostReason::Gone);
@@ -136,8 +137,8 @@ impl Table {
         hold.guards.fetch_sub(1, Ordering::AcqRel);
         slot.holds.clear();
         slot.server_lease = None;
-        tenure.end();
-        state.schedule.remove(tenure.id);
+        server_lease.end();
+        state.schedule.remove(server_lease.id);
         // Who waits here waits for somebody elsewhere from now on.
         self.go_on(&mut state, &key);
         Ok(detached)

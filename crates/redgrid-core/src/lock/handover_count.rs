@@ -1,11 +1,11 @@
-//! The tasks that have had a tenure one after another, and the tokens that they got.
+//! The tasks that have had a server lease one after another, and the tokens that they got.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::stretch;
+use super::handover_window;
 use crate::clock::Instant;
 
-/// How many of our tasks have had a tenure; changed under the table's lock. One that is passed along the server's queue has no last
+/// How many of our tasks have had a server lease; changed under the table's lock. One that is passed along the server's queue has no last
 /// owner: 32 bits would be full after a day of hand-overs, and tokens begin again.
 #[derive(Default)]
 pub(super) struct HandoverCount(AtomicU64);
@@ -24,7 +24,7 @@ impl HandoverCount {
     pub(super) fn next_token(&self, first: u64, granted: Instant) -> (u64, Instant) {
         match self.0.load(Ordering::Acquire) {
             0 => (first, Instant::PAST),
-            k => (first + k, stretch::token_due(granted, k)),
+            k => (first + k, handover_window::token_due(granted, k)),
         }
     }
 }

@@ -9,16 +9,16 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-use super::flight::InlineTask;
-use super::grant::HoldGuard;
-use super::kind::{LockProtocol, LockKeys};
-use super::leaving::mark_cancelled;
-use super::place::QueuePosition;
-use super::run::LocalPass;
-use super::state::Hold;
-use super::tenure::ServerLease;
+use super::fairness::YieldPlan;
+use super::guard::HoldGuard;
+use super::hold::Hold;
+use super::inline_task::InlineTask;
+use super::lazy_queue::mark_cancelled;
+use super::local_pass::LocalPass;
+use super::protocol::{LockKeys, LockProtocol};
+use super::queue_position::QueuePosition;
+use super::server_lease::ServerLease;
 use super::terms::AcquireRequest;
-use super::turn::YieldPlan;
 use crate::clock::Instant;
 use crate::connection::{Client, CommitError, Progress};
 use crate::error::ServerError;
@@ -76,11 +76,11 @@ pub(super) struct LockState {
     pub(super) announced: bool,
     /// Holds that ended without us and whose guards still live: their holders can not enter again.
     pub(super) lost: Lost,
-    /// The exchanges in flight that their callers poll in place, by the numbers of their requests or tenures.
+    /// The exchanges in flight that their callers poll in place, by the numbers of their requests or server leases.
     pub(super) inline_tasks: InlineTasks,
     /// An attempt is under way.
     pub(super) asking: bool,
-    /// What is under way for our tenure.
+    /// What is under way for our server lease.
     pub(super) busy: Busy,
     /// The drive loop runs.
     pub(super) loop_running: bool,
@@ -135,14 +135,14 @@ pub(super) type InlineTasks = SmallVec<[(u64, InlineTask); 1]>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Busy {
     No,
-    /// The tenure with this number is being fitted to the next one's wishes.
+    /// The server lease with this number is being fitted to the next one's wishes.
     AdjustingLease(u64),
-    /// The release of our tenure.
+    /// The release of our server lease.
     Release {
         /// Its own number: what was adopted meanwhile is given back by another.
         id: u64,
-        /// The tenure's number.
-        tenure: u64,
+        /// The server lease's number.
+        server_lease: u64,
         /// It has not left yet: a new request may still have what it would give back.
         queued: bool,
     },
@@ -186,9 +186,9 @@ impl AcquireFailure {
     /// The same failure, where an earlier copy of the request may have been carried out.
     pub(super) fn unknown(self) -> AcquireFailure {
         match self {
-            AcquireFailure::Unavailable(source) | AcquireFailure::Refused(source) | AcquireFailure::Unauthorized(source) => {
-                AcquireFailure::Unknown(source)
-            }
+            AcquireFailure::Unavailable(source)
+            | AcquireFailure::Refused(source)
+            | AcquireFailure::Unauthorized(source) => AcquireFailure::Unknown(source),
             other => other,
         }
     }
@@ -290,7 +290,8 @@ impl LockState {
     /// Whether somebody else is known to have it: of this process, or elsewhere.
     pub(super) fn is_taken(&self) -> bool {
         let given_back = matches!(self.busy, Busy::Release { .. });
-        self.contended || (!given_back && self.server_lease.as_ref().is_some_and(|tenure| tenure.is_valid_locally()))
+        self.contended
+            || (!given_back && self.server_lease.as_ref().is_some_and(|server_lease| server_lease.is_valid_locally()))
     }
 
     /// The first of the queue that still wants it at `now`: one whose time is over need only be polled to be told so.
@@ -390,14 +391,14 @@ impl LockState {
         }
     }
 
-    /// Whether what is said of `tenure` concerns this name now.
-    pub(super) fn has(&self, tenure: &Arc<ServerLease>) -> bool {
-        self.server_lease.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, tenure))
+    /// Whether what is said of `server lease` concerns this name now.
+    pub(super) fn has(&self, server_lease: &Arc<ServerLease>) -> bool {
+        self.server_lease.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, server_lease))
     }
 
     /// The same by its number.
-    pub(super) fn has_id(&self, tenure: u64) -> bool {
-        self.server_lease.as_ref().is_some_and(|ours| ours.id == tenure)
+    pub(super) fn has_id(&self, server_lease: u64) -> bool {
+        self.server_lease.as_ref().is_some_and(|ours| ours.id == server_lease)
     }
 
     pub(super) fn is_idle(&mut self) -> bool {
@@ -410,9 +411,9 @@ impl LockState {
 
     /// Whether a new request may have what is about to be given back.
     pub(super) fn is_reclaimable(&self, now: Instant) -> bool {
-        let Some(tenure) = self.server_lease.as_ref().filter(|_| self.holds.is_empty()) else { return false };
-        let queued = matches!(self.busy, Busy::Release { tenure: of, queued: true, .. } if of == tenure.id);
-        queued && tenure.is_valid_locally() && tenure.may_hand_over(now)
+        let Some(server_lease) = self.server_lease.as_ref().filter(|_| self.holds.is_empty()) else { return false };
+        let queued = matches!(self.busy, Busy::Release { server_lease: of, queued: true, .. } if of == server_lease.id);
+        queued && server_lease.is_valid_locally() && server_lease.may_hand_over(now)
     }
 
     /// Tells those who only look that somebody else has the name.

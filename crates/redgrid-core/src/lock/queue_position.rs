@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::kind::{LockProtocol, LockKeys};
-use super::settle::DeferredRelease;
-use super::slot::RequestStatus;
+use super::cleanup::DeferredRelease;
+use super::lock_state::RequestStatus;
+use super::protocol::{LockKeys, LockProtocol};
 use super::table::Table;
 use super::terms::AcquireRequest;
 use crate::clock::Instant;
@@ -130,7 +130,15 @@ impl Table {
         }
         let (field, limit) = (self.core.field(seen.position.number(request)), seen.may_execute_until());
         let (target, lease) = (Arc::clone(target), wish.lease.duration());
-        self.schedule_cleanup(DeferredRelease { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease });
+        self.schedule_cleanup(DeferredRelease {
+            kind,
+            target,
+            field,
+            limit,
+            at_once: true,
+            keep_until: Instant::PAST,
+            lease,
+        });
     }
 }
 

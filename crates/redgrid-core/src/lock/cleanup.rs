@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::kind::{HoldArgs, LockProtocol, LockKeys};
+use super::protocol::{HoldArgs, LockKeys, LockProtocol};
+use super::server_lease::ServerLease;
 use super::table::Table;
-use super::tenure::ServerLease;
 use crate::clock::Instant;
 use crate::connection::Persistence;
 
@@ -31,39 +31,50 @@ pub(super) struct DeferredRelease {
 }
 
 impl Table {
-    /// Gives back a tenure that nobody here has got.
-    pub(super) fn give_back(self: &Arc<Self>, tenure: &Arc<ServerLease>) {
-        self.leave_until(tenure, Instant::PAST);
+    /// Gives back a server lease that nobody here has got.
+    pub(super) fn give_back(self: &Arc<Self>, server_lease: &Arc<ServerLease>) {
+        self.leave_until(server_lease, Instant::PAST);
     }
 
     /// The same, and its name stays taken until `keep_until`.
-    pub(super) fn leave_until(self: &Arc<Self>, tenure: &Arc<ServerLease>, keep_until: Instant) {
-        tenure.end();
-        let limit = tenure.retransmission_ends().unwrap_or(Instant::PAST);
-        self.schedule_cleanup(self.deferred_release(tenure, limit, true, keep_until));
+    pub(super) fn leave_until(self: &Arc<Self>, server_lease: &Arc<ServerLease>, keep_until: Instant) {
+        server_lease.end();
+        let limit = server_lease.retransmission_ends().unwrap_or(Instant::PAST);
+        self.schedule_cleanup(self.deferred_release(server_lease, limit, true, keep_until));
     }
 
-    /// Gives a tenure back once more whose release left at `sent`, where a copy of its acquire may be carried out later.
-    pub(super) fn release_late_copies(self: &Arc<Self>, tenure: &ServerLease, sent: Instant, keep_until: Instant) {
-        if let Some(limit) = tenure.retransmission_ends().filter(|limit| *limit > sent) {
-            self.schedule_cleanup(self.deferred_release(tenure, limit, false, keep_until));
+    /// Gives a server lease back once more whose release left at `sent`, where a copy of its acquire may be carried out later.
+    pub(super) fn release_late_copies(
+        self: &Arc<Self>,
+        server_lease: &ServerLease,
+        sent: Instant,
+        keep_until: Instant,
+    ) {
+        if let Some(limit) = server_lease.retransmission_ends().filter(|limit| *limit > sent) {
+            self.schedule_cleanup(self.deferred_release(server_lease, limit, false, keep_until));
         }
     }
 
-    /// Gives a tenure back when its lease is over.
-    pub(super) fn release_when_over(self: &Arc<Self>, tenure: &ServerLease) {
-        self.schedule_cleanup(self.deferred_release(tenure, tenure.lease_ends(), false, Instant::PAST));
+    /// Gives a server lease back when its lease is over.
+    pub(super) fn release_when_over(self: &Arc<Self>, server_lease: &ServerLease) {
+        self.schedule_cleanup(self.deferred_release(server_lease, server_lease.lease_ends(), false, Instant::PAST));
     }
 
-    fn deferred_release(&self, tenure: &ServerLease, limit: Instant, at_once: bool, keep_until: Instant) -> DeferredRelease {
+    fn deferred_release(
+        &self,
+        server_lease: &ServerLease,
+        limit: Instant,
+        at_once: bool,
+        keep_until: Instant,
+    ) -> DeferredRelease {
         DeferredRelease {
-            kind: tenure.kind,
-            target: Arc::clone(&tenure.target),
-            field: tenure.copied_field(),
+            kind: server_lease.kind,
+            target: Arc::clone(&server_lease.target),
+            field: server_lease.copied_field(),
             limit,
             at_once,
             keep_until,
-            lease: tenure.first_lease(),
+            lease: server_lease.first_lease(),
         }
     }
 

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::attempt::Attempt;
-use super::slot::{Busy, LockId, send};
+use super::fairness::YieldPlan;
+use super::lock_state::{Busy, LockId, send};
 use super::table::{State, Table};
 use super::terms::Backoff;
-use super::turn::YieldPlan;
 use crate::clock::Instant;
 use crate::wait::{Hub, Watch};
 
@@ -164,7 +164,7 @@ impl Table {
             Self::remove_if_idle(&mut state, &course.key);
             return Step::Done;
         }
-        if let Some(tenure) = &slot.server_lease {
+        if let Some(server_lease) = &slot.server_lease {
             course.tries = 0;
             if let Some((listeners, missing)) = course.end_turn() {
                 // It ended by silence, and the name was free: those are no listeners that wait.
@@ -172,7 +172,7 @@ impl Table {
             }
             let half = self.handover_window(slot.protocol, &course.key) / 2;
             let listens = course.backoff.is_none();
-            return Step::Local { listen_at: if listens { tenure.stretch_ends - half } else { Instant::NEVER } };
+            return Step::Local { listen_at: if listens { server_lease.stretch_ends - half } else { Instant::NEVER } };
         }
         if slot.busy != Busy::No || slot.asking {
             return Step::Local { listen_at: Instant::NEVER };
@@ -289,7 +289,11 @@ impl Table {
     fn quiet_until(&self, course: &WaitLoop) -> Instant {
         let heard = course.hub.heard(&course.channel);
         // Now and then longer, for listeners that need more time to answer than most.
-        let least = if course.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 { LONG_QUIET_PERIOD } else { Duration::ZERO };
+        let least = if course.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
+            LONG_QUIET_PERIOD
+        } else {
+            Duration::ZERO
+        };
         course.turn.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.quiet_period(heard).max(least))
     }
 

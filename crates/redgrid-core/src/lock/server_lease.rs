@@ -8,16 +8,16 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::deadline::Deadline;
-use super::kind::{HoldArgs, LockProtocol, LockKeys};
-use super::owners::HandoverCount;
-use super::slot::LockId;
+use super::handover_count::HandoverCount;
+use super::lock_state::LockId;
+use super::protocol::{HoldArgs, LockKeys, LockProtocol};
 use super::terms::{self, LeaseMode};
 use crate::clock::{Clock, Instant, nanos};
 use crate::config::Durability;
 use crate::connection::{Exchange, NodeId};
 use crate::short::Short;
 
-/// What a grant of the server was, before it becomes a tenure.
+/// What a grant of the server was, before it becomes a server lease.
 pub(crate) struct GrantReply {
     pub(crate) id: u64,
     pub(crate) field: Bytes,
@@ -107,7 +107,7 @@ impl LeaseInner {
     }
 }
 
-/// What most tenures do not have.
+/// What most server leases do not have.
 #[derive(Default)]
 struct ColdFields {
     /// Where more than the primary is wanted.
@@ -134,7 +134,7 @@ impl Field {
     }
 }
 
-/// How durable a tenure is, and is to be.
+/// How durable a server lease is, and is to be.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct DurabilityState {
     /// Its present lease is.
@@ -428,7 +428,7 @@ impl ServerLease {
         }
     }
 
-    /// It as its scripts see it, under its [field](Tenure::copied_field).
+    /// It as its scripts see it, under its [field](ServerLease::copied_field).
     pub(crate) fn claim<'a>(&'a self, field: &'a Bytes, lease: Duration) -> HoldArgs<'a> {
         HoldArgs { target: &self.target, field, lease }
     }

@@ -1,4 +1,4 @@
-//! One hold: a task's share in a tenure, until when it is believed, and who is told when it ends.
+//! One hold: a task's share in a server lease, until when it is believed, and who is told when it ends.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use super::deadline::Deadline;
 use super::error::LostReason;
 use super::holder::HolderId;
-use super::tenure::ServerLease;
-use super::terms::{self, LeaseMode, AcquireRequest};
+use super::server_lease::ServerLease;
+use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::observe::count;
 
@@ -70,16 +70,16 @@ const REVOKED: u8 = 2;
 /// Taken for a set of several that is not complete: nobody has been given it yet.
 const RESERVED: u8 = 3;
 
-/// The share of one task, or of one holder, in a tenure.
+/// The share of one task, or of one holder, in a server lease.
 pub(crate) struct Hold {
-    pub(crate) tenure: Arc<ServerLease>,
+    pub(crate) server_lease: Arc<ServerLease>,
     pub(crate) token: u64,
     /// When it was granted, as known here.
     pub(crate) granted: Instant,
     pub(crate) request: Arc<AcquireRequest>,
     /// Guards that live; counted under the table's lock.
     pub(super) guards: AtomicU32,
-    /// Where it is among those who have its tenure; under the table's lock.
+    /// Where it is among those who have its server lease; under the table's lock.
     pub(super) index: AtomicUsize,
     /// Its `at_least` is another's by now.
     retained_elsewhere: AtomicBool,
@@ -96,10 +96,16 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// A share in `tenure` whose lease is counted from `from`.
-    pub(crate) fn new(tenure: Arc<ServerLease>, token: u64, from: Instant, now: Instant, wish: Arc<AcquireRequest>) -> Self {
+    /// A share in `server lease` whose lease is counted from `from`.
+    pub(crate) fn new(
+        server_lease: Arc<ServerLease>,
+        token: u64,
+        from: Instant,
+        now: Instant,
+        wish: Arc<AcquireRequest>,
+    ) -> Self {
         let hold = Hold {
-            tenure,
+            server_lease,
             token,
             granted: now,
             guards: AtomicU32::new(0),
@@ -113,12 +119,12 @@ impl Hold {
             ended: OnceLock::new(),
             request: wish,
         };
-        count::held(hold.tenure.kind.name());
+        count::held(hold.server_lease.kind.name());
         if let LeaseMode::Fixed(lease) = hold.request.lease {
             hold.set_end(from, lease, now);
         }
         let renewed_until = hold.request.max_hold.map_or(Instant::NEVER, |longest| now + longest);
-        hold.tenure.serve(
+        hold.server_lease.serve(
             hold.request.lease,
             hold.request.durability,
             renewed_until,
@@ -183,7 +189,7 @@ impl Hold {
 
     /// Until when it is believed.
     pub(crate) fn deadline(&self) -> Instant {
-        self.deadline_of_its_own().min(self.tenure.deadline())
+        self.deadline_of_its_own().min(self.server_lease.deadline())
     }
 
     pub(crate) fn deadline_of_its_own(&self) -> Instant {
@@ -195,9 +201,9 @@ impl Hold {
         self.deadline.has_passed(now)
     }
 
-    /// The same for its own lease and that of its tenure.
+    /// The same for its own lease and that of its server lease.
     fn has_expired(&self, now: Instant) -> bool {
-        self.has_run_out(now) || self.tenure.has_expired(now)
+        self.has_run_out(now) || self.server_lease.has_expired(now)
     }
 
     /// When its fixed lease ends, and the name goes to others.
@@ -214,12 +220,12 @@ impl Hold {
 
     /// Whether the hold may be believed: by our own clock, without asking anybody.
     pub(crate) fn is_held(&self) -> bool {
-        self.phase() == Phase::Held && !self.has_expired(self.tenure.clock.now())
+        self.phase() == Phase::Held && !self.has_expired(self.server_lease.clock.now())
     }
 
     /// How it ended without us, if it did; a passed deadline counts although nobody has marked it yet.
     pub(crate) fn lost(&self) -> Option<LostReason> {
-        self.lost_by(self.tenure.clock.now())
+        self.lost_by(self.server_lease.clock.now())
     }
 
     /// The same for who has just read the clock.
@@ -249,7 +255,7 @@ impl Hold {
         if !cfg!(feature = "metrics") {
             return;
         }
-        let (kind, now) = (self.tenure.kind.name(), self.tenure.clock.now());
+        let (kind, now) = (self.server_lease.kind.name(), self.server_lease.clock.now());
         let held = now.since(self.granted);
         let is_forgotten = to != Phase::Released && self.guards.load(Ordering::Acquire) == 0;
         if !self.is_given() {
@@ -266,7 +272,11 @@ impl Hold {
     /// Until when the name stays taken for its `at_least`. What nobody was given stays taken for nobody.
     pub(crate) fn retained_until(&self) -> Instant {
         let is_its_own = self.is_given() && !self.retained_elsewhere.load(Ordering::Acquire);
-        if is_its_own && !self.request.at_least.is_zero() { self.granted + self.request.at_least } else { Instant::PAST }
+        if is_its_own && !self.request.at_least.is_zero() {
+            self.granted + self.request.at_least
+        } else {
+            Instant::PAST
+        }
     }
 
     /// Until when the name is to stay taken when everything is given back: what was forgotten is left to its lease.
@@ -291,7 +301,7 @@ impl Hold {
             tokio::select! {
                 () = told => {}
                 // The engine marks the passing of the deadline; this is the same clock, in case it is late.
-                () = self.tenure.clock.sleep_until(self.deadline()) => {}
+                () = self.server_lease.clock.sleep_until(self.deadline()) => {}
             }
         }
     }
@@ -302,7 +312,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.phase() == Phase::Held {
-            count::never_held(self.tenure.kind.name());
+            count::never_held(self.server_lease.kind.name());
         }
     }
 }

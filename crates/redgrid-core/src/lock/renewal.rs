@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::error::LostReason;
+use super::handover::HandoverReason;
+use super::hold::{Hold, Phase};
+use super::lock_state::{Answers, send};
 use super::schedule::Schedule;
-use super::slot::{Answers, send};
-use super::state::{Hold, Phase};
-use super::succession::HandoverReason;
+use super::server_lease::ServerLease;
 use super::table::{State, Table};
-use super::tenure::ServerLease;
 use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
@@ -66,25 +66,25 @@ impl Table {
         let now = self.now();
         let mut answers = Answers::new();
         let mut state = self.state();
-        for tenure in state.schedule.ended(now, self.soon(now)) {
-            if tenure.has_expired(now) {
-                self.mark_lost(&mut state, &tenure, LostReason::Expired);
+        for server_lease in state.schedule.ended(now, self.soon(now)) {
+            if server_lease.has_expired(now) {
+                self.mark_lost(&mut state, &server_lease, LostReason::Expired);
             } else {
-                answers.extend(self.owner_due(&mut state, &tenure, now));
+                answers.extend(self.owner_due(&mut state, &server_lease, now));
             }
         }
         drop(state);
         send(answers);
     }
 
-    /// The lease of the present owner ends, that of the tenure does not: first it is told, and a margin later the next has it.
-    fn owner_due(self: &Arc<Self>, state: &mut State, tenure: &Arc<ServerLease>, now: Instant) -> Answers {
-        let key = tenure.slot_key();
-        let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(tenure)) else { return Answers::new() };
+    /// The lease of the present owner ends, that of the server lease does not: first it is told, and a margin later the next has it.
+    fn owner_due(self: &Arc<Self>, state: &mut State, server_lease: &Arc<ServerLease>, now: Instant) -> Answers {
+        let key = server_lease.slot_key();
+        let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(server_lease)) else { return Answers::new() };
         if slot.holds.is_empty() {
-            // Between two owners. The end that was noted is the former one's; that of the tenure stays noted.
-            tenure.set_owner_due(Instant::NEVER);
-            state.schedule.moved(tenure.id);
+            // Between two owners. The end that was noted is the former one's; that of the server lease stays noted.
+            server_lease.set_owner_due(Instant::NEVER);
+            state.schedule.moved(server_lease.id);
             return Answers::new();
         }
         let (mut due, mut keep_until) = (Instant::NEVER, Instant::PAST);
@@ -103,30 +103,30 @@ impl Table {
         }
         let free = slot.holds.is_empty();
         if slot.holds.len() == 1 {
-            tenure.left_alone();
+            server_lease.left_alone();
         }
         if slot.is_forgotten() {
-            tenure.stop_renewing();
+            server_lease.stop_renewing();
         }
-        tenure.set_owner_due(due);
-        state.schedule.moved(tenure.id);
+        server_lease.set_owner_due(due);
+        state.schedule.moved(server_lease.id);
         match free {
-            true if keep_until > now => self.release_unclaimed_grant(slot, tenure, keep_until),
+            true if keep_until > now => self.release_unclaimed_grant(slot, server_lease, keep_until),
             true => return self.hand_over_next(state, &key, HandoverReason::HandOver, now),
             false => {}
         }
         Answers::new()
     }
 
-    /// Ends a tenure that is no longer ours, tells the watchers of its owner, and lets the next of its queue try.
-    pub(super) fn mark_lost(self: &Arc<Self>, state: &mut State, tenure: &Arc<ServerLease>, reason: LostReason) {
-        state.schedule.remove(tenure.id);
-        if !tenure.end() {
+    /// Ends a server lease that is no longer ours, tells the watchers of its owner, and lets the next of its queue try.
+    pub(super) fn mark_lost(self: &Arc<Self>, state: &mut State, server_lease: &Arc<ServerLease>, reason: LostReason) {
+        state.schedule.remove(server_lease.id);
+        if !server_lease.end() {
             return;
         }
-        tracing::debug!(name = %tenure.target.name, %reason, "lost");
-        let key = tenure.slot_key();
-        if let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(tenure)) {
+        tracing::debug!(name = %server_lease.target.name, %reason, "lost");
+        let key = server_lease.slot_key();
+        if let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(server_lease)) {
             slot.server_lease = None;
             self.take_out_served(slot);
             let (unheld, lives_on) = (slot.holds.is_empty(), slot.protocol.paired_mode().is_some());
@@ -136,10 +136,10 @@ impl Table {
             }
             if unheld && reason == LostReason::Expired {
                 // No guard will free what the server still has of it.
-                self.spawn_background(self.release_work(None, Arc::clone(tenure), Instant::PAST, None));
+                self.spawn_background(self.release_work(None, Arc::clone(server_lease), Instant::PAST, None));
             } else if lives_on && reason == LostReason::Expired {
                 // Others who are in beside it keep the key, and its field with that, when its lease is over.
-                self.release_when_over(tenure);
+                self.release_when_over(server_lease);
             }
             self.go_on(state, &key);
         }
@@ -155,35 +155,38 @@ impl Table {
         now + self.core.settings.watchdog_lease / 6
     }
 
-    /// Renews (fixed leases: verifies) tenures of one kind, whose names may go together, by one script; a batch that is
+    /// Renews (fixed leases: verifies) server leases of one kind, whose names may go together, by one script; a batch that is
     /// refused as a whole, in halves.
-    fn renew(self: Arc<Self>, mut tenures: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn renew(self: Arc<Self>, mut server_leases: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             {
                 // Given back since they were due: nothing is started for them any more.
                 let state = self.state();
-                tenures.retain(|tenure| state.schedule.get(tenure.id).is_some());
+                server_leases.retain(|server_lease| state.schedule.get(server_lease.id).is_some());
             }
-            let Some(first) = tenures.first() else { return };
+            let Some(first) = server_leases.first() else { return };
             let kind = first.kind;
             let sent = self.now();
-            let leases: Vec<Duration> = tenures.iter().map(|tenure| lease_to_send(tenure, sent)).collect();
+            let leases: Vec<Duration> =
+                server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
             // What they want now: by the time of the answer one of them may have an owner who wants something else.
-            let asked: Vec<Durability> = tenures.iter().map(|tenure| tenure.wanted_durability()).collect();
-            let fields: Vec<_> = tenures.iter().map(|tenure| tenure.copied_field()).collect();
-            let each = tenures.iter().zip(&fields).zip(&leases);
-            let claims: Vec<_> = each.map(|((tenure, field), lease)| tenure.claim(field, *lease)).collect();
+            let asked: Vec<Durability> =
+                server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
+            let fields: Vec<_> = server_leases.iter().map(|server_lease| server_lease.copied_field()).collect();
+            let each = server_leases.iter().zip(&fields).zip(&leases);
+            let claims: Vec<_> = each.map(|((server_lease, field), lease)| server_lease.claim(field, *lease)).collect();
             let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.timeout);
             // An answer that is lost, or late, is not waited for as long as the node would: the lease may be shorter than that,
             // and twice is once. When it comes after all it counts: a machine that is too slow for every answer would
             // otherwise lose what the server has kept for it.
-            let shortest = tenures.iter().map(|tenure| tenure.deadline().since(sent)).min().unwrap_or_default();
+            let shortest =
+                server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
             // A primary that was replaced meanwhile does not know of it: what it answers moves no deadline.
             let mut asking = pin!(unless_replaced(&*self.core.topology, &request, limit));
             // What gives back what may have been renewed by then does not give up before that is over.
             let unsure = |by: Instant| {
-                for (tenure, lease) in tenures.iter().zip(&leases).filter(|(_, lease)| !lease.is_zero()) {
-                    tenure.raise_upper_bound(by + *lease);
+                for (server_lease, lease) in server_leases.iter().zip(&leases).filter(|(_, lease)| !lease.is_zero()) {
+                    server_lease.raise_upper_bound(by + *lease);
                 }
             };
             let over = certainly_over(limit, self.core.settings.timeout);
@@ -191,12 +194,12 @@ impl Table {
                 answer = &mut asking => answer,
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => {
                     unsure(over);
-                    self.try_again(&mut self.state(), &tenures);
+                    self.try_again(&mut self.state(), &server_leases);
                     asking.await
                 }
             };
             match answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>) {
-                Ok(statuses) if statuses.len() == tenures.len() => {
+                Ok(statuses) if statuses.len() == server_leases.len() => {
                     // Nothing is written where it was only looked at.
                     let renewed = asked.iter().zip(&statuses).zip(&leases);
                     let mut wanted = renewed.filter(|((_, status), lease)| **status == 1 && !lease.is_zero());
@@ -205,20 +208,20 @@ impl Table {
                         // The primary has it, whatever comes of the proof, and however long that takes.
                         unsure(self.now());
                     }
-                    if let Err(error) = answer.commit(durability, &tenures[0].target.key).await {
-                        tracing::debug!(tenures = tenures.len(), %error, "renewed, and not as durable as asked");
-                        self.try_again(&mut self.state(), &tenures);
+                    if let Err(error) = answer.commit(durability, &server_leases[0].target.key).await {
+                        tracing::debug!(server_leases = server_leases.len(), %error, "renewed, and not as durable as asked");
+                        self.try_again(&mut self.state(), &server_leases);
                         return;
                     }
                     let now = self.now();
                     let mut state = self.state();
-                    for ((tenure, status), lease) in tenures.iter().zip(statuses).zip(leases) {
-                        self.renewed((&mut state, now), tenure, status, (sent, lease, durability));
+                    for ((server_lease, status), lease) in server_leases.iter().zip(statuses).zip(leases) {
+                        self.renewed((&mut state, now), server_lease, status, (sent, lease, durability));
                     }
                     self.wake_renewal(&state.schedule);
                 }
-                Err(error) if error.code().is_some_and(concerns_some) && tenures.len() > 1 => {
-                    let (left, right) = tenures.split_at(tenures.len() / 2);
+                Err(error) if error.code().is_some_and(concerns_some) && server_leases.len() > 1 => {
+                    let (left, right) = server_leases.split_at(server_leases.len() / 2);
                     Arc::clone(&self).renew(left.to_vec()).await;
                     Arc::clone(&self).renew(right.to_vec()).await;
                 }
@@ -227,8 +230,8 @@ impl Table {
                         unsure(over);
                     }
                     let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
-                    tracing::debug!(tenures = tenures.len(), error, "renewal failed");
-                    self.try_again(&mut self.state(), &tenures);
+                    tracing::debug!(server_leases = server_leases.len(), error, "renewal failed");
+                    self.try_again(&mut self.state(), &server_leases);
                 }
             }
         })
@@ -237,48 +240,48 @@ impl Table {
     fn renewed(
         self: &Arc<Self>,
         (state, now): (&mut State, Instant),
-        tenure: &Arc<ServerLease>,
+        server_lease: &Arc<ServerLease>,
         status: i64,
         (sent, lease, durability): (Instant, Duration, Durability),
     ) {
         match status {
             // Its owner is another by now, and wants more than this renewal waited for.
-            1 if !lease.is_zero() && !durability.covers(tenure.wanted_durability()) => {
-                tenure.raise_upper_bound(now + lease);
-                self.try_again(state, std::slice::from_ref(tenure));
+            1 if !lease.is_zero() && !durability.covers(server_lease.wanted_durability()) => {
+                server_lease.raise_upper_bound(now + lease);
+                self.try_again(state, std::slice::from_ref(server_lease));
             }
             1 => {
                 if !lease.is_zero() {
-                    tenure.confirmed(sent, lease, durability);
+                    server_lease.confirmed(sent, lease, durability);
                 }
-                state.schedule.reschedule(tenure.id, self.next_look(tenure, sent, now));
+                state.schedule.reschedule(server_lease.id, self.next_look(server_lease, sent, now));
             }
             0 => {
                 // A release may have been on its way before the renewal: then this is no loss.
-                if state.schedule.get(tenure.id).is_some() {
-                    self.mark_lost(state, tenure, LostReason::Gone);
+                if state.schedule.get(server_lease.id).is_some() {
+                    self.mark_lost(state, server_lease, LostReason::Gone);
                 }
             }
-            _ => self.try_again(state, std::slice::from_ref(tenure)),
+            _ => self.try_again(state, std::slice::from_ref(server_lease)),
         }
     }
 
     /// Renewals that failed are due again soon: after a thirtieth of the lease, at most a second.
-    fn try_again(&self, state: &mut State, tenures: &[Arc<ServerLease>]) {
+    fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let now = self.now();
-        for tenure in tenures {
-            count::renewal_failed(tenure.kind.name());
-            let wait = (tenure.lease() / 30).min(Duration::from_secs(1));
-            state.schedule.reschedule(tenure.id, now + wait);
+        for server_lease in server_leases {
+            count::renewal_failed(server_lease.kind.name());
+            let wait = (server_lease.lease() / 30).min(Duration::from_secs(1));
+            state.schedule.reschedule(server_lease.id, now + wait);
         }
         self.wake_renewal(&state.schedule);
     }
 
-    /// The tenure's end has moved.
-    pub(super) fn reschedule(&self, tenure: &ServerLease) {
+    /// The server lease's end has moved.
+    pub(super) fn reschedule(&self, server_lease: &ServerLease) {
         let mut state = self.state();
         let now = self.now();
-        state.schedule.reschedule(tenure.id, self.next_look(tenure, now, now));
+        state.schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));
         self.wake_renewal(&state.schedule);
     }
 
@@ -293,13 +296,13 @@ impl Table {
             }
             last = now_at;
             self.core.given_back.look();
-            self.verify(|tenure| is_same(&self.core.home(&tenure.target.key), &server));
+            self.verify(|server_lease| is_same(&self.core.home(&server_lease.target.key), &server));
         }
     }
 
     /// Looks after the holds whose names another node decides by now: it may not know of them.
     pub(crate) fn verify_moved(&self) {
-        self.verify(|tenure| tenure.has_moved(self.core.home(&tenure.target.key).id()));
+        self.verify(|server_lease| server_lease.has_moved(self.core.home(&server_lease.target.key).id()));
     }
 
     /// Looks after all holds, because a notice may have been missed.
@@ -310,7 +313,12 @@ impl Table {
     fn verify(&self, concerned: impl Fn(&ServerLease) -> bool) {
         let now = self.now();
         let mut state = self.state();
-        let ids: Vec<u64> = state.schedule.all().filter(|tenure| concerned(tenure)).map(|tenure| tenure.id).collect();
+        let ids: Vec<u64> = state
+            .schedule
+            .all()
+            .filter(|server_lease| concerned(server_lease))
+            .map(|server_lease| server_lease.id)
+            .collect();
         for id in ids {
             state.schedule.reschedule(id, now);
         }
@@ -327,7 +335,9 @@ impl Table {
         let Some(number) = number_of(field) else { return };
         let mut state = self.state();
         match state.schedule.get(number).cloned() {
-            Some(tenure) if tenure.field() == field => self.mark_lost(&mut state, &tenure, LostReason::Forced),
+            Some(server_lease) if server_lease.field() == field => {
+                self.mark_lost(&mut state, &server_lease, LostReason::Forced)
+            }
             Some(_) => {}
             None => {
                 // Perhaps its grant is still on its way to us.
@@ -342,33 +352,35 @@ impl Table {
     pub(super) fn report_missing(self: &Arc<Self>, field: &[u8]) {
         let mut state = self.state();
         // A release may have been on its way before: then this is no loss.
-        let tenure = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
-        if let Some(tenure) = tenure.filter(|tenure| tenure.field() == field) {
-            self.mark_lost(&mut state, &tenure, LostReason::Gone);
+        let server_lease = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
+        if let Some(server_lease) = server_lease.filter(|server_lease| server_lease.field() == field) {
+            self.mark_lost(&mut state, &server_lease, LostReason::Gone);
         }
     }
 
     /// Those that may go together in one script.
-    fn grouped(&self, mut tenures: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
-        let place = |tenure: &Arc<ServerLease>| (tenure.kind.name(), self.core.topology.slot(&tenure.target.key));
-        let group = |tenure: &Arc<ServerLease>| (place(tenure), tenure.wanted_durability());
-        tenures.sort_by_key(place);
-        tenures.chunk_by(|one, other| group(one) == group(other)).map(<[_]>::to_vec).collect()
+    fn grouped(&self, mut server_leases: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
+        let place = |server_lease: &Arc<ServerLease>| {
+            (server_lease.kind.name(), self.core.topology.slot(&server_lease.target.key))
+        };
+        let group = |server_lease: &Arc<ServerLease>| (place(server_lease), server_lease.wanted_durability());
+        server_leases.sort_by_key(place);
+        server_leases.chunk_by(|one, other| group(one) == group(other)).map(<[_]>::to_vec).collect()
     }
 }
 
 /// What a look asks for: the lease of what is renewed, nothing more where it is fixed. Where others are in beside it, one of
 /// them may have shortened what they share on the server: then what was confirmed before, so that it is there again.
-fn lease_to_send(tenure: &ServerLease, now: Instant) -> Duration {
-    let left = tenure.deadline().since(now);
-    match tenure.kind.is_shared() && !left.is_zero() {
-        _ if tenure.is_renewed_at(now) => tenure.lease(),
+fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
+    let left = server_lease.deadline().since(now);
+    match server_lease.kind.is_shared() && !left.is_zero() {
+        _ if server_lease.is_renewed_at(now) => server_lease.lease(),
         true => terms::with_margin(left),
         false => Duration::ZERO,
     }
 }
 
-/// What is due for one of those who have a tenure.
+/// What is due for one of those who have a server lease.
 enum Due {
     /// Nothing before then.
     At(Instant),
@@ -378,13 +390,13 @@ enum Due {
     Over,
 }
 
-/// The number of a tenure, by its field.
+/// The number of a server lease, by its field.
 fn number_of(field: &[u8]) -> Option<u64> {
     std::str::from_utf8(field).ok()?.rsplit_once(':')?.1.parse().ok()
 }
 
 fn due_of(hold: &Hold, now: Instant) -> Due {
-    let name = &hold.tenure.target.name;
+    let name = &hold.server_lease.target.name;
     // Another guard of its holder may live.
     if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
         tracing::debug!(%name, "granted, and not taken");

@@ -7,18 +7,18 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::attempt::{AcquireReply, parse_reply};
+use super::cleanup::DeferredRelease;
 use super::error::{AcquireError, LostReason};
-use super::grant::HoldGuard;
-use super::kind::{HoldArgs, LockProtocol, TakeoverFrom, LockKeys};
-use super::settle::DeferredRelease;
-use super::slot::{AcquireFailure, LockState, LockId, send};
-use super::state::Hold;
-use super::stretch;
-use super::succession::InstallOutcome;
+use super::guard::HoldGuard;
+use super::handover::InstallOutcome;
+use super::handover_window;
+use super::hold::Hold;
+use super::lock_state::{AcquireFailure, LockId, LockState, send};
+use super::pending_acquire::into_acquire_error;
+use super::protocol::{HoldArgs, LockKeys, LockProtocol, TakeoverFrom};
+use super::server_lease::{GrantReply, ServerLease};
 use super::table::Table;
-use super::tenure::{GrantReply, ServerLease};
 use super::terms::{self, AcquireRequest};
-use super::ticket::into_acquire_error;
 use crate::clock::Instant;
 use crate::connection::{Client, Exchange, Persistence, Progress};
 use crate::error::ServerError;
@@ -62,33 +62,34 @@ impl Table {
     ) -> Result<Option<HoldGuard>, AcquireFailure> {
         let stretch = self.handover_window(kind, &LockId::of(kind, &target));
         // It must outlive the wait for the former holder's stretch, also where what is wished for is shorter.
-        let lease = wish.server_lease(stretch).max(terms::with_margin(stretch::LONGEST + self.core.settings.timeout));
-        let theft = Takeover { kind, target, lease, from };
-        let (mut id, mut field, mut asked) = self.send_takeover(&theft).await;
+        let lease =
+            wish.server_lease(stretch).max(terms::with_margin(handover_window::LONGEST + self.core.settings.timeout));
+        let takeover = Takeover { kind, target, lease, from };
+        let (mut id, mut field, mut asked) = self.send_takeover(&takeover).await;
         let mut verdict = parse_reply(&asked);
         if let (AcquireReply::TooLate, None) = (&verdict, asked.unanswered_until) {
-            (id, field, asked) = self.send_takeover(&theft).await;
+            (id, field, asked) = self.send_takeover(&takeover).await;
             verdict = parse_reply(&asked);
         }
         match verdict {
             AcquireReply::Granted { token, robbed } => {
                 let stretch_ends = asked.sent + stretch;
-                let asked_for = (theft.lease, wish.durability);
+                let asked_for = (takeover.lease, wish.durability);
                 let granted = GrantReply::by(&asked, id, field, token, asked_for, stretch_ends);
                 // A repeat finds only itself.
                 let robbed = robbed || asked.is_repeat();
-                let granted = if robbed { self.wait_out_previous(&theft, granted).await? } else { granted };
-                if let Err(error) = self.core.commit(&asked, wish.durability, &theft.target.key).await {
+                let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
+                if let Err(error) = self.core.commit(&asked, wish.durability, &takeover.target.key).await {
                     let limit = granted.retransmission_ends.unwrap_or(Instant::PAST);
-                    self.free(&theft, &granted.field, limit.max(self.now()));
+                    self.free(&takeover, &granted.field, limit.max(self.now()));
                     return Err(AcquireFailure::NotDurable(error));
                 }
-                let Takeover { kind, target, .. } = theft;
+                let Takeover { kind, target, .. } = takeover;
                 let grant = self.install(client, kind, target, granted, (wish, Instant::PAST));
                 if grant.is_none() { Err(AcquireFailure::ShuttingDown) } else { Ok(grant) }
             }
             AcquireReply::Busy(_) | AcquireReply::TooLate if asked.unanswered_until.is_some() => {
-                self.unsettled(&theft, &field, &asked);
+                self.unsettled(&takeover, &field, &asked);
                 let why = "an earlier copy was not answered, and it is too late for another";
                 Err(AcquireFailure::Unknown(ServerError::unknown(why)))
             }
@@ -97,37 +98,41 @@ impl Table {
                 Err(AcquireFailure::Unavailable(ServerError::not_sent("the server found the request too late, twice")))
             }
             AcquireReply::Failed(failure) => {
-                self.unsettled(&theft, &field, &asked);
+                self.unsettled(&takeover, &field, &asked);
                 Err(if asked.unanswered_until.is_some() { failure.unknown() } else { failure })
             }
         }
     }
 
-    async fn send_takeover(&self, theft: &Takeover) -> (u64, Bytes, Exchange) {
+    async fn send_takeover(&self, takeover: &Takeover) -> (u64, Bytes, Exchange) {
         let id = self.number();
         let field = self.core.field(id);
-        let claim = HoldArgs { target: &theft.target, field: &field, lease: theft.lease };
-        let request = theft.kind.take_over(claim, &self.core.notice_prefix(), &theft.from);
+        let claim = HoldArgs { target: &takeover.target, field: &field, lease: takeover.lease };
+        let request = takeover.kind.take_over(claim, &self.core.notice_prefix(), &takeover.from);
         let until = self.now() + self.core.settings.patience();
-        let persistence = Persistence::Within(theft.lease);
+        let persistence = Persistence::Within(takeover.lease);
         let asked = self.core.exchange(request, until, persistence, &Progress::default()).await;
         (id, field, asked)
     }
 
     /// The former holder may not know yet, and hand the name on inside its process until its stretch ends. Only after
     /// that is the server's clock past every token that it can give away: the token is read anew then.
-    async fn wait_out_previous(self: &Arc<Self>, theft: &Takeover, granted: GrantReply) -> Result<GrantReply, AcquireFailure> {
-        self.invalidate_local(theft, &granted);
-        self.core.clock.sleep_until(granted.received + stretch::LONGEST).await;
+    async fn wait_out_previous(
+        self: &Arc<Self>,
+        takeover: &Takeover,
+        granted: GrantReply,
+    ) -> Result<GrantReply, AcquireFailure> {
+        self.invalidate_local(takeover, &granted);
+        self.core.clock.sleep_until(granted.received + handover_window::LONGEST).await;
         let GrantReply { id, ref field, .. } = granted;
-        let claim = HoldArgs { target: &theft.target, field, lease: theft.lease };
+        let claim = HoldArgs { target: &takeover.target, field, lease: takeover.lease };
         // It finds itself in the lock: nothing is taken, the lease begins anew, and the time is told.
-        let request = theft.kind.acquire(claim);
-        let until = terms::deadline(granted.sent, theft.lease);
+        let request = takeover.kind.acquire(claim);
+        let until = terms::deadline(granted.sent, takeover.lease);
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
         let unanswered_until = asked.unanswered_until.max(granted.retransmission_ends);
-        // What it robbed is past its stretch; a late copy of the theft finds itself, or robs anew.
-        let settled = unanswered_until.map_or(Instant::PAST, |limit| limit + stretch::LONGEST);
+        // What it robbed is past its stretch; a late copy of the takeover finds itself, or robs anew.
+        let settled = unanswered_until.map_or(Instant::PAST, |limit| limit + handover_window::LONGEST);
         match parse_reply(&asked) {
             AcquireReply::Granted { token, .. } => {
                 let again = GrantReply::by(
@@ -135,7 +140,7 @@ impl Table {
                     id,
                     field.clone(),
                     token,
-                    (theft.lease, granted.durability),
+                    (takeover.lease, granted.durability),
                     granted.handover_ends,
                 );
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..again })
@@ -146,20 +151,20 @@ impl Table {
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..granted })
             }
             AcquireReply::TooLate => {
-                self.free(theft, field, settled);
+                self.free(takeover, field, settled);
                 Err(AcquireFailure::Unavailable(ServerError::not_sent("the server found the request too late")))
             }
             AcquireReply::Failed(failure) => {
-                self.free(theft, field, settled);
+                self.free(takeover, field, settled);
                 Err(failure)
             }
         }
     }
 
     /// Whoever of ours had it has it no more.
-    fn invalidate_local(self: &Arc<Self>, theft: &Takeover, granted: &GrantReply) {
+    fn invalidate_local(self: &Arc<Self>, takeover: &Takeover, granted: &GrantReply) {
         let mut state = self.state();
-        let all = state.all_of(theft.kind, &theft.target);
+        let all = state.all_of(takeover.kind, &takeover.target);
         let former: Vec<_> = all.iter().filter_map(|key| state.slots.get(key)?.server_lease.clone()).collect();
         for former in former.into_iter().filter(|former| former.token < granted.token) {
             self.mark_lost(&mut state, &former, LostReason::Forced);
@@ -179,13 +184,14 @@ impl Table {
         let sent = granted.sent;
         let key = LockId::of(kind, &target);
         let now = self.now();
-        let tenure = Arc::new(ServerLease::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
+        let server_lease =
+            Arc::new(ServerLease::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
         let mut state = self.state();
         state.slots.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, target, now)));
         let wish = state.shared(&wish);
-        match self.install_grant(&mut state, &key, &tenure, sent) {
+        match self.install_grant(&mut state, &key, &server_lease, sent) {
             InstallOutcome::Ours { slot, schedule } => {
-                let hold = self.create_hold((schedule, slot), &tenure, (sent, now), wish);
+                let hold = self.create_hold((schedule, slot), &server_lease, (sent, now), wish);
                 if keep_until != Instant::PAST {
                     // The job has run already: its name stays taken, whether anybody takes this or not.
                     hold.set_given();
@@ -199,36 +205,36 @@ impl Table {
             InstallOutcome::Superseded => {
                 // Another was quicker to take it from us than we to know that we had it. Where its own was lost meanwhile, with what the
                 // server knew, the word that was to find ours has taken the name anew: it is given back.
-                tenure.end();
-                let hold = Arc::new(Hold::new(Arc::clone(&tenure), tenure.token, sent, now, wish));
+                server_lease.end();
+                let hold = Arc::new(Hold::new(Arc::clone(&server_lease), server_lease.token, sent, now, wish));
                 hold.end(LostReason::Forced.into());
                 if let Some(slot) = state.slots.get_mut(&key) {
                     slot.lost.push(Arc::downgrade(&hold));
                 }
                 drop(state);
-                self.leave_until(&tenure, keep_until);
+                self.leave_until(&server_lease, keep_until);
                 Some(HoldGuard::first(client, hold))
             }
             InstallOutcome::Closed => {
                 Table::remove_if_idle(&mut state, &key);
                 drop(state);
-                self.leave_until(&tenure, keep_until);
+                self.leave_until(&server_lease, keep_until);
                 None
             }
         }
     }
 
-    /// A theft that may have been carried out, and that nobody has: it is given back when it can not be carried out any more
+    /// A takeover that may have been carried out, and that nobody has: it is given back when it can not be carried out any more
     /// and whoever it robbed can not hand on the name any more. Earlier, the next one could get a token below that.
-    fn unsettled(self: &Arc<Self>, theft: &Takeover, field: &Bytes, asked: &Exchange) {
+    fn unsettled(self: &Arc<Self>, takeover: &Takeover, field: &Bytes, asked: &Exchange) {
         if let Some(limit) = asked.unanswered_until {
-            self.free(theft, field, limit + stretch::LONGEST);
+            self.free(takeover, field, limit + handover_window::LONGEST);
         }
     }
 
-    fn free(self: &Arc<Self>, theft: &Takeover, field: &Bytes, limit: Instant) {
-        let (kind, target) = (theft.kind, Arc::clone(&theft.target));
-        let (kind, field, lease, keep_until) = (kind, field.clone(), theft.lease, Instant::PAST);
+    fn free(self: &Arc<Self>, takeover: &Takeover, field: &Bytes, limit: Instant) {
+        let (kind, target) = (takeover.kind, Arc::clone(&takeover.target));
+        let (kind, field, lease, keep_until) = (kind, field.clone(), takeover.lease, Instant::PAST);
         self.schedule_cleanup(DeferredRelease { kind, target, field, limit, at_once: false, keep_until, lease });
     }
 }

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use super::change_lease::Set;
 use super::error::{AcquireError, ExtendError, LostReason, ReleaseError};
-use super::flight::InlineTask;
-use super::kind::{LockProtocol, LockKeys};
-use super::lease::Set;
-use super::release::{ReleasedBy, DropOutcome};
-use super::state::Hold;
+use super::hold::Hold;
+use super::inline_task::InlineTask;
+use super::pending_acquire::GRACE;
+use super::protocol::{LockKeys, LockProtocol};
+use super::release::{DropOutcome, ReleasedBy};
 use super::table::{State, Table};
-use super::terms::{self, LeaseMode, AcquireRequest};
-use super::ticket::GRACE;
+use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::Client;
@@ -89,22 +89,22 @@ impl HoldGuard {
     }
 
     fn about(&self) -> About<'_> {
-        About { kind: self.hold.tenure.kind.name(), name: self.name() }
+        About { kind: self.hold.server_lease.kind.name(), name: self.name() }
     }
 
     /// What is held.
     pub fn name(&self) -> &Name {
-        &self.hold.tenure.target.name
+        &self.hold.server_lease.target.name
     }
 
     /// The same, with its key and channel.
     pub fn keys(&self) -> &Arc<LockKeys> {
-        &self.hold.tenure.target
+        &self.hold.server_lease.target
     }
 
     /// The kind of the hold.
     pub fn protocol(&self) -> &'static dyn LockProtocol {
-        self.hold.tenure.kind
+        self.hold.server_lease.kind
     }
 
     /// The fencing token of this hold.
@@ -114,7 +114,7 @@ impl HoldGuard {
 
     /// The holder field on the server.
     pub fn field(&self) -> &[u8] {
-        self.hold.tenure.field()
+        self.hold.server_lease.field()
     }
 
     /// Whether the hold may be believed at this instant, by our own clock.
@@ -129,7 +129,7 @@ impl HoldGuard {
 
     /// How long it may be believed without a further confirmation; zero when it has ended.
     pub fn remaining(&self) -> Duration {
-        if self.is_held() { self.hold.deadline().since(self.hold.tenure.clock.now()) } else { Duration::ZERO }
+        if self.is_held() { self.hold.deadline().since(self.hold.server_lease.clock.now()) } else { Duration::ZERO }
     }
 
     /// A view of the hold for other tasks.
@@ -160,7 +160,11 @@ impl HoldGuard {
     /// # Cancel safety
     ///
     /// Dropping it leaves this hold as it is; what the server had granted goes back in the background.
-    pub async fn convert(&self, kind: &'static dyn LockProtocol, wish: AcquireRequest) -> Result<Option<HoldGuard>, AcquireError> {
+    pub async fn convert(
+        &self,
+        kind: &'static dyn LockProtocol,
+        wish: AcquireRequest,
+    ) -> Result<Option<HoldGuard>, AcquireError> {
         match self.table().enter_converting(&self.client, &self.hold, kind, wish)? {
             Some(ticket) => ticket.outcome().await,
             None => Ok(None),
@@ -188,7 +192,7 @@ impl HoldGuard {
     ///
     /// Dropping it changes nothing.
     pub async fn unshared(&self) {
-        let alone = self.hold.tenure.alone();
+        let alone = self.hold.server_lease.alone();
         loop {
             let mut told = pin!(alone.notified());
             told.as_mut().enable();
@@ -201,7 +205,7 @@ impl HoldGuard {
 
     /// For how long the name stays taken by it, whatever becomes of it.
     pub fn retained_for(&self) -> Duration {
-        self.hold.retained_until().since(self.hold.tenure.clock.now())
+        self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
     /// Releases without keeping the name for what was asked for as `at_least`: another hold of the name does. Only where this is
@@ -254,7 +258,7 @@ impl HoldGuard {
 
     async fn release_and_wait(mut self) -> Result<(), ReleaseError> {
         self.armed = false;
-        let name = self.hold.tenure.target.name.clone();
+        let name = self.hold.server_lease.target.name.clone();
         let (flight, mut told) = match self.table().drop_guard(&self.hold, self.is_first, ReleasedBy::Caller) {
             DropOutcome::Done => return Ok(()),
             DropOutcome::Lost(reason) => return Err(ReleaseError::Lost { name, reason }),
@@ -272,7 +276,7 @@ impl HoldGuard {
         });
         // Who sends it by himself over a connection that is up is woken by his exchange when an
         // answer does not come in time: most have theirs by then, and need no timer of their own.
-        let alone = flight.is_some() && core.is_connected(&self.hold.tenure.target.key);
+        let alone = flight.is_some() && core.is_connected(&self.hold.server_lease.target.key);
         let mut polled = false;
         let first = poll_fn(|cx| match outcome.poll_unpin(cx) {
             Poll::Ready(released) => Poll::Ready(Some(released)),
@@ -325,32 +329,33 @@ impl Extender {
     ///
     /// As [`Grant::extend`].
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        let tenure = &self.hold.tenure;
-        let about = About { kind: tenure.kind.name(), name: &tenure.target.name };
+        let server_lease = &self.hold.server_lease;
+        let about = About { kind: server_lease.kind.name(), name: &server_lease.target.name };
         Observed::extend(about, self.hold.token).around(set_lease(self.client.table(), &self.hold, lease)).await
     }
 }
 
 async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
-    let tenure = &hold.tenure;
-    let name = || tenure.target.name.clone();
+    let server_lease = &hold.server_lease;
+    let name = || server_lease.target.name.clone();
     if lease < SHORTEST_LEASE || lease > LONGEST_LEASE {
         return Err(ExtendError::InvalidArgument { name: name(), expected: "100 ms to 30 days", got: lease });
     }
     if let Some(reason) = hold.lost() {
         return Err(ExtendError::Lost { name: name(), reason });
     }
-    let now = tenure.clock.now();
+    let now = server_lease.clock.now();
     let fixed = matches!(hold.request.lease, LeaseMode::Fixed(_));
     // The name stays taken for `at_least`, however early the hold is to end.
     let on_server = if fixed {
         let keep = hold.retained_until().since(now);
-        AcquireRequest { lease: LeaseMode::Fixed(lease), at_least: keep, ..AcquireRequest::clone(&hold.request) }.server_lease(Duration::ZERO)
+        AcquireRequest { lease: LeaseMode::Fixed(lease), at_least: keep, ..AcquireRequest::clone(&hold.request) }
+            .server_lease(Duration::ZERO)
     } else {
         lease
     };
-    let shorter = if fixed { now + lease < hold.ends() } else { terms::deadline(now, lease) < tenure.deadline() };
-    if shorter && tenure.is_renewed() {
+    let shorter = if fixed { now + lease < hold.ends() } else { terms::deadline(now, lease) < server_lease.deadline() };
+    if shorter && server_lease.is_renewed() {
         // The next renewal would lengthen it again: a renewed hold is not shortened, it is released.
         return Ok(());
     }
@@ -363,14 +368,14 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
             // The server keeps it for the others; ours ends here.
             return Ok(());
         }
-        table.shorten(tenure, on_server, hold.request.durability).await
+        table.shorten(server_lease, on_server, hold.request.durability).await
     } else {
-        table.lengthen(tenure, on_server, hold.request.durability).await
+        table.lengthen(server_lease, on_server, hold.request.durability).await
     };
     match set {
         Set::Done { sent } => {
             if fixed && !shorter {
-                hold.set_end(sent, lease, tenure.clock.now());
+                hold.set_end(sent, lease, server_lease.clock.now());
                 table.owner_moved(&mut table.state(), hold);
             }
             match hold.lost() {
@@ -379,7 +384,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
             }
         }
         Set::Gone => {
-            table.mark_lost(&mut table.state(), tenure, LostReason::Gone);
+            table.mark_lost(&mut table.state(), server_lease, LostReason::Gone);
             Err(ExtendError::Lost { name: name(), reason: hold.lost().unwrap_or(LostReason::Gone) })
         }
         Set::TooLate => {
@@ -415,11 +420,11 @@ impl Drop for HoldGuard {
 impl Table {
     /// The owner's own lease ends at another time now.
     fn owner_moved(&self, state: &mut State, hold: &Arc<Hold>) {
-        let slot = state.slots.get(&hold.tenure.slot_key());
+        let slot = state.slots.get(&hold.server_lease.slot_key());
         if let Some(slot) = slot.filter(|slot| slot.position(hold).is_some()) {
             let first = slot.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
-            hold.tenure.set_owner_due(first.unwrap_or(Instant::NEVER));
-            state.schedule.moved(hold.tenure.id);
+            hold.server_lease.set_owner_due(first.unwrap_or(Instant::NEVER));
+            state.schedule.moved(hold.server_lease.id);
             self.wake_renewal(&state.schedule);
         }
     }
@@ -428,17 +433,17 @@ impl Table {
         let mut state = self.state();
         let is_counted = !(is_first && hold.is_revoked());
         if is_counted && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let slot = state.slots.get(&hold.tenure.slot_key()).filter(|slot| slot.has(&hold.tenure));
+            let slot = state.slots.get(&hold.server_lease.slot_key()).filter(|slot| slot.has(&hold.server_lease));
             if slot.is_none_or(|slot| slot.is_forgotten()) {
-                hold.tenure.stop_renewing();
+                hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
                 // Others share it and have it renewed: this one has what was confirmed until now.
                 let now = self.now();
-                hold.set_end(now, terms::with_margin(hold.tenure.deadline().since(now)), now);
+                hold.set_end(now, terms::with_margin(hold.server_lease.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);
             }
             // It may have been lost before: then its name is remembered for this guard alone.
-            Self::remove_if_idle(&mut state, &hold.tenure.slot_key());
+            Self::remove_if_idle(&mut state, &hold.server_lease.slot_key());
         }
     }
 }

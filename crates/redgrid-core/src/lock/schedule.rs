@@ -1,24 +1,24 @@
-//! Which tenure is renewed or verified when, and when it, or its owner's lease, ends by the clock.
+//! Which server lease is renewed or verified when, and when it, or its owner's lease, ends by the clock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::tenure::ServerLease;
+use super::server_lease::ServerLease;
 use crate::clock::Instant;
 use crate::slack::give_back;
 
 #[derive(Default)]
 pub(super) struct Schedule {
-    tenures: HashMap<u64, Registered, foldhash::fast::RandomState>,
+    server_leases: HashMap<u64, Registered, foldhash::fast::RandomState>,
     due: BTreeSet<(Instant, u64)>,
     ends: BTreeSet<(Instant, u64)>,
 }
 
 struct Registered {
-    tenure: Arc<ServerLease>,
+    server_lease: Arc<ServerLease>,
     /// Never, while it is being looked after.
     due: Instant,
-    /// When its end is looked at: the tenure itself may end later by now.
+    /// When its end is looked at: the server lease itself may end later by now.
     end: Instant,
 }
 
@@ -36,38 +36,38 @@ fn strike(set: &mut BTreeSet<(Instant, u64)>, at: Instant, id: u64) {
 }
 
 impl Schedule {
-    pub(super) fn insert(&mut self, tenure: Arc<ServerLease>, due: Instant) {
-        let (id, end) = (tenure.id, tenure.next_end());
+    pub(super) fn insert(&mut self, server_lease: Arc<ServerLease>, due: Instant) {
+        let (id, end) = (server_lease.id, server_lease.next_end());
         note(&mut self.ends, end, id);
         note(&mut self.due, due, id);
-        self.tenures.insert(id, Registered { tenure, due, end });
+        self.server_leases.insert(id, Registered { server_lease, due, end });
     }
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Arc<ServerLease>> {
-        let registered = self.tenures.remove(&id)?;
-        give_back(&mut self.tenures);
+        let registered = self.server_leases.remove(&id)?;
+        give_back(&mut self.server_leases);
         strike(&mut self.ends, registered.end, id);
         strike(&mut self.due, registered.due, id);
-        Some(registered.tenure)
+        Some(registered.server_lease)
     }
 
     pub(super) fn get(&self, id: u64) -> Option<&Arc<ServerLease>> {
-        self.tenures.get(&id).map(|registered| &registered.tenure)
+        self.server_leases.get(&id).map(|registered| &registered.server_lease)
     }
 
-    /// Takes in when the tenure ends now, and when it is due next. Nothing for one that is no longer here.
+    /// Takes in when the server lease ends now, and when it is due next. Nothing for one that is no longer here.
     pub(super) fn reschedule(&mut self, id: u64, due: Instant) {
         self.moved(id);
-        let Some(registered) = self.tenures.get_mut(&id) else { return };
+        let Some(registered) = self.server_leases.get_mut(&id) else { return };
         strike(&mut self.due, registered.due, id);
         note(&mut self.due, due, id);
         registered.due = due;
     }
 
-    /// Takes in when the tenure ends now. Where that is later it is found when its end is looked at: each renewal moves it.
+    /// Takes in when the server lease ends now. Where that is later it is found when its end is looked at: each renewal moves it.
     pub(super) fn moved(&mut self, id: u64) {
-        let Some(registered) = self.tenures.get_mut(&id) else { return };
-        let end = registered.tenure.next_end();
+        let Some(registered) = self.server_leases.get_mut(&id) else { return };
+        let end = registered.server_lease.next_end();
         if end < registered.end {
             strike(&mut self.ends, registered.end, id);
             note(&mut self.ends, end, id);
@@ -82,18 +82,18 @@ impl Schedule {
         due.min(end)
     }
 
-    /// The tenures of which something has ended. Those that end later by now are only noted, those whose end would be looked at by `soon`
+    /// The server leases of which something has ended. Those that end later by now are only noted, those whose end would be looked at by `soon`
     /// as well: one look serves many.
     pub(super) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<ServerLease>> {
         let mut out = Vec::new();
         while let Some((noted, id)) = self.ends.first().copied()
             && noted <= soon
         {
-            let Some(registered) = self.tenures.get_mut(&id) else {
+            let Some(registered) = self.server_leases.get_mut(&id) else {
                 self.ends.pop_first();
                 continue;
             };
-            let end = registered.tenure.next_end();
+            let end = registered.server_lease.next_end();
             let is_over = end <= now;
             if !is_over && end <= noted {
                 break;
@@ -103,13 +103,13 @@ impl Schedule {
             registered.end = if is_over { Instant::NEVER } else { end };
             note(&mut self.ends, registered.end, id);
             if is_over {
-                out.push(Arc::clone(&registered.tenure));
+                out.push(Arc::clone(&registered.server_lease));
             }
         }
         out
     }
 
-    /// The tenures to renew in one go: if any is due at `now`, the first `most` of those that are due by `soon`. They are
+    /// The server leases to renew in one go: if any is due at `now`, the first `most` of those that are due by `soon`. They are
     /// due again only when rescheduled.
     pub(super) fn take_due(&mut self, now: Instant, soon: Instant, most: usize) -> Vec<Arc<ServerLease>> {
         let mut out = Vec::new();
@@ -122,25 +122,25 @@ impl Schedule {
                 break;
             }
             self.due.pop_first();
-            if let Some(registered) = self.tenures.get_mut(&id) {
+            if let Some(registered) = self.server_leases.get_mut(&id) {
                 registered.due = Instant::NEVER;
-                out.push(Arc::clone(&registered.tenure));
+                out.push(Arc::clone(&registered.server_lease));
             }
         }
         out
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<ServerLease>> {
-        self.tenures.values().map(|registered| &registered.tenure)
+        self.server_leases.values().map(|registered| &registered.server_lease)
     }
 
     pub(super) fn drain(&mut self) -> Vec<Arc<ServerLease>> {
         self.due.clear();
         self.ends.clear();
-        self.tenures.drain().map(|(_, registered)| registered.tenure).collect()
+        self.server_leases.drain().map(|(_, registered)| registered.server_lease).collect()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.tenures.len()
+        self.server_leases.len()
     }
 }

@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::cleanup::DeferredRelease;
 use super::error::LostReason;
-use super::kind::{PassArgs, ReleaseAfterPass, ServerQueue};
+use super::handover::HandoverReason;
+use super::handover_window::LONGEST;
+use super::lock_state::{Answers, Busy, LockId, LockState, RequestStatus, Waiter, send};
+use super::protocol::{PassArgs, ReleaseAfterPass, ServerQueue};
 use super::release::{Released, released};
-use super::settle::DeferredRelease;
-use super::slot::{Answers, Busy, Waiter, RequestStatus, LockState, LockId, send};
-use super::stretch::LONGEST;
-use super::succession::HandoverReason;
+use super::server_lease::ServerLease;
 use super::table::{State, Table};
-use super::tenure::ServerLease;
 use super::terms::AcquireRequest;
 use crate::clock::Instant;
 use crate::connection::{Exchange, Persistence, Progress, Reply};
@@ -39,9 +39,9 @@ pub(super) struct LocalPass {
     asking: bool,
     /// Those of whom it says that they were served.
     saying: Vec<u64>,
-    /// The tenure with this number is nobody's until that is answered, and goes on then by what had made it free.
+    /// The server lease with this number is nobody's until that is answered, and goes on then by what had made it free.
     waits: Option<(u64, HandoverReason)>,
-    /// The tenure that is not passed along any more, as a word of it was not answered.
+    /// The server lease that is not passed along any more, as a word of it was not answered.
     ended: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl LocalPass {
 
 /// One word about a run.
 struct PassRequest {
-    tenure: Arc<ServerLease>,
+    server_lease: Arc<ServerLease>,
     queue: &'static dyn ServerQueue,
     served: Vec<u64>,
     new: Vec<New>,
@@ -113,7 +113,7 @@ impl LockState {
         false
     }
 
-    /// Begins anew for a tenure whose acquire left at `sent`.
+    /// Begins anew for a server lease whose acquire left at `sent`.
     pub(super) fn begin_local_pass(&mut self) {
         if let Some(run) = &mut self.local_pass {
             (run.next, run.told, run.ended) = (VecDeque::new(), None, None);
@@ -122,20 +122,20 @@ impl LockState {
 }
 
 impl Table {
-    /// The queue on the server along which the tenure of this name is passed, if it is.
+    /// The queue on the server along which the server lease of this name is passed, if it is.
     pub(super) fn passes_locally(&self, slot: &LockState) -> Option<&'static dyn ServerQueue> {
         let queue = slot.protocol.queue().filter(|_| self.core.settings.stretch != Some(Duration::ZERO))?;
-        let tenure = slot.server_lease.as_ref().filter(|tenure| tenure.is_valid_locally())?;
-        let ended = slot.local_pass.as_ref().is_some_and(|run| run.ended == Some(tenure.id));
+        let server_lease = slot.server_lease.as_ref().filter(|server_lease| server_lease.is_valid_locally())?;
+        let ended = slot.local_pass.as_ref().is_some_and(|run| run.ended == Some(server_lease.id));
         (!ended && !matches!(slot.busy, Busy::Release { .. })).then_some(queue)
     }
 
-    /// Whether the next of the queue may have our tenure. Otherwise the server is asked who is next.
+    /// Whether the next of the queue may have our server lease. Otherwise the server is asked who is next.
     pub(super) fn is_next(
         self: &Arc<Self>,
         state: &mut State,
         key: &LockId,
-        tenure: &Arc<ServerLease>,
+        server_lease: &Arc<ServerLease>,
         basis: HandoverReason,
     ) -> bool {
         let now = self.now();
@@ -143,17 +143,17 @@ impl Table {
         if slot.promote_next_of_pass(now) {
             return true;
         }
-        slot.busy = Busy::AdjustingLease(tenure.id);
+        slot.busy = Busy::AdjustingLease(server_lease.id);
         let asks = slot.local_pass.as_ref().is_some_and(|run| run.asking) || self.send_pass(state, key, true);
         let Some(slot) = state.slots.get_mut(key) else { return false };
         match slot.local_pass.as_mut().filter(|_| asks) {
-            Some(run) => run.waits = Some((tenure.id, basis)),
-            None => self.release_unclaimed_grant(slot, tenure, Instant::PAST),
+            Some(run) => run.waits = Some((server_lease.id, basis)),
+            None => self.release_unclaimed_grant(slot, server_lease, Instant::PAST),
         }
         false
     }
 
-    /// The request has our tenure now by its place.
+    /// The request has our server lease now by its place.
     pub(super) fn served(self: &Arc<Self>, slot: &mut LockState, entry: &Waiter, now: Instant) {
         let place = &entry.seen.position;
         if !place.is_inside() {
@@ -170,39 +170,44 @@ impl Table {
         }
     }
 
-    /// Gives a tenure back by a word that says who was served, where somebody was and nothing has said so. `None` where it is given back
+    /// Gives a server lease back by a word that says who was served, where somebody was and nothing has said so. `None` where it is given back
     /// as any other.
-    pub(super) async fn release_and_pass(self: &Arc<Self>, tenure: &ServerLease, until: Instant) -> Option<Released> {
-        let queue = tenure.kind.queue()?;
+    pub(super) async fn release_and_pass(
+        self: &Arc<Self>,
+        server_lease: &ServerLease,
+        until: Instant,
+    ) -> Option<Released> {
+        let queue = server_lease.kind.queue()?;
         let served = {
             let mut state = self.state();
-            let slot = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has_id(tenure.id))?;
+            let slot = state.slots.get_mut(&server_lease.slot_key()).filter(|slot| slot.has_id(server_lease.id))?;
             let run = slot.local_pass.as_mut().filter(|run| !(run.saying.is_empty() && run.served.is_empty()))?;
             // A word that is under way may not have left yet: what it says is said here, too.
             run.saying.iter().copied().chain(std::mem::take(&mut run.served)).collect::<Vec<_>>()
         };
-        let (field, fields) = (tenure.copied_field(), self.fields(served.iter().copied()));
-        let along = PassArgs { served: &fields, new: &[], kept: self.position_ttl(), gives_back: ReleaseAfterPass::Yes };
-        let request = queue.pass(tenure.claim(&field, Duration::ZERO), &along);
+        let (field, fields) = (server_lease.copied_field(), self.fields(served.iter().copied()));
+        let along =
+            PassArgs { served: &fields, new: &[], kept: self.position_ttl(), gives_back: ReleaseAfterPass::Yes };
+        let request = queue.pass(server_lease.claim(&field, Duration::ZERO), &along);
         let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
         let told = asked.result.clone().and_then(PassReply::read);
         if told.is_err() {
             let mut state = self.state();
-            let slot = state.slots.get_mut(&tenure.slot_key())?;
+            let slot = state.slots.get_mut(&server_lease.slot_key())?;
             slot.local_pass.get_or_insert_default().served.extend(served);
             self.take_out_served(slot);
             // It may be this word alone that the server refuses.
             return None;
         }
-        self.release_late_copies(tenure, asked.sent, Instant::PAST);
-        self.given_back_along(tenure, &asked);
+        self.release_late_copies(server_lease, asked.sent, Instant::PAST);
+        self.given_back_along(server_lease, &asked);
         let was_ours = told.map(|told| matches!(told, PassReply::GivenBack));
-        Some(Released { result: released(tenure, &asked, was_ours), subscribers: None })
+        Some(Released { result: released(server_lease, &asked, was_ours), subscribers: None })
     }
 
     /// A word was answered that gave the name back: what is remembered of it is its release.
-    fn given_back_along(&self, tenure: &ServerLease, answered: &Exchange) {
-        let release = tenure.kind.release(tenure.claim(&tenure.copied_field(), Duration::ZERO));
+    fn given_back_along(&self, server_lease: &ServerLease, answered: &Exchange) {
+        let release = server_lease.kind.release(server_lease.claim(&server_lease.copied_field(), Duration::ZERO));
         self.core.given_back.remember(Arc::new(release), answered);
     }
 
@@ -218,10 +223,10 @@ impl Table {
         }
     }
 
-    /// The same for a tenure that is given back in another way.
-    pub(super) fn take_out_served_of(self: &Arc<Self>, tenure: &ServerLease) {
+    /// The same for a server lease that is given back in another way.
+    pub(super) fn take_out_served_of(self: &Arc<Self>, server_lease: &ServerLease) {
         let mut state = self.state();
-        if let Some(slot) = state.slots.get_mut(&tenure.slot_key()).filter(|slot| slot.has_id(tenure.id)) {
+        if let Some(slot) = state.slots.get_mut(&server_lease.slot_key()).filter(|slot| slot.has_id(server_lease.id)) {
             self.take_out_served(slot);
         }
     }
@@ -238,14 +243,17 @@ impl Table {
         let now = self.now();
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let Some(slot) = state.slots.get_mut(key) else { return false };
-        let Some((queue, tenure)) = self.passes_locally(slot).zip(slot.server_lease.clone()) else { return false };
+        let Some((queue, server_lease)) = self.passes_locally(slot).zip(slot.server_lease.clone()) else {
+            return false;
+        };
         let run = slot.local_pass.get_or_insert_default();
         if run.asking {
             return false;
         }
         let waits =
             slot.queue.iter().filter(|entry| !entry.request.once && entry.until > now && !entry.answer.is_closed());
-        let outside = waits.take(depth).filter(|entry| !entry.seen.position.is_inside() && !entry.seen.position.is_asking());
+        let outside =
+            waits.take(depth).filter(|entry| !entry.seen.position.is_inside() && !entry.seen.position.is_asking());
         let new: Vec<New> = outside.map(New::of).collect();
         if new.is_empty() && run.served.is_empty() && !frees {
             return false;
@@ -253,18 +261,20 @@ impl Table {
         run.asking = true;
         let served = std::mem::take(&mut run.served);
         run.saying.clone_from(&served);
-        self.spawn_background(Box::pin(Arc::clone(self).run_pass(key.clone(), PassRequest { tenure, queue, served, new, frees })));
+        self.spawn_background(Box::pin(
+            Arc::clone(self).run_pass(key.clone(), PassRequest { server_lease, queue, served, new, frees }),
+        ));
         true
     }
 
     async fn run_pass(self: Arc<Self>, key: LockId, word: PassRequest) {
-        let field = word.tenure.copied_field();
+        let field = word.server_lease.copied_field();
         let (served, new) =
             (self.fields(word.served.iter().copied()), self.fields(word.new.iter().map(|new| new.number)));
         let gives_back = if word.frees { ReleaseAfterPass::UnlessNext } else { ReleaseAfterPass::No };
         let along = PassArgs { served: &served, new: &new, kept: self.position_ttl(), gives_back };
-        let request = word.queue.pass(word.tenure.claim(&field, Duration::ZERO), &along);
-        let until = (self.now() + self.core.settings.patience()).min(word.tenure.deadline());
+        let request = word.queue.pass(word.server_lease.claim(&field, Duration::ZERO), &along);
+        let until = (self.now() + self.core.settings.patience()).min(word.server_lease.deadline());
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
         self.passed(&key, word, &asked);
     }
@@ -272,11 +282,11 @@ impl Table {
     /// Takes in what was told.
     fn passed(self: &Arc<Self>, key: &LockId, word: PassRequest, asked: &Exchange) {
         let told = asked.result.clone().and_then(PassReply::read);
-        let PassRequest { tenure, served, new, frees, .. } = word;
+        let PassRequest { server_lease, served, new, frees, .. } = word;
         let mut state = self.state();
         let mut answers = Answers::new();
         for new in &new {
-            self.enqueued(&state, &tenure, new, (asked, told.is_ok()));
+            self.enqueued(&state, &server_lease, new, (asked, told.is_ok()));
         }
         let Some(slot) = state.slots.get_mut(key) else { return };
         let run = slot.local_pass.get_or_insert_default();
@@ -287,12 +297,12 @@ impl Table {
         } else {
             run.served.extend(served);
         }
-        // A tenure that is being fitted to wishes waits for something else.
+        // A server lease that is being fitted to wishes waits for something else.
         let waits = run.waits.take().filter(|(id, _)| slot.busy == Busy::AdjustingLease(*id)).map(|(_, basis)| basis);
         if waits.is_some() {
             slot.busy = Busy::No;
         }
-        if !slot.has(&tenure) {
+        if !slot.has(&server_lease) {
             self.take_out_served(slot);
             // What we have by now waited for the end of this word.
             if let Some(basis) = waits {
@@ -309,11 +319,11 @@ impl Table {
                 // A copy that comes late could give back what somebody has got meanwhile.
                 let may_be_undone = frees && asked.is_repeat();
                 if may_be_undone {
-                    run.ended = Some(tenure.id);
+                    run.ended = Some(server_lease.id);
                 }
                 if let Some(basis) = waits {
                     match may_be_undone || (frees && !slot.promote_next_of_pass(asked.received)) {
-                        true => self.release_unclaimed_grant(slot, &tenure, Instant::PAST),
+                        true => self.release_unclaimed_grant(slot, &server_lease, Instant::PAST),
                         false => answers = self.hand_over_next(&mut state, key, basis, self.now()),
                     }
                 }
@@ -321,21 +331,21 @@ impl Table {
                 self.go_on(&mut state, key);
             }
             Ok(PassReply::NotOurs) if !frees => {
-                self.mark_lost(&mut state, &tenure, LostReason::Gone);
+                self.mark_lost(&mut state, &server_lease, LostReason::Gone);
             }
             Ok(PassReply::GivenBack | PassReply::NotOurs) => {
-                state.schedule.remove(tenure.id);
+                state.schedule.remove(server_lease.id);
                 drop(state);
-                self.release_late_copies(&tenure, asked.sent, Instant::PAST);
-                self.given_back_along(&tenure, asked);
-                return self.release_answered(None, &tenure, None);
+                self.release_late_copies(&server_lease, asked.sent, Instant::PAST);
+                self.given_back_along(&server_lease, asked);
+                return self.release_answered(None, &server_lease, None);
             }
             Err(error) => {
-                tracing::debug!(name = %tenure.target.name, %error, "not passed along");
-                run.ended = Some(tenure.id);
+                tracing::debug!(name = %server_lease.target.name, %error, "not passed along");
+                run.ended = Some(server_lease.id);
                 self.take_out_served(slot);
                 if waits.is_some() {
-                    self.release_unclaimed_grant(slot, &tenure, Instant::PAST);
+                    self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
                 }
                 self.go_on(&mut state, key);
             }
@@ -345,9 +355,15 @@ impl Table {
     }
 
     /// What a word means for one who was to line up by it: it has its place, or nobody knows.
-    fn enqueued(self: &Arc<Self>, state: &State, tenure: &ServerLease, new: &New, (asked, is_known): (&Exchange, bool)) {
+    fn enqueued(
+        self: &Arc<Self>,
+        state: &State,
+        server_lease: &ServerLease,
+        new: &New,
+        (asked, is_known): (&Exchange, bool),
+    ) {
         let New { request, number, seen, wish } = new;
-        let slot = state.slots.get(&tenure.slot_key());
+        let slot = state.slots.get(&server_lease.slot_key());
         let is_its_own = seen.position.number(*request) == *number;
         let is_it = |entry: &Waiter| entry.id == *request && !entry.answer.is_closed();
         if is_its_own {
@@ -359,10 +375,18 @@ impl Table {
         }
         // It waits no more, or lines up under another number. What we have under this one is given back with the hold.
         if slot.is_none_or(|slot| !slot.has_id(*number)) {
-            let (kind, target, field) = (tenure.kind, Arc::clone(&tenure.target), self.core.field(*number));
+            let (kind, target, field) = (server_lease.kind, Arc::clone(&server_lease.target), self.core.field(*number));
             let (limit, lease) = (asked.unanswered_until.unwrap_or(Instant::PAST), wish.lease.duration());
             let limit = limit.max(seen.may_execute_until());
-            self.schedule_cleanup(DeferredRelease { kind, target, field, limit, at_once: true, keep_until: Instant::PAST, lease });
+            self.schedule_cleanup(DeferredRelease {
+                kind,
+                target,
+                field,
+                limit,
+                at_once: true,
+                keep_until: Instant::PAST,
+                lease,
+            });
         }
     }
 }

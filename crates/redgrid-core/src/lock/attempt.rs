@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 
-use super::flight::BackgroundTask;
-use super::kind::{HoldArgs, AcquireContext, LockProtocol, ServerQueue, LockKeys};
-use super::settle::DeferredRelease;
-use super::slot::{Answers, Waiter, AcquireFailure, RequestStatus, LockState, LockId, send};
-use super::succession::{InstallOutcome, HandoverReason};
+use super::cleanup::DeferredRelease;
+use super::handover::{HandoverReason, InstallOutcome};
+use super::inline_task::BackgroundTask;
+use super::lock_state::{AcquireFailure, Answers, LockId, LockState, RequestStatus, Waiter, send};
+use super::protocol::{AcquireContext, HoldArgs, LockKeys, LockProtocol, ServerQueue};
+use super::server_lease::{GrantReply, ServerLease};
 use super::table::Table;
-use super::tenure::{GrantReply, ServerLease};
 use super::terms::{self, AcquireRequest};
 use crate::clock::Instant;
 use crate::connection::{CommitError, Exchange, Persistence, Reply, jittered};
@@ -146,7 +146,10 @@ impl Table {
                     // Before it is told: who asks again at once is not to find the name taken by what is being given back.
                     let what = attempt.deferred_release(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true);
                     Box::pin(self.clean_up(what)).await;
-                    self.failed(&attempt, proven.map_or_else(AcquireFailure::NotDurable, |()| AcquireFailure::ShuttingDown));
+                    self.failed(
+                        &attempt,
+                        proven.map_or_else(AcquireFailure::NotDurable, |()| AcquireFailure::ShuttingDown),
+                    );
                     None
                 }
                 AcquireReply::Granted { .. } if self.now() >= terms::deadline(asked.sent, attempt.lease) => {
@@ -207,7 +210,13 @@ impl Table {
     }
 
     /// Copies without an answer may still be carried out: give back what they take, once their time is over.
-    fn schedule_cleanup_of_retransmissions(self: &Arc<Self>, attempt: &Attempt, field: &Bytes, asked: &Exchange, unknown: bool) {
+    fn schedule_cleanup_of_retransmissions(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        field: &Bytes,
+        asked: &Exchange,
+        unknown: bool,
+    ) {
         // An answer that is not understood may have been a grant.
         let limit = asked.unanswered_until.or(unknown.then_some(Instant::PAST));
         if attempt.queue().is_some() {
@@ -223,9 +232,9 @@ impl Table {
     fn granted(self: &Arc<Self>, attempt: &Attempt, granted: GrantReply) -> Option<Duration> {
         let (sent, received) = (granted.sent, granted.received);
         let (target, clock) = (Arc::clone(&attempt.target), self.core.clock.clone());
-        let tenure = Arc::new(ServerLease::new(granted, &attempt.key, target, attempt.kind, clock));
+        let server_lease = Arc::new(ServerLease::new(granted, &attempt.key, target, attempt.kind, clock));
         let mut state = self.state();
-        let slot = match self.install_grant(&mut state, &attempt.key, &tenure, sent) {
+        let slot = match self.install_grant(&mut state, &attempt.key, &server_lease, sent) {
             InstallOutcome::Ours { slot, .. } => slot,
             InstallOutcome::Closed => {
                 if let Some(slot) = state.slots.get_mut(&attempt.key) {
@@ -233,13 +242,13 @@ impl Table {
                 }
                 Table::remove_if_idle(&mut state, &attempt.key);
                 drop(state);
-                self.give_back(&tenure);
+                self.give_back(&server_lease);
                 return None;
             }
             InstallOutcome::Superseded => {
                 drop(state);
                 // Where it was robbed there is nothing to give back; where clocks deceive us, there is.
-                self.give_back(&tenure);
+                self.give_back(&server_lease);
                 attempt.status.position.moved(self.number());
                 self.refused(attempt, received, None, 0);
                 return Some(Duration::ZERO);
@@ -251,7 +260,7 @@ impl Table {
         slot.completed(attempt.entry);
         if attempt.queue().is_some() && !slot.promote(attempt.entry, received) {
             // It was this one's turn, and nobody else's.
-            self.release_unclaimed_grant(slot, &tenure, Instant::PAST);
+            self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
             self.go_on(&mut state, &attempt.key);
             return None;
         }
@@ -266,7 +275,7 @@ impl Table {
             answers.extend(asker.map(|entry| (entry.answer, Err(AcquireFailure::Unknown(why)))));
             if attempt.queue().is_some() {
                 // It was this one's turn, and nobody else's.
-                self.release_unclaimed_grant(slot, &tenure, Instant::PAST);
+                self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
                 self.go_on(&mut state, &attempt.key);
                 drop(state);
                 send(answers);
@@ -278,8 +287,9 @@ impl Table {
             let first = slot.next(received).map(|entry| (entry.id, entry.request.holder));
             let is_in = |entry: &Waiter| {
                 attempt.kind.is_shared()
-                    || first
-                        .is_some_and(|(id, holder)| id == entry.id || (holder.is_some() && holder == entry.request.holder))
+                    || first.is_some_and(|(id, holder)| {
+                        id == entry.id || (holder.is_some() && holder == entry.request.holder)
+                    })
             };
             slot.retain_map(|entry| match entry.request.once && !is_in(&entry) {
                 true => {
@@ -290,7 +300,8 @@ impl Table {
             });
         }
         slot.queue.iter().for_each(|entry| entry.seen.set_busy());
-        let passed_on = self.hand_over_next(&mut state, &attempt.key, HandoverReason::Granted { entry: attempt.entry, sent }, now);
+        let passed_on =
+            self.hand_over_next(&mut state, &attempt.key, HandoverReason::Granted { entry: attempt.entry, sent }, now);
         if answers.is_empty() {
             answers = passed_on;
         } else {
@@ -327,7 +338,12 @@ impl Table {
             if attempt.queue().is_some() {
                 attempt.status.position.landed(waits);
                 if !waits {
-                    self.release_position(attempt.kind, &attempt.target, (attempt.entry, &attempt.status), &attempt.request);
+                    self.release_position(
+                        attempt.kind,
+                        &attempt.target,
+                        (attempt.entry, &attempt.status),
+                        &attempt.request,
+                    );
                 }
             }
             slot.retain_map(|entry| {
@@ -375,7 +391,12 @@ impl Table {
             if attempt.queue().is_some() && slot.queue.iter().all(|entry| entry.id != attempt.entry) {
                 // Given up while its word was under way, which may be carried out late.
                 attempt.status.position.landed(false);
-                self.release_position(attempt.kind, &attempt.target, (attempt.entry, &attempt.status), &attempt.request);
+                self.release_position(
+                    attempt.kind,
+                    &attempt.target,
+                    (attempt.entry, &attempt.status),
+                    &attempt.request,
+                );
             }
             slot.retain_map(|entry| {
                 match entry.id == attempt.entry || also_lacks_durability(&failure, &attempt.request, &entry.request) {

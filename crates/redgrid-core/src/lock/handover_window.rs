@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::terms::{LeaseMode, AcquireRequest};
+use super::terms::{AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::config::Durability;
 

@@ -92,7 +92,7 @@ pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
 
-/// When a tenure is looked after next: a renewed one after a third of its lease, so that one failed renewal is not yet a
+/// When a server lease is looked after next: a renewed one after a third of its lease, so that one failed renewal is not yet a
 /// loss; another one as often as if it were renewed, to see whether it is still ours.
 pub(crate) fn next_look(lease: LeaseMode, watchdog: Duration, deadline: Instant, from: Instant) -> Instant {
     let third = match lease {
@@ -103,7 +103,7 @@ pub(crate) fn next_look(lease: LeaseMode, watchdog: Duration, deadline: Instant,
     from + third.min(deadline.since(from) / 2).max(SHORTEST_LOOK)
 }
 
-/// The shortest time between two looks after a tenure, however near its end is.
+/// The shortest time between two looks after a server lease, however near its end is.
 const SHORTEST_LOOK: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Names that others wait for, for a moment after we let go of them: the next request of ours obeys the order although nobody
 //! of us waited when they were given back.
 
-use super::slot::LockId;
+use super::fairness::YieldPlan;
+use super::lock_state::LockId;
 use super::table::ByName;
-use super::turn::YieldPlan;
 use crate::clock::Instant;
 
 /// What is remembered, by name.

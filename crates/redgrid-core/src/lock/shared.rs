@@ -9,17 +9,17 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::error::AcquireError;
-use super::grant::HoldGuard;
+use super::guard::HoldGuard;
+use super::handover_window::{self, CurrentLease, LeaseFit};
+use super::hold::Hold;
 use super::holder::{Holder, HolderId};
-use super::kind::{LockProtocol, LockKeys};
+use super::lock_state::{Answers, Busy, LockId, LockState, Waiter};
+use super::pending_acquire::PendingAcquire;
+use super::protocol::{LockKeys, LockProtocol};
 use super::schedule::Schedule;
-use super::slot::{Answers, Busy, Waiter, LockState, LockId};
-use super::state::Hold;
-use super::stretch::{self, LeaseFit, CurrentLease};
+use super::server_lease::ServerLease;
 use super::table::{State, Table};
-use super::tenure::ServerLease;
 use super::terms::AcquireRequest;
-use super::ticket::PendingAcquire;
 use crate::clock::Instant;
 use crate::connection::{Client, Reply, Request, once};
 
@@ -66,7 +66,11 @@ impl State {
     }
 
     /// The slots of a key, whether they exist or not.
-    pub(super) fn slots_of(&self, kind: &'static str, target: &Arc<LockKeys>) -> impl Iterator<Item = LockId> + use<'_> {
+    pub(super) fn slots_of(
+        &self,
+        kind: &'static str,
+        target: &Arc<LockKeys>,
+    ) -> impl Iterator<Item = LockId> + use<'_> {
         std::iter::once(LockId(kind, Arc::clone(target), 0)).chain(self.parts.of(kind, target))
     }
 
@@ -98,8 +102,8 @@ impl State {
         match held.find(|hold| hold.holder() == wish.holder || hold.holder() == scope) {
             Some(hold) if kind.is_shared() && hold.holder() == wish.holder => {
                 // What goes back with somebody else inside is not handed on.
-                hold.tenure.seal();
-                Ok(Some(hold.tenure.copied_field()))
+                hold.server_lease.seal();
+                Ok(Some(hold.server_lease.copied_field()))
             }
             Some(_) if waits => Err(deadlock),
             _ => Ok(None),
@@ -128,8 +132,8 @@ impl Table {
             let State { slots, schedule, .. } = &mut *state;
             for key in looks {
                 let Some(slot) = slots.get_mut(&key).filter(|slot| !slot.private) else { continue };
-                if let Some(tenure) = shareable(slot, wish, stretch, now) {
-                    let hold = self.create_hold((schedule, slot), &tenure, (now, now), Arc::clone(wish));
+                if let Some(server_lease) = shareable(slot, wish, stretch, now) {
+                    let hold = self.create_hold((schedule, slot), &server_lease, (now, now), Arc::clone(wish));
                     return Placement::Shared(hold);
                 }
                 if slot.can_join_pending(wish, stretch, now) {
@@ -149,13 +153,13 @@ impl Table {
     pub(super) fn share(
         &self,
         (schedule, slot): (&mut Schedule, &mut LockState),
-        tenure: &Arc<ServerLease>,
+        server_lease: &Arc<ServerLease>,
         (from, now): (Instant, Instant),
         entries: impl Iterator<Item = Waiter>,
     ) -> Answers {
         let mut answers = Answers::new();
         for entry in entries {
-            let hold = self.create_hold((schedule, slot), tenure, (from, now), entry.request);
+            let hold = self.create_hold((schedule, slot), server_lease, (from, now), entry.request);
             answers.push((entry.answer, Ok(Some(HoldGuard::first(entry.client, hold)))));
         }
         answers
@@ -185,7 +189,10 @@ impl Table {
     /// Whether others have the same grant of the server.
     pub(super) fn is_shared(&self, hold: &Arc<Hold>) -> bool {
         let state = self.state();
-        state.slots.get(&hold.tenure.slot_key()).is_some_and(|slot| slot.has(&hold.tenure) && slot.holds.len() > 1)
+        state
+            .slots
+            .get(&hold.server_lease.slot_key())
+            .is_some_and(|slot| slot.has(&hold.server_lease) && slot.holds.len() > 1)
     }
 
     /// Asks for `kind` of the same key under `hold`; `None` where others share it and may not be inside then.
@@ -196,23 +203,23 @@ impl Table {
         kind: &'static dyn LockProtocol,
         wish: AcquireRequest,
     ) -> Result<Option<PendingAcquire>, AcquireError> {
-        let tenure = &hold.tenure;
+        let server_lease = &hold.server_lease;
         {
             let state = self.state();
             let alone = || {
-                let slot = state.slots.get(&tenure.slot_key()).filter(|slot| slot.has(tenure));
+                let slot = state.slots.get(&server_lease.slot_key()).filter(|slot| slot.has(server_lease));
                 slot.is_some_and(|slot| slot.holds.len() == 1)
             };
             if !hold.is_held() {
-                return Err(AcquireError::Lost { name: tenure.target.name.clone() });
+                return Err(AcquireError::Lost { name: server_lease.target.name.clone() });
             }
             // Before others of this process are looked for: nobody joins them from here on.
-            tenure.seal();
+            server_lease.seal();
             if !kind.is_shared() && !alone() {
                 return Ok(None);
             }
         }
-        self.enter_from(client, kind, &tenure.target, wish, Some(tenure.copied_field())).map(Some)
+        self.enter_from(client, kind, &server_lease.target, wish, Some(server_lease.copied_field())).map(Some)
     }
 
     /// Says that nobody of us waits any more, where it was said that somebody does.
@@ -269,24 +276,29 @@ pub(super) enum Placement {
 
 /// What is shared under this slot, if that serves `wish`.
 fn shareable(slot: &LockState, wish: &AcquireRequest, stretch: Duration, now: Instant) -> Option<Arc<ServerLease>> {
-    let tenure = slot.server_lease.as_ref().filter(|tenure| tenure.is_valid_locally() && tenure.may_hand_over(now))?;
+    let server_lease = slot
+        .server_lease
+        .as_ref()
+        .filter(|server_lease| server_lease.is_valid_locally() && server_lease.may_hand_over(now))?;
     let shared = slot.busy == Busy::No && slot.held().next().is_some();
-    (shared && satisfies(tenure, wish, stretch, now)).then(|| Arc::clone(tenure))
+    (shared && satisfies(server_lease, wish, stretch, now)).then(|| Arc::clone(server_lease))
 }
 
-fn satisfies(tenure: &ServerLease, wish: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
-    let (renewed, lease) = (tenure.has_renewed_lease(), tenure.lease());
-    let (deadline, durability) = (tenure.deadline(), tenure.durability());
+fn satisfies(server_lease: &ServerLease, wish: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
+    let (renewed, lease) = (server_lease.has_renewed_lease(), server_lease.lease());
+    let (deadline, durability) = (server_lease.deadline(), server_lease.durability());
     let held = CurrentLease { renewed, lease, deadline, durability };
     // Renewals are to be as durable as each of them asked.
-    wish.durability == tenure.wanted_durability() && stretch::fit(&held, wish, stretch, now) == LeaseFit::Yes
+    wish.durability == server_lease.wanted_durability()
+        && handover_window::fit(&held, wish, stretch, now) == LeaseFit::Yes
 }
 
 impl LockState {
     /// Whether `wish` may wait here with the others, as what is granted to one of them serves it.
     fn can_join_pending(&self, wish: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
         if self.is_reclaimable(now) {
-            return self.queue.is_empty() && self.server_lease.as_ref().is_some_and(|had| satisfies(had, wish, stretch, now));
+            return self.queue.is_empty()
+                && self.server_lease.as_ref().is_some_and(|had| satisfies(had, wish, stretch, now));
         }
         let alike = |entry: &Waiter| entry.request.lease == wish.lease && entry.request.durability == wish.durability;
         self.server_lease.is_none() && self.busy == Busy::No && !self.queue.is_empty() && self.queue.iter().all(alike)

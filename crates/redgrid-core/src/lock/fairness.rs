@@ -260,7 +260,10 @@ mod tests {
     fn who_is_next_probes_first() {
         let turn = YieldPlan::after(audience(5, Some(0)), MS).unwrap();
         assert_eq!(turn.quiet_period(Some(5)), 2 * MS);
-        assert!(turn.quiet_period(Some(4)) < turn.quiet_period(Some(3)) && turn.quiet_period(Some(3)) < turn.quiet_period(Some(0)));
+        assert!(
+            turn.quiet_period(Some(4)) < turn.quiet_period(Some(3))
+                && turn.quiet_period(Some(3)) < turn.quiet_period(Some(0))
+        );
         assert_eq!(turn.quiet_period(Some(0)), 4 * MS);
         // Two round trips, where they are longer.
         assert_eq!(YieldPlan::after(audience(2, Some(0)), 5 * MS).unwrap().quiet_period(Some(2)), 10 * MS);

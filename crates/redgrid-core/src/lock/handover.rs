@@ -1,18 +1,18 @@
-//! Who has the name next: the second level. A tenure passes from task to task of this process, in the order of their asking,
+//! Who has the name next: the second level. A server lease passes from task to task of this process, in the order of their asking,
 //! without asking the server while its stretch lasts.
 
 use std::sync::Arc;
 
+use super::change_lease::Set;
 use super::error::LostReason;
-use super::grant::HoldGuard;
-use super::lease::Set;
+use super::guard::HoldGuard;
+use super::handover_window::{self, CurrentLease, LeaseFit};
+use super::hold::{Hold, Phase};
+use super::lock_state::{AcquireFailure, Answers, Busy, LockId, LockState, Waiter, send};
 use super::schedule::Schedule;
-use super::slot::{Answers, Busy, Waiter, AcquireFailure, LockState, LockId, send};
-use super::state::{Hold, Phase};
-use super::stretch::{self, LeaseFit, CurrentLease};
+use super::server_lease::ServerLease;
 use super::table::{State, Table};
-use super::tenure::ServerLease;
-use super::terms::{self, LeaseMode, AcquireRequest};
+use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::observe::count;
@@ -21,7 +21,7 @@ use crate::observe::count;
 /// row hold the name for less than a microsecond each.
 const SPINS: usize = 100;
 
-/// What makes a tenure free for the next.
+/// What makes a server lease free for the next.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum HandoverReason {
     /// The server granted it to the entry with this number, by a request that left at `sent`.
@@ -51,22 +51,22 @@ impl Table {
         self: &Arc<Self>,
         state: &'a mut State,
         key: &LockId,
-        tenure: &Arc<ServerLease>,
+        server_lease: &Arc<ServerLease>,
         sent: Instant,
     ) -> InstallOutcome<'a> {
         if state.closed {
             return InstallOutcome::Closed;
         }
         let State { slots, schedule, forced, .. } = state;
-        let forced = !forced.is_empty() && forced.remove(&tenure.id).is_some();
+        let forced = !forced.is_empty() && forced.remove(&server_lease.id).is_some();
         let Some(slot) = slots.get_mut(key) else { return InstallOutcome::Closed };
         // Only where the two were under way at the same time does the lower token tell that it came first.
         let (token, known) = slot.last;
-        if forced || (sent <= known && tenure.token < token) {
+        if forced || (sent <= known && server_lease.token < token) {
             return InstallOutcome::Superseded;
         }
-        slot.last = (tenure.token, tenure.granted);
-        slot.contact = tenure.granted;
+        slot.last = (server_lease.token, server_lease.granted);
+        slot.contact = server_lease.granted;
         slot.contended = false;
         slot.yield_plan = None;
         slot.begin_local_pass();
@@ -81,24 +81,32 @@ impl Table {
                 slot.lost.push(Arc::downgrade(&hold));
             }
         }
-        slot.server_lease = Some(Arc::clone(tenure));
+        slot.server_lease = Some(Arc::clone(server_lease));
         InstallOutcome::Ours { slot, schedule }
     }
 
-    /// Nobody has the tenure of this name: the next of the queue gets it, or the server.
-    pub(super) fn hand_over_next(self: &Arc<Self>, state: &mut State, key: &LockId, basis: HandoverReason, now: Instant) -> Answers {
+    /// Nobody has the server lease of this name: the next of the queue gets it, or the server.
+    pub(super) fn hand_over_next(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &LockId,
+        basis: HandoverReason,
+        now: Instant,
+    ) -> Answers {
         let State { slots, schedule, .. } = state;
         let Some(slot) = slots.get_mut(key) else { return Answers::new() };
-        let Some(tenure) = slot.server_lease.clone().filter(|_| slot.holds.is_empty()) else { return Answers::new() };
+        let Some(server_lease) = slot.server_lease.clone().filter(|_| slot.holds.is_empty()) else {
+            return Answers::new();
+        };
         let Some(at) = slot.next_at(now) else {
-            self.release_unclaimed_grant(slot, &tenure, Instant::PAST);
+            self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
             return Answers::new();
         };
         // On the server somebody else may be before the one who is the next of ours.
         let is_its_own = matches!(basis, HandoverReason::Granted { entry, .. } if entry == slot.queue[at].id);
         let along = slot.protocol.queue().is_some() && !is_its_own;
         let (slot, schedule, at) = if along {
-            if !self.is_next(state, key, &tenure, basis) {
+            if !self.is_next(state, key, &server_lease, basis) {
                 return Answers::new();
             }
             let State { slots, schedule, .. } = state;
@@ -111,43 +119,51 @@ impl Table {
         let next = &slot.queue[at];
         let (entry, holder) = (next.id, next.request.holder);
         let confirmed = match basis {
-            HandoverReason::Granted { entry, sent } | HandoverReason::Fitted { entry, sent } if entry == next.id => Some(sent),
+            HandoverReason::Granted { entry, sent } | HandoverReason::Fitted { entry, sent } if entry == next.id => {
+                Some(sent)
+            }
             _ => None,
         };
         if along && confirmed.is_some_and(|sent| now >= terms::deadline(sent, next.request.lease.duration())) {
             // What was made to fit is over, as a word of the run was slow.
-            self.release_unclaimed_grant(slot, &tenure, Instant::PAST);
+            self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
             return Answers::new();
         }
         if confirmed.is_none() {
             // What nobody has had yet is not thrown away while somebody waits, however late it came.
-            let in_stretch = along || tenure.may_hand_over(now) || tenure.is_unowned();
-            if !in_stretch || !tenure.is_valid_locally_at(now) {
-                self.release_unclaimed_grant(slot, &tenure, Instant::PAST);
+            let in_stretch = along || server_lease.may_hand_over(now) || server_lease.is_unowned();
+            if !in_stretch || !server_lease.is_valid_locally_at(now) {
+                self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
                 return Answers::new();
             }
-            let (renewed, lease) = (tenure.has_renewed_lease(), tenure.lease());
-            let (deadline, durability) = (tenure.deadline(), tenure.durability());
+            let (renewed, lease) = (server_lease.has_renewed_lease(), server_lease.lease());
+            let (deadline, durability) = (server_lease.deadline(), server_lease.durability());
             let held = CurrentLease { renewed, lease, deadline, durability };
             let stretch = self.extra_lease(slot.protocol, key);
-            let (fit, wanted) = (stretch::fit(&held, &next.request, stretch, now), next.request.durability);
+            let (fit, wanted) = (handover_window::fit(&held, &next.request, stretch, now), next.request.durability);
             if fit != LeaseFit::Yes {
-                slot.busy = Busy::AdjustingLease(tenure.id);
-                self.spawn_background(Box::pin(Arc::clone(self).adjust_lease(key.clone(), tenure, entry, fit, wanted)));
+                slot.busy = Busy::AdjustingLease(server_lease.id);
+                self.spawn_background(Box::pin(Arc::clone(self).adjust_lease(
+                    key.clone(),
+                    server_lease,
+                    entry,
+                    fit,
+                    wanted,
+                )));
                 return Answers::new();
             }
         }
-        let (_, due) = tenure.next_token();
+        let (_, due) = server_lease.next_token();
         if due > now && !self.is_past(due) {
-            slot.busy = Busy::AdjustingLease(tenure.id);
-            self.spawn_background(Box::pin(Arc::clone(self).hand_over_at(key.clone(), tenure, due, basis)));
+            slot.busy = Busy::AdjustingLease(server_lease.id);
+            self.spawn_background(Box::pin(Arc::clone(self).hand_over_at(key.clone(), server_lease, due, basis)));
             return Answers::new();
         }
         let Some(first) = slot.queue.remove(at) else { return Answers::new() };
-        if tenure.kind.is_shared() {
+        if server_lease.kind.is_shared() {
             let others = std::mem::take(&mut slot.queue);
             let first = std::iter::once(first).chain(others).filter(|entry| !entry.answer.is_closed());
-            return self.share((schedule, slot), &tenure, (confirmed.unwrap_or(now), now), first);
+            return self.share((schedule, slot), &server_lease, (confirmed.unwrap_or(now), now), first);
         }
         // A holder that waits more than once is in with all of its requests.
         let mut same = Vec::new();
@@ -162,10 +178,10 @@ impl Table {
             // In by the place of another.
             self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.seen), &entry.request);
         }
-        if confirmed.is_none() && !tenure.is_unowned() {
-            count::handed_over(tenure.kind.name());
+        if confirmed.is_none() && !server_lease.is_unowned() {
+            count::handed_over(server_lease.kind.name());
         }
-        let hold = self.create_hold((schedule, slot), &tenure, (confirmed.unwrap_or(now), now), first.request);
+        let hold = self.create_hold((schedule, slot), &server_lease, (confirmed.unwrap_or(now), now), first.request);
         slot.shrink_if_idle();
         if along {
             self.send_pass(state, key, false);
@@ -183,55 +199,63 @@ impl Table {
         answers
     }
 
-    /// Makes a hold of a tenure, now: its owner is whoever wished that, with a lease counted from `from`.
+    /// Makes a hold of a server lease, now: its owner is whoever wished that, with a lease counted from `from`.
     pub(super) fn create_hold(
         &self,
         (schedule, slot): (&mut Schedule, &mut LockState),
-        tenure: &Arc<ServerLease>,
+        server_lease: &Arc<ServerLease>,
         (from, now): (Instant, Instant),
         wish: Arc<AcquireRequest>,
     ) -> Arc<Hold> {
-        let (token, _) = tenure.next_token();
-        let (lease, mut owner_due) = ((tenure.has_renewed_lease(), tenure.lease()), tenure.owner_due());
-        let hold = Arc::new(Hold::new(Arc::clone(tenure), token, from, now, wish));
-        tenure.count_owner();
+        let (token, _) = server_lease.next_token();
+        let (lease, mut owner_due) =
+            ((server_lease.has_renewed_lease(), server_lease.lease()), server_lease.owner_due());
+        let hold = Arc::new(Hold::new(Arc::clone(server_lease), token, from, now, wish));
+        server_lease.count_owner();
         if !slot.holds.is_empty() {
             // Whose lease ends first is looked at first.
-            let first = owner_due.min(tenure.owner_due());
-            tenure.set_owner_due(first);
+            let first = owner_due.min(server_lease.owner_due());
+            server_lease.set_owner_due(first);
             if first < owner_due {
-                schedule.moved(tenure.id);
+                schedule.moved(server_lease.id);
             }
             owner_due = first;
         }
-        if schedule.get(tenure.id).is_none() {
+        if schedule.get(server_lease.id).is_none() {
             // New, or adopted from its release.
-            schedule.insert(Arc::clone(tenure), self.next_look(tenure, tenure.granted, now));
-        } else if lease != (tenure.has_renewed_lease(), tenure.lease()) || tenure.owner_due() < owner_due {
-            schedule.reschedule(tenure.id, self.next_look(tenure, now, now));
+            schedule.insert(Arc::clone(server_lease), self.next_look(server_lease, server_lease.granted, now));
+        } else if lease != (server_lease.has_renewed_lease(), server_lease.lease())
+            || server_lease.owner_due() < owner_due
+        {
+            schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));
         }
         self.wake_renewal(schedule);
         slot.add(Arc::clone(&hold));
         hold
     }
 
-    /// When a tenure is looked after next, that was confirmed at `from`.
-    pub(super) fn next_look(&self, tenure: &ServerLease, from: Instant, now: Instant) -> Instant {
-        let (lease, watchdog) = (tenure.lease(), self.core.settings.watchdog_lease);
-        let lease = match tenure.is_renewed_at(now) {
+    /// When a server lease is looked after next, that was confirmed at `from`.
+    pub(super) fn next_look(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
+        let (lease, watchdog) = (server_lease.lease(), self.core.settings.watchdog_lease);
+        let lease = match server_lease.is_renewed_at(now) {
             // Who is in beside it may shorten what they share to a watchdog's lease: it is to be found in time.
-            true if tenure.kind.is_shared() => LeaseMode::Renewed(lease.min(watchdog)),
+            true if server_lease.kind.is_shared() => LeaseMode::Renewed(lease.min(watchdog)),
             true => LeaseMode::Renewed(lease),
             false => LeaseMode::Fixed(lease),
         };
-        terms::next_look(lease, watchdog, tenure.deadline(), from)
+        terms::next_look(lease, watchdog, server_lease.deadline(), from)
     }
 
-    /// Gives a tenure back that nobody here wants, or may have. Until that leaves, a new request may still adopt it.
-    pub(super) fn release_unclaimed_grant(self: &Arc<Self>, slot: &mut LockState, tenure: &Arc<ServerLease>, keep_until: Instant) {
+    /// Gives a server lease back that nobody here wants, or may have. Until that leaves, a new request may still adopt it.
+    pub(super) fn release_unclaimed_grant(
+        self: &Arc<Self>,
+        slot: &mut LockState,
+        server_lease: &Arc<ServerLease>,
+        keep_until: Instant,
+    ) {
         let id = self.number();
-        slot.busy = Busy::Release { id, tenure: tenure.id, queued: keep_until == Instant::PAST };
-        self.spawn_background(self.release_work(Some(id), Arc::clone(tenure), keep_until, None));
+        slot.busy = Busy::Release { id, server_lease: server_lease.id, queued: keep_until == Instant::PAST };
+        self.spawn_background(self.release_work(Some(id), Arc::clone(server_lease), keep_until, None));
     }
 
     /// Reads the clock until it shows `due`, if that is a matter of microseconds.
@@ -242,42 +266,60 @@ impl Table {
         })
     }
 
-    async fn hand_over_at(self: Arc<Self>, key: LockId, tenure: Arc<ServerLease>, due: Instant, basis: HandoverReason) {
+    async fn hand_over_at(
+        self: Arc<Self>,
+        key: LockId,
+        server_lease: Arc<ServerLease>,
+        due: Instant,
+        basis: HandoverReason,
+    ) {
         self.core.clock.sleep_until(due).await;
-        self.lease_adjusted(&key, &tenure, Some(basis));
+        self.lease_adjusted(&key, &server_lease, Some(basis));
     }
 
     /// Makes what we hold fit the next one's wishes, by one script.
-    async fn adjust_lease(self: Arc<Self>, key: LockId, tenure: Arc<ServerLease>, entry: u64, fit: LeaseFit, durability: Durability) {
+    async fn adjust_lease(
+        self: Arc<Self>,
+        key: LockId,
+        server_lease: Arc<ServerLease>,
+        entry: u64,
+        fit: LeaseFit,
+        durability: Durability,
+    ) {
         if let LeaseFit::Shorten(_) = fit {
             // A renewal would undo it.
-            tenure.stop_renewing();
+            server_lease.stop_renewing();
         }
         let set = match fit {
             LeaseFit::Yes => Set::Done { sent: self.now() },
-            LeaseFit::Lengthen(lease) => self.lengthen(&tenure, lease, durability).await,
-            LeaseFit::Shorten(lease) => self.shorten(&tenure, lease, durability).await,
+            LeaseFit::Lengthen(lease) => self.lengthen(&server_lease, lease, durability).await,
+            LeaseFit::Shorten(lease) => self.shorten(&server_lease, lease, durability).await,
         };
         match set {
-            Set::Done { sent } => self.lease_adjusted(&key, &tenure, Some(HandoverReason::Fitted { entry, sent })),
+            Set::Done { sent } => {
+                self.lease_adjusted(&key, &server_lease, Some(HandoverReason::Fitted { entry, sent }))
+            }
             Set::Gone => {
-                self.mark_lost(&mut self.state(), &tenure, LostReason::Gone);
-                self.lease_adjusted(&key, &tenure, None);
+                self.mark_lost(&mut self.state(), &server_lease, LostReason::Gone);
+                self.lease_adjusted(&key, &server_lease, None);
             }
             // What is not confirmed is not handed on: back to the server, and asked for anew.
-            Set::TooLate | Set::Failed(_) | Set::NotDurable(_) => self.lease_adjusted(&key, &tenure, None),
+            Set::TooLate | Set::Failed(_) | Set::NotDurable(_) => self.lease_adjusted(&key, &server_lease, None),
         }
     }
 
-    /// A tenure was fitted, or could not be.
-    fn lease_adjusted(self: &Arc<Self>, key: &LockId, tenure: &Arc<ServerLease>, basis: Option<HandoverReason>) {
+    /// A server lease was fitted, or could not be.
+    fn lease_adjusted(self: &Arc<Self>, key: &LockId, server_lease: &Arc<ServerLease>, basis: Option<HandoverReason>) {
         let mut state = self.state();
-        let Some(slot) = state.slots.get_mut(key).filter(|slot| slot.busy == Busy::AdjustingLease(tenure.id)) else { return };
+        let Some(slot) = state.slots.get_mut(key).filter(|slot| slot.busy == Busy::AdjustingLease(server_lease.id))
+        else {
+            return;
+        };
         slot.busy = Busy::No;
         let mut answers = Answers::new();
-        match (slot.has(tenure), basis) {
+        match (slot.has(server_lease), basis) {
             (true, Some(basis)) => answers = self.hand_over_next(&mut state, key, basis, self.now()),
-            (true, None) => self.release_unclaimed_grant(slot, tenure, Instant::PAST),
+            (true, None) => self.release_unclaimed_grant(slot, server_lease, Instant::PAST),
             (false, _) => self.go_on(&mut state, key),
         }
         drop(state);
