@@ -4,7 +4,7 @@
 //! exploration is some ten times larger; what is merged here behaves alike under every action.
 
 use super::client::Client;
-use super::lock::{Hold, Phase};
+use super::hold::{Hold, Phase};
 use super::network::{Call, Memo, Request};
 use super::server::{Answer, Field, Order};
 use super::{OneLevel, Rules, State};

@@ -1,6 +1,6 @@
 //! A client: what it sends, what it makes of the answers, what it believes.
 
-use super::lock::{Fate, Hold, Lapse, Phase};
+use super::hold::{Fate, Hold, Lapse, Phase};
 use super::network::{Call, Link, Memo, Reply, Request};
 use super::server::{Answer, Order};
 use super::{Rules, Timer, Timing};

@@ -3,7 +3,7 @@
 use stateright::{Model, Property};
 
 use super::client::{Client, Report, Ways};
-use super::lock::{Fate, Phase};
+use super::hold::{Fate, Phase};
 use super::network::{Past, Reply};
 use super::properties;
 use super::server::{Field, Order, Server};

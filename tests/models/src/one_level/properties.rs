@@ -2,7 +2,7 @@
 
 use stateright::Property;
 
-use super::lock::{Fate, Phase};
+use super::hold::{Fate, Phase};
 use super::network::Request;
 use super::server::{Field, Order};
 use super::{OneLevel, State};
