@@ -1,4 +1,4 @@
-//! Asking the server for a name, and what its answer means for those who wait.
+//! Sends the acquire request of a lock and delivers its result to the waiters that it concerns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::connection::{CommitError, Exchange, Persistence, Reply, jittered};
 use crate::error::ServerError;
 use crate::pinned::pinned;
 
-/// One attempt: for whom, and where.
+/// One acquire attempt: the waiter that it is for, and the parameters of its request.
 pub(super) struct Attempt {
     pub(super) key: LockId,
     kind: &'static dyn LockProtocol,
@@ -28,53 +28,54 @@ pub(super) struct Attempt {
     request: Arc<AcquireRequest>,
     status: Arc<RequestStatus>,
     until: Instant,
-    /// The lease on the server.
+    /// Lease requested on the server.
     lease: Duration,
     stretch: Duration,
-    /// When the stretch ends that it continues.
+    /// End of the hand-over window that the grant continues, if any.
     continued: Option<Instant>,
     context: AcquireContext,
 }
 
 impl Attempt {
-    /// The queue on the server in which it has, or gets, a place. One look has none.
+    /// Returns the server queue in which the attempt has, or gets, a position. A `once` request has
+    /// none.
     fn queue(&self) -> Option<&'static dyn ServerQueue> {
         self.kind.queue().filter(|_| !self.request.once)
     }
 
-    /// What it may have taken until `limit`, to be given back.
+    /// Builds the release of what the attempt may acquire until `limit`.
     fn deferred_release(&self, field: &Bytes, limit: Instant, at_once: bool) -> DeferredRelease {
         let (kind, target, field, lease) = (self.kind, Arc::clone(&self.target), field.clone(), self.lease);
         DeferredRelease { kind, target, field, limit, at_once, keep_until: Instant::PAST, lease }
     }
 }
 
-/// What the server said to an acquire.
+/// Parsed reply to an acquire request.
 pub(super) enum AcquireReply {
     Granted {
         token: u64,
-        /// It was taken from somebody.
+        /// Other holders lost the lock by it (forced takeover).
         robbed: bool,
     },
-    /// Taken by others, for so long.
+    /// Others hold the lock for this long.
     Busy(Duration),
     TooLate,
     Failed(AcquireFailure),
 }
 
 impl Table {
-    /// The attempt of the first in the queue.
+    /// Builds the attempt of the first waiter whose future and timeout are still live.
     pub(super) fn attempt_of(&self, key: &LockId, slot: &mut LockState, now: Instant) -> Option<Attempt> {
         let first = slot.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)?;
         self.attempt_for(key, slot, first, now)
     }
 
-    /// The attempt of whoever stands at this place of the queue.
+    /// Builds the attempt of the waiter at index `at` of the local queue.
     pub(super) fn attempt_for(&self, key: &LockId, slot: &mut LockState, at: usize, now: Instant) -> Option<Attempt> {
         let entry = slot.queue.get(at)?;
         let spare = self.extra_lease(slot.protocol, key);
         let stretch = if slot.protocol.hands_over_locally() { spare } else { Duration::ZERO };
-        // Who set a bound waits up to it, without contact too.
+        // A request with a timeout waits until then, even without contact to the server.
         let patience = if entry.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
@@ -95,13 +96,13 @@ impl Table {
         })
     }
 
-    /// The same as work that delivers its result itself.
+    /// Builds the attempt of the first waiter as a task that delivers its own result.
     pub(super) fn attempt(self: &Arc<Self>, key: &LockId, slot: &mut LockState, now: Instant) -> BackgroundTask {
         let table = Arc::clone(self);
         if let Some(attempt) = self.attempt_of(key, slot, now) {
             return pinned(|| table.try_for(attempt).map(drop));
         }
-        // Whose time was over before it could ask.
+        // Every timeout has passed before a request could be sent.
         let key = key.clone();
         Box::pin(async move {
             let mut state = table.state();
@@ -112,8 +113,11 @@ impl Table {
         })
     }
 
-    /// Asks once (twice, when the first was too late) and tells those whom the answer concerns. Returns how long the
-    /// name is taken by others, if it is.
+    /// Sends the request and delivers the result to all waiters that it concerns.
+    ///
+    /// The request is sent a second time if the server found the first too late. It is also
+    /// repeated while the requested durability fails only temporarily. Returns how long others hold
+    /// the lock, if they do.
     #[expect(clippy::manual_async_fn, reason = "that one would have room for the attempt twice")]
     pub(super) fn try_for(self: Arc<Self>, attempt: Attempt) -> impl Future<Output = Option<Duration>> + Send {
         async move {
@@ -132,7 +136,8 @@ impl Table {
                     _ => Ok(()),
                 };
                 if proven.as_ref().is_err_and(CommitError::is_passing) && self.now() < attempt.until {
-                    // Its slot or its primary is on the move: nothing is wrong with the replicas.
+                    // Its slot or its primary is moving (migration, failover): the replicas are not
+                    // at fault.
                     let what = attempt.deferred_release(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true);
                     Box::pin(self.clean_up(what)).await;
                     attempt.status.position.moved(self.number());
@@ -143,7 +148,8 @@ impl Table {
             };
             match verdict {
                 AcquireReply::Granted { .. } if proven.is_err() => {
-                    // Before it is told: who asks again at once is not to find the name taken by what is being given back.
+                    // Release before the failure is delivered. An immediate new request must not
+                    // find the lock held by the grant that is being released.
                     let what = attempt.deferred_release(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true);
                     Box::pin(self.clean_up(what)).await;
                     self.failed(
@@ -153,7 +159,8 @@ impl Table {
                     None
                 }
                 AcquireReply::Granted { .. } if self.now() >= terms::deadline(asked.sent, attempt.lease) => {
-                    // Over before it was known: a guard that holds nothing would be no answer.
+                    // The lease ended before the grant was known here. A guard that holds nothing
+                    // is no result.
                     self.schedule_cleanup_of_retransmissions(&attempt, &field, &asked, true);
                     let why = ServerError::unknown("the answer came when the lease had ended");
                     self.failed(&attempt, AcquireFailure::Unknown(why));
@@ -164,7 +171,7 @@ impl Table {
                         ((attempt.lease, durability), attempt.continued.unwrap_or(asked.sent + attempt.stretch));
                     let mut granted = GrantReply::by(&asked, id, field, token, lease, stretch_ends);
                     if attempt.queue().is_some() {
-                        // An earlier word for its place may be carried out late, too.
+                        // An earlier request for this queue position may also execute late.
                         let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > asked.sent);
                         granted.retransmission_ends = granted.retransmission_ends.max(unsure);
                     }
@@ -209,7 +216,8 @@ impl Table {
         (id, field, asked)
     }
 
-    /// Copies without an answer may still be carried out: give back what they take, once their time is over.
+    /// Schedules the release of what unanswered retransmissions may acquire. It is sent when they
+    /// can no longer execute.
     fn schedule_cleanup_of_retransmissions(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -217,18 +225,20 @@ impl Table {
         asked: &Exchange,
         unknown: bool,
     ) {
-        // An answer that is not understood may have been a grant.
+        // A reply that cannot be parsed may have been a grant.
         let limit = asked.unanswered_until.or(unknown.then_some(Instant::PAST));
         if attempt.queue().is_some() {
-            // Its place is given up with the request, or the hold.
+            // The position is released together with the request or the hold.
             limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
         } else if let Some(limit) = limit {
             self.schedule_cleanup(attempt.deferred_release(field, limit, unknown));
         }
     }
 
-    /// The name is ours: it goes to the one who asked, to the next who waits, or back.
-    /// Returns as `try_for` does, when it had been taken from us before it was known.
+    /// Installs a grant and hands it to the requesting waiter, to the next one, or back to the
+    /// server.
+    ///
+    /// Returns the same as `try_for` if the grant was superseded before it was known here.
     fn granted(self: &Arc<Self>, attempt: &Attempt, granted: GrantReply) -> Option<Duration> {
         let (sent, received) = (granted.sent, granted.received);
         let (target, clock) = (Arc::clone(&attempt.target), self.core.clock.clone());
@@ -247,7 +257,8 @@ impl Table {
             }
             InstallOutcome::Superseded => {
                 drop(state);
-                // Where it was robbed there is nothing to give back; where clocks deceive us, there is.
+                // After a forced takeover this release finds nothing. If the clocks misled the
+                // comparison, it is needed.
                 self.give_back(&server_lease);
                 attempt.status.position.moved(self.number());
                 self.refused(attempt, received, None, 0);
@@ -259,22 +270,23 @@ impl Table {
         slot.asking = false;
         slot.completed(attempt.entry);
         if attempt.queue().is_some() && !slot.promote(attempt.entry, received) {
-            // It was this one's turn, and nobody else's.
+            // The server granted it at this waiter's queue position: no other waiter may use it.
             self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
             self.go_on(&mut state, &attempt.key);
             return None;
         }
-        // The grant has taken it back.
+        // The grant has withdrawn the announcement.
         slot.announced = false;
         slot.waits_since = 0;
         if now >= terms::deadline(sent, attempt.request.lease.duration()) {
-            // What the one who asked wanted is over; what the server keeps for us is not.
+            // The lease that the waiter requested is over; the lease on the server is not.
             let asker = slot.queue.iter().position(|entry| entry.id == attempt.entry);
             let why = ServerError::unknown("the answer came when the lease had ended");
             let asker = asker.and_then(|at| slot.queue.remove(at));
             answers.extend(asker.map(|entry| (entry.answer, Err(AcquireFailure::Unknown(why)))));
             if attempt.queue().is_some() {
-                // It was this one's turn, and nobody else's.
+                // The server granted it at this waiter's queue position: no other waiter may use
+                // it.
                 self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
                 self.go_on(&mut state, &attempt.key);
                 drop(state);
@@ -283,7 +295,9 @@ impl Table {
             }
         }
         if slot.queue.iter().any(|entry| entry.request.once) {
-            // It may have been asked for by somebody who has left: then the next has it, without asking again.
+            // If the requesting waiter has left, the next one gets the grant without another
+            // request. Every other `once` request that does not share the grant is answered as
+            // busy.
             let first = slot.next(received).map(|entry| (entry.id, entry.request.holder));
             let is_in = |entry: &Waiter| {
                 attempt.kind.is_shared()
@@ -313,22 +327,23 @@ impl Table {
         None
     }
 
-    /// Others have the name.
+    /// Handles a busy reply.
     fn busy(self: &Arc<Self>, attempt: &Attempt, asked: &Exchange) {
         let told = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>());
         let (_, time, left) = told.unwrap_or_default();
         if let (Some(under), -2) = (&attempt.context.under, left) {
-            // What it asked under is gone: told before the answer is.
+            // The hold under which the request was made is gone. Report that before the reply is
+            // delivered.
             self.report_missing(under);
         }
         self.refused(attempt, asked.received, asked.unanswered_until, time);
     }
 
-    /// The same at `time` of the server: those who only looked are told, the rest goes on waiting.
+    /// Answers `once` requests as busy and keeps the other waiters; `time` is the server's time.
     fn refused(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>, time: u64) {
         let mut answers = Answers::new();
         let mut state = self.state();
-        // An unanswered copy is remembered by its own time.
+        // Unanswered retransmissions are tracked by their own time.
         attempt.status.progress.settled();
         if let Some(slot) = state.slots.get_mut(&attempt.key) {
             slot.contact = received;
@@ -376,7 +391,10 @@ impl Table {
         send(answers);
     }
 
-    /// No grant and no "busy": the one who asked is told. Others of the queue try in their turn, each within its own time.
+    /// Delivers a failure (neither a grant nor busy) to the requesting waiter.
+    ///
+    /// Waiters that would fail for the same lack of durability fail with it. The others try in
+    /// their order, each within its own timeout.
     fn failed(self: &Arc<Self>, attempt: &Attempt, failure: AcquireFailure) {
         let now = self.now();
         let mut answers = Answers::new();
@@ -389,7 +407,7 @@ impl Table {
                 slot.contact = now;
             }
             if attempt.queue().is_some() && slot.queue.iter().all(|entry| entry.id != attempt.entry) {
-                // Given up while its word was under way, which may be carried out late.
+                // The waiter left while its request was in flight. That request may still execute.
                 attempt.status.position.landed(false);
                 self.release_position(
                     attempt.kind,
@@ -415,7 +433,8 @@ impl Table {
     }
 }
 
-/// Whether another of the queue would wait in vain for what the first has just waited for as long.
+/// Returns whether another waiter would fail for the same lack of durability. The first waiter has
+/// just waited as long for the same or less.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
@@ -433,19 +452,19 @@ pub(super) fn failure_of(error: ServerError) -> AcquireFailure {
     }
 }
 
-/// No server's clock shows less, in microseconds since 1970: a year of 2001. What is less is no time.
+/// Smallest plausible server time (µs since 1970; year 2001). Smaller integers are no times.
 const MIN_SERVER_TIME: i64 = 1_000_000_000_000_000;
 
-/// What an answer to an acquire means; it also tells the server's time.
+/// Parses the reply to an acquire request, and learns the server's time from it.
 pub(super) fn parse_reply(asked: &Exchange) -> AcquireReply {
     let reply = match &asked.result {
         Ok(reply) => reply,
         Err(error) => return AcquireReply::Failed(failure_of(error.clone())),
     };
     let answer = match reply {
-        // Granted then, and from nobody: what most are told.
+        // The most frequent reply: granted at that time, and taken from no other holder.
         Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
-        // Part by part: a copy of the list would be one more for each acquire.
+        // Read element by element: a copy of the list would be one more for each acquire.
         Reply::Array(parts) => match &parts[..] {
             [status, time, left] => read(status, time, left, time),
             [status, time, left, token] => read(status, time, left, token),
@@ -456,16 +475,16 @@ pub(super) fn parse_reply(asked: &Exchange) -> AcquireReply {
     };
     match answer {
         Ok((status, time, left, token)) => {
-            // A clock that was reset meanwhile is that of another process.
+            // After a reconnect, the clock estimate belongs to another server process.
             if asked.by.current_epoch() == asked.epoch {
                 asked.by.time().observe_exchange(time, asked.sent, asked.received);
             }
             match status {
                 1 => AcquireReply::Granted { token, robbed: left > 0 },
                 0 => AcquireReply::Busy(match left {
-                    // Gone between two looks of the script, or about to be: look again soon.
+                    // The key ended while the script ran, or is about to end: retry soon.
                     -2 | 0 => Duration::from_millis(1),
-                    // No lifetime at all: only a message or the poll will tell.
+                    // The key has no TTL: only a message or the poll reports its release.
                     ..0 => Duration::MAX,
                     left => Duration::from_millis(left.unsigned_abs()),
                 }),

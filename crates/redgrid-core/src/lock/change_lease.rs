@@ -1,5 +1,7 @@
-//! Setting the lease of a server lease: longer by a script that may be sent until it is answered, shorter by one that is sent
-//! once.
+//! Changes the lease of a server lease.
+//!
+//! A longer lease is set by an idempotent script, which is sent again after lost replies. A shorter
+//! one is set by a script that is sent once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +14,23 @@ use crate::config::Durability;
 use crate::connection::{CommitError, Persistence, Progress, certainly_over};
 use crate::error::ServerError;
 
-/// What became of it.
+/// Outcome of a change of the lease.
 pub(super) enum Set {
-    /// The server has it; believed from when the request left.
+    /// The server has the new lease. It counts from `sent`, when the request left.
     Done {
         sent: Instant,
     },
-    /// It is not ours.
+    /// The server no longer has the lock as held by this process.
     Gone,
-    /// The server refused it, because it came too late.
+    /// The server rejected the request because it arrived too late.
     TooLate,
     Failed(ServerError),
-    /// The primary has it, and not as durable as it was to be.
+    /// The primary has the new lease, but not with the requested durability.
     NotDurable(CommitError),
 }
 
 impl Table {
-    /// Lengthens: twice is once, so it is sent until it is answered.
+    /// Lengthens the lease. The script is idempotent, so it is sent again after lost replies.
     pub(super) async fn lengthen(
         self: &Arc<Self>,
         server_lease: &Arc<ServerLease>,
@@ -54,8 +56,10 @@ impl Table {
         set
     }
 
-    /// Shortens: the deadline is lowered first, and the request is never sent again, as a late copy could undo what came
-    /// after it.
+    /// Shortens the lease.
+    ///
+    /// The deadline is lowered before the request leaves. The request is not sent again after a
+    /// lost reply: a late copy could undo later changes.
     pub(super) async fn shorten(
         self: &Arc<Self>,
         server_lease: &Arc<ServerLease>,
@@ -71,8 +75,8 @@ impl Table {
         let answer = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
         underway.end(asked.unanswered_until, matches!(answer, Ok((0 | 1, _))));
         let set = match answer {
-            // From when it was begun, which is not later than when it left.
-            // What is shorter on the primary is not shorter elsewhere: that does no harm.
+            // Counted from the start of this call, which is no later than when the request left.
+            // Replicas may keep the longer lease for a while: that does no harm.
             Ok((1, _)) if server_lease.durability().covers(durability) => {
                 confirmed(server_lease, sent, lease, server_lease.durability())
             }
@@ -89,7 +93,7 @@ impl Table {
     }
 }
 
-/// The server has it. Believed, unless a shortening without an answer may still undo it.
+/// Records a confirmed lease. It does not count while an unanswered shortening may still undo it.
 fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durability: Durability) -> Set {
     if server_lease.confirmed(sent, lease, durability) >= terms::deadline(sent, lease) {
         Set::Done { sent }
@@ -98,8 +102,10 @@ fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durabil
     }
 }
 
-/// A lengthening under way. Unless the server is known to have it as it is believed here, what gives the server lease back does not give up
-/// before the longer lease is over.
+/// A lengthening in flight.
+///
+/// If the server is not known to have the lease that is valid locally, dropping this raises the
+/// upper bound of the lease. Releases are then sent until the longer lease is over.
 struct Lengthening<'a> {
     server_lease: &'a ServerLease,
     lease: Duration,
@@ -123,11 +129,11 @@ impl Drop for Lengthening<'_> {
     }
 }
 
-/// A shortening under way. Dropped early, it counts as unanswered.
+/// A shortening in flight. Dropped early, it counts as unanswered.
 struct Shortening<'a> {
     server_lease: &'a ServerLease,
     timeout: Duration,
-    /// When the lease before it ends.
+    /// End of the lease before the change.
     former: Instant,
     ended: bool,
 }
@@ -139,7 +145,7 @@ impl<'a> Shortening<'a> {
         Shortening { server_lease, timeout, former, ended: false }
     }
 
-    /// `is_known`: the server has told that it is done, or that there is nothing to be done.
+    /// Records the reply. `is_known`: the server confirmed the change, or had nothing to change.
     fn end(mut self, unanswered_until: Option<Instant>, is_known: bool) {
         self.ended = true;
         if !is_known {

@@ -1,5 +1,6 @@
-//! Settling what is unclear: what may be, or become, ours on the server although nobody here has it is given back, and once more when
-//! nothing that was sent for it can be carried out any more.
+//! Cleanup: releases what this process may have acquired on the server without a local owner.
+//!
+//! The release is repeated when no request that was sent for it can execute any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,38 +13,43 @@ use super::table::Table;
 use crate::clock::Instant;
 use crate::connection::Persistence;
 
-/// The longest step of a server's clock that a settlement waits for: 20 s. No copy is on its way for longer than that.
+/// Longest step of the server's clock that a cleanup waits for: 20 s. No retransmission is in
+/// flight for longer than that.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
-/// Something that may be, or become, ours on the server although nobody here has it.
+/// Release of what an unanswered request may have acquired, or may still acquire.
 pub(super) struct DeferredRelease {
     pub(super) kind: &'static dyn LockProtocol,
     pub(super) target: Arc<LockKeys>,
     pub(super) field: Bytes,
-    /// Until when a late copy may take it.
+    /// Until when a retransmission may acquire it.
     pub(super) limit: Instant,
-    /// Give it back now as well as after `limit`.
+    /// Release now as well as after `limit`.
     pub(super) at_once: bool,
-    /// The name stays taken until then.
+    /// The lock stays taken until then.
     pub(super) keep_until: Instant,
-    /// The lease that a copy may have got: it ends what can not be given back.
+    /// Lease that a retransmission may have got. It ends what cannot be released.
     pub(super) lease: Duration,
 }
 
 impl Table {
-    /// Gives back a server lease that nobody here has got.
+    /// Releases a server lease that no local task has received.
     pub(super) fn give_back(self: &Arc<Self>, server_lease: &Arc<ServerLease>) {
         self.leave_until(server_lease, Instant::PAST);
     }
 
-    /// The same, and its name stays taken until `keep_until`.
+    /// Releases a server lease that no local task has received.
+    ///
+    /// Its lock stays taken until `keep_until`.
     pub(super) fn leave_until(self: &Arc<Self>, server_lease: &Arc<ServerLease>, keep_until: Instant) {
         server_lease.end();
         let limit = server_lease.retransmission_ends().unwrap_or(Instant::PAST);
         self.schedule_cleanup(self.deferred_release(server_lease, limit, true, keep_until));
     }
 
-    /// Gives a server lease back once more whose release left at `sent`, where a copy of its acquire may be carried out later.
+    /// Releases a server lease again if a retransmission of its acquire may execute after `sent`.
+    ///
+    /// `sent` is when its first release left.
     pub(super) fn release_late_copies(
         self: &Arc<Self>,
         server_lease: &ServerLease,
@@ -55,7 +61,7 @@ impl Table {
         }
     }
 
-    /// Gives a server lease back when its lease is over.
+    /// Releases a server lease when its lease is over.
     pub(super) fn release_when_over(self: &Arc<Self>, server_lease: &ServerLease) {
         self.schedule_cleanup(self.deferred_release(server_lease, server_lease.lease_ends(), false, Instant::PAST));
     }
@@ -78,8 +84,10 @@ impl Table {
         }
     }
 
-    /// Releases what a copy without an answer may have taken: at once where it may be taken already, and once more when
-    /// no copy can be carried out any more. Only then is it forgotten.
+    /// Releases in the background what an unanswered request may have acquired.
+    ///
+    /// It does so at once if something may be held already, and again when no retransmission can
+    /// execute any more. The entry is kept until then.
     pub(super) fn schedule_cleanup(self: &Arc<Self>, what: DeferredRelease) {
         let table = Arc::clone(self);
         self.spawn_background(Box::pin(async move {
@@ -87,7 +95,7 @@ impl Table {
             if what.at_once {
                 left = table.release_unclaimed(&what).await;
             }
-            // What left before the limit may have been carried out before a late copy.
+            // A release that left before the limit may have executed before a late retransmission.
             while left < table.certain_limit(&what) || left == Instant::PAST {
                 table.core.clock.sleep_until(table.certain_limit(&what)).await;
                 left = table.release_unclaimed(&what).await;
@@ -95,7 +103,8 @@ impl Table {
         }));
     }
 
-    /// From when on no late copy is carried out: later than its limit where the server's clock was set back meanwhile.
+    /// Returns from when on no retransmission executes. That is later than `limit` if the server's
+    /// clock was set back meanwhile.
     fn certain_limit(&self, what: &DeferredRelease) -> Instant {
         if what.limit == Instant::PAST {
             return what.limit;
@@ -103,7 +112,8 @@ impl Table {
         what.limit + self.core.home(&what.target.key).time().set_back(self.now()).min(LONGEST_STEP)
     }
 
-    /// The same, waiting for the first release as long as one answer may take.
+    /// Releases, and waits for the first release as long as one reply may take. What remains is
+    /// scheduled.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.timeout;
         let left = tokio::select! {
@@ -115,7 +125,9 @@ impl Table {
         }
     }
 
-    /// Returns when the answered release left.
+    /// Sends the release until it is answered or the lease is over.
+    ///
+    /// Returns when the answered (or last) transmission left.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let keep = what.keep_until.since(self.now());
         let claim = HoldArgs { target: &what.target, field: &what.field, lease: keep };

@@ -4,18 +4,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Instant;
 
-/// Set once an observer has seen the deadline passed.
+/// Bit that is set once an observer has seen the deadline passed.
 const PASSED: u64 = 1 << 63;
 
-/// The largest instant that fits beside the mark. It stands for [`Instant::NEVER`].
+/// Largest instant that fits beside `PASSED`. It stands for [`Instant::NEVER`].
 const NEVER: u64 = PASSED - 1;
 
-/// Until when something is believed.
+/// Instant until which something is valid.
 ///
 /// One task extends it while others read it. An extension that is checked just before the deadline
-/// and stored just after it would turn "passed" into "not passed" for an observer in between. So an
-/// observer that sees the deadline passed marks it, in the same word, and no extension moves a
-/// marked deadline.
+/// and stored just after it would turn "passed" into "not passed" for an observer in between. An
+/// observer that sees the deadline passed therefore marks it, in the same atomic value. No
+/// extension moves a marked deadline.
 pub(crate) struct Deadline(AtomicU64);
 
 impl Deadline {
@@ -23,12 +23,12 @@ impl Deadline {
         Deadline(AtomicU64::new(encoded(at)))
     }
 
-    /// The instant, whether it was seen passed or not.
+    /// Returns the instant, whether or not it was seen passed.
     pub(crate) fn at(&self) -> Instant {
         decoded(self.0.load(Ordering::Acquire))
     }
 
-    /// Whether it has passed at `now`, or was seen passed before.
+    /// Returns whether the deadline has passed at `now`, or was seen passed before.
     pub(crate) fn has_passed(&self, now: Instant) -> bool {
         let mark = |word| (word & PASSED == 0 && now >= decoded(word)).then_some(word | PASSED);
         match self.0.load(Ordering::Acquire) {
@@ -41,17 +41,17 @@ impl Deadline {
         }
     }
 
-    /// Moves it to `to`, forwards or backwards; false if it has passed at `now`.
+    /// Moves the deadline to `to`, forwards or backwards. Returns false if it has passed at `now`.
     pub(crate) fn set(&self, to: Instant, now: Instant) -> bool {
         self.update(now, |_| to)
     }
 
-    /// Moves it forwards to `to`; false if it has passed at `now`.
+    /// Moves the deadline forwards to `to`. Returns false if it has passed at `now`.
     pub(crate) fn extend(&self, to: Instant, now: Instant) -> bool {
         self.update(now, |at| at.max(to))
     }
 
-    /// Moves it backwards to `to`.
+    /// Moves the deadline backwards to `to`.
     pub(crate) fn lower(&self, to: Instant) {
         let earlier = |word| Some(encoded(decoded(word).min(to)) | (word & PASSED));
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, earlier);
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(Deadline::new(Instant::NEVER).at(), Instant::NEVER);
     }
 
-    /// The extender read its clock before the deadline, and was slower than an observer.
+    /// The extending task read its clock before the deadline, and was slower than an observer.
     #[test]
     fn an_extension_that_was_checked_in_time_comes_too_late_once_it_was_seen_passed() {
         for now in [at(9), at(10), at(11)] {

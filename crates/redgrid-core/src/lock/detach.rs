@@ -1,8 +1,10 @@
-//! Handing a hold to another process: it is detached in one, and attached in the other.
+//! Hands a hold to another process: one process detaches it, the other attaches it.
 //!
-//! The one stops believing before the other can begin: what is detached has left the table, and nobody renews it. The other
-//! takes it over by one script, which puts a holder field of its own in place of the former's. So of two that attach, one
-//! finds the former's field gone; and nothing that the former has sent, a late renewal or copy, finds its field again.
+//! The first process stops treating it as valid before the other can start. A detached hold has
+//! left the table and is not renewed. The other process takes it over with one script, which
+//! replaces the holder field by a new one. Of two processes that attach, one therefore finds the
+//! former field gone. A late renewal or retransmission of the first process does not find its
+//! field, either.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,36 +30,41 @@ use crate::connection::{Client, Persistence, Progress};
 use crate::error::ServerError;
 use crate::token::Token;
 
-/// A hold that its process has let go of without giving it back: on the server it is still held, and its lease runs.
+/// A hold that its process gave up without releasing it.
+///
+/// On the server it is still held, and its lease runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DetachedHold {
     /// The holder field on the server.
     pub field: Bytes,
-    /// The token, which it keeps.
+    /// The fencing token. Attaching keeps it.
     pub token: Token,
-    /// Its lease. A fixed one ends at [`ends`](DetachedHold::ends), a renewed one is lengthened when it is attached.
+    /// The lease. A fixed one ends at [`ends`](DetachedHold::ends). A renewed one is extended when
+    /// the hold is attached.
     pub lease: LeaseMode,
-    /// How long it could be believed when it was detached: a margin less than the server keeps it.
+    /// How long the hold was valid when it was detached. The server keeps it longer by a margin.
     pub left: Duration,
-    /// When a fixed lease ends, in microseconds since 1970 by the clock of its server, or a little earlier; 0 for a renewed
-    /// one.
+    /// When a fixed lease ends, in microseconds since 1970 by the clock of its server. It may be
+    /// slightly early, and is 0 for a renewed lease.
     pub ends: u64,
-    /// The name stays taken for so long, also when it is released earlier.
+    /// For how long the lock stays taken, even if it is released earlier.
     pub at_least: Duration,
-    /// Renewal ends after so long.
+    /// After how long the renewal ends.
     pub max_hold: Option<Duration>,
 }
 
 impl HoldGuard {
-    /// Takes the hold out of this client without giving it back. From here on nobody here believes in it.
+    /// Detaches the hold from this client without releasing it.
+    ///
+    /// From then on this client no longer treats it as held.
     ///
     /// # Errors
     ///
-    /// [`DetachError`], with the grant: what was held is held still, unless it says that it is lost.
+    /// [`DetachError`], with the guard. The hold continues, unless the error says that it is lost.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the hold is given back.
+    /// If the future is dropped early, the hold is released.
     pub async fn detach(mut self) -> Result<DetachedHold, (DetachError, HoldGuard)> {
         match self.try_detach().await {
             Ok(detached) => Ok(detached),
@@ -73,13 +80,14 @@ impl HoldGuard {
             return Err(DetachError::Unsupported { name: name(), kind: kind.name() });
         }
         if server_lease.is_renewed() {
-            // Whoever attaches has the time of a whole lease for it.
+            // The process that attaches it has the time of a whole lease for that.
             let renewed = self.extend(server_lease.lease()).await;
             renewed.map_err(|source| DetachError::NotRenewed { name: name(), source })?;
         }
         if let Some(until) = server_lease.retransmission_ends() {
-            // A late copy of the acquire would take the name again when whoever attaches has given it back. While the name is
-            // held it finds itself, and changes nothing.
+            // A late retransmission of the acquire could take the lock again after the other
+            // process has released it. While the lock is held, it finds its own field and changes
+            // nothing.
             let lost = tokio::select! {
                 () = server_lease.clock.sleep_until(until) => None,
                 reason = self.lost() => Some(reason),
@@ -139,7 +147,7 @@ impl Table {
         slot.server_lease = None;
         server_lease.end();
         state.schedule.remove(server_lease.id);
-        // Who waits here waits for somebody elsewhere from now on.
+        // Local waiters now wait for a holder in another process.
         self.go_on(&mut state, &key);
         Ok(detached)
     }
@@ -162,7 +170,7 @@ impl Table {
         let seen = Arc::clone(&progress);
         let over = self.now() + self.core.settings.patience() + durability.timeout() + GRACE;
         let key = target.key.clone();
-        // A task of its own: whoever asked may leave, and what was taken over must not stay.
+        // A task of its own: the caller may leave, and what was taken over must not stay behind.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.attach_for(client, kind, target, detached, (durability, progress)).await);
         }));
@@ -172,13 +180,13 @@ impl Table {
             () = self.core.clock.sleep_until(over) => Err(no_answer(&self.core, &seen, &key)),
         };
         match outcome {
-            // Not polled for so long that it was given back, it is nobody's any more.
+            // A grant that was unclaimed for too long was released: it belongs to no caller.
             Ok(grant) => grant.filter(HoldGuard::accept).ok_or(AttachError::Gone { name }),
             Err(failure) => Err(into_acquire_error(&self.core, failure, name).into()),
         }
     }
 
-    /// `None` where the hold is not the detached one's any more.
+    /// Attaches `detached`; `None` if the server no longer has it under the former field.
     async fn attach_for(
         self: Arc<Self>,
         client: Client,
@@ -190,7 +198,7 @@ impl Table {
         let DetachedHold { lease, at_least, max_hold, .. } = detached;
         let (holder, once, wait, reenters, backoff) = (None, false, None, true, None);
         let mut wish = AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff };
-        // Past its `max_hold` it is renewed by nobody, whoever has it.
+        // After its `max_hold` no process renews it.
         let wanted = match lease {
             LeaseMode::Renewed(_) if max_hold != Some(Duration::ZERO) => wish.server_lease(Duration::ZERO),
             _ => Duration::ZERO,
@@ -199,7 +207,8 @@ impl Table {
         let field = self.core.field(id);
         let claim = HoldArgs { target: &target, field: &field, lease: wanted };
         let Some(request) = kind.adopt(claim, &detached.field) else { return Ok(None) };
-        // The job has run where it was detached: its name stays taken, whatever becomes of this.
+        // The job has run where the hold was detached: its lock stays taken, whatever the outcome
+        // here.
         let keep_until = if at_least.is_zero() { Instant::PAST } else { self.now() + at_least };
         let settlement = |limit| {
             let (target, field, lease) = (Arc::clone(&target), field.clone(), lease.duration());
@@ -240,7 +249,7 @@ impl Table {
             return Err(AcquireFailure::NotDurable(error));
         }
         if let LeaseMode::Fixed(_) = lease {
-            // Counted from before the request left, so not later than it was.
+            // Counted from before the request left, so the end is no later than it was.
             wish.lease = LeaseMode::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
         }
         let on_server = if wanted.is_zero() { left } else { wanted };

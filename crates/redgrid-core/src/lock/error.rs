@@ -1,4 +1,6 @@
-//! What acquiring, releasing and extending can end in. Each variant says what is now true on the server.
+//! Errors of acquiring, releasing, extending, detaching and attaching.
+//!
+//! Each variant says what is now true on the server.
 
 use std::time::Duration;
 
@@ -6,31 +8,31 @@ use crate::connection::CommitError;
 use crate::error::ServerError;
 use crate::name::Name;
 
-/// Who held a name, for the words of an error.
+/// Describes the holder of a lock in an error message.
 fn holder(by_this_client: bool) -> &'static str {
     if by_this_client { "this client itself (another task, or a guard that the caller has)" } else { "others" }
 }
 
-/// Why a hold could not be acquired.
+/// Reason why a hold could not be acquired.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The wait ran out while others held it. Nothing is held.
+    /// The timeout passed while others held the lock. Nothing is held.
     #[error("`{name}` was still held by {} after {waited:?}", holder(*.by_this_client))]
     TimedOut {
-        /// What was asked for.
+        /// Name of the lock.
         name: Name,
-        /// How long.
+        /// How long the caller waited.
         waited: Duration,
-        /// Whether a guard of this very client held it: of another task, or the caller's own.
+        /// Whether a guard of this very client held the lock: of another task, or the caller's own.
         by_this_client: bool,
     },
-    /// No server could be asked in time. Nothing is held.
+    /// No server was reached in time. Nothing is held.
     #[error("could not ask for `{name}`")]
     Unavailable {
-        /// What was asked for.
+        /// Name of the lock.
         name: Name,
-        /// What stood in the way last.
+        /// The last obstacle.
         #[source]
         source: ServerError,
     },
@@ -38,149 +40,162 @@ pub enum AcquireError {
     /// certificate is refused. Nothing is held.
     #[error("not authorized to ask for `{name}`")]
     Unauthorized {
-        /// What was asked for.
+        /// Name of the lock.
         name: Name,
-        /// The words of the server, or what is wrong with the certificate.
+        /// The server's message, or what is wrong with the certificate.
         #[source]
         source: ServerError,
     },
-    /// The server refused the request: wrong type under the name, no permission, no memory. Nothing is held.
+    /// The server refused the request: wrong type under the name, no permission, no memory. Nothing
+    /// is held.
     #[error("the server refused to grant `{name}`")]
     Refused {
-        /// What was asked for.
+        /// Name of the lock.
         name: Name,
-        /// The server's words and their class.
+        /// The server's message and its class.
         #[source]
         source: ServerError,
     },
-    /// Asked, and no answer came. It may be held for a moment; giving it back is under way, and its lease ends it at the
+    /// The request was sent and not answered.
+    ///
+    /// The lock may be held for a moment: its release is in progress, and its lease ends it at the
     /// latest.
     #[error("asked for `{name}` and got no answer; the outcome is unknown")]
     OutcomeUnknown {
-        /// What was asked for.
+        /// Name of the lock.
         name: Name,
-        /// What happened to the answer.
+        /// What happened to the reply.
         #[source]
         source: ServerError,
     },
-    /// Granted, and not proven to be as durable as asked in time. It was given back; nothing is held.
+    /// Granted, but not confirmed to be as durable as requested in time.
+    ///
+    /// The grant was released; nothing is held.
     #[error("`{name}` was granted and not made as durable as asked; it was given back")]
     NotDurable {
-        /// What was asked for.
+        /// Name of the lock.
         name: Name,
         /// What is missing.
         #[source]
         source: CommitError,
     },
-    /// The holder that asks to enter again has lost what it held.
+    /// The holder that requests to reenter has lost its hold.
     #[error("the holder that asks for `{name}` again has lost it")]
     Lost {
-        /// What was asked for.
+        /// Name of the lock.
         name: Name,
     },
-    /// The holder that asks has it already, and the lock is one that nobody enters twice. It goes on to hold it.
+    /// The holder already has the lock, and the lock is not reentrant. The holder keeps it.
     #[error("the holder that asks for `{name}` again holds it, and nobody enters this lock twice")]
     AlreadyHeld {
-        /// What was asked for.
+        /// Name of the lock.
         name: Name,
     },
-    /// The caller would wait for itself: its scope's holder holds what it asks for as somebody else.
+    /// The caller would wait for itself: the holder of its own scope has the lock, but the request
+    /// is made as another holder.
     #[error("waiting for `{name}` would never end: the caller's own scope holds it")]
     WouldDeadlock {
-        /// What was asked for.
+        /// Name of the lock.
         name: Name,
     },
     /// The client is shutting down. Nothing is held.
     #[error("the client is shutting down; `{name}` was not acquired")]
     ShuttingDown {
-        /// What was asked for.
+        /// Name of the lock.
         name: Name,
     },
-    /// The name can not be used. Nothing was asked.
+    /// The name cannot be used. No request was sent.
     #[error(transparent)]
     InvalidName(#[from] crate::name::InvalidName),
-    /// An option has a value that can not be. Nothing was asked.
+    /// An option has a value that is not allowed. No request was sent.
     #[error("invalid {option} for `{name}`: expected {expected}, got {got:?}")]
     InvalidArgument {
-        /// What was to be asked for.
+        /// Name of the lock.
         name: Name,
         /// The option.
         option: &'static str,
         /// What is allowed.
         expected: &'static str,
-        /// What was given.
+        /// The value that was given.
         got: Duration,
     },
 }
 
-/// Why a release did not end a hold that was ours until then.
+/// Reason why a release did not end a hold that was valid until then.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// It had ended without us: others may have been in.
+    /// The hold had ended before: others may have had the lock.
     #[error("`{name}` had been lost before it was released: {reason}")]
     Lost {
-        /// What was held.
+        /// Name of the lock.
         name: Name,
         /// How it ended.
         reason: LostReason,
     },
-    /// The server did not confirm; the lease ends it at the latest.
+    /// The server did not confirm the release; the lease ends the hold at the latest.
     #[error("released `{name}` and got no answer; its lease ends it at the latest")]
     OutcomeUnknown {
-        /// What was held.
+        /// Name of the lock.
         name: Name,
-        /// What happened to the answer.
+        /// What happened to the reply.
         #[source]
         source: ServerError,
     },
-    /// The server refused the release; the lease ends it. Where the user had no permission, it is
-    /// sent again until then, in the background, in case permissions come back.
+    /// The server refused the release; the lease ends the hold.
+    ///
+    /// If the user had no permission, the release is sent again until then, in the background, in
+    /// case permissions come back.
     #[error("the server refused to release `{name}`; its lease ends it")]
     Refused {
-        /// What was held.
+        /// Name of the lock.
         name: Name,
-        /// The server's words and their class.
+        /// The server's message and its class.
         #[source]
         source: ServerError,
     },
 }
 
-/// Why a lease was not changed.
+/// Reason why a lease was not changed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
     /// The hold has ended.
     #[error("`{name}` is no longer held: {reason}")]
     Lost {
-        /// What was held.
+        /// Name of the lock.
         name: Name,
         /// How it ended.
         reason: LostReason,
     },
-    /// It was not asked, or refused. The lease is as it was; where a shorter one was asked for, the hold ends by our
-    /// clock as if it had been granted.
+    /// The request was not sent, or was refused.
+    ///
+    /// The lease is as it was. If a shorter one was requested, the hold ends by the local clock as
+    /// if it had been granted.
     #[error("the lease of `{name}` could not be changed")]
     NotExtended {
-        /// What is held.
+        /// Name of the lock.
         name: Name,
         /// What stood in the way.
         #[source]
         source: ServerError,
     },
-    /// No answer came. Of the old and the new lease, the earlier end is believed.
+    /// No reply arrived. Of the old and the new lease, the earlier end is valid.
     #[error("the lease of `{name}` was to be changed and no answer came")]
     OutcomeUnknown {
-        /// What is held.
+        /// Name of the lock.
         name: Name,
-        /// What happened to the answer.
+        /// What happened to the reply.
         #[source]
         source: ServerError,
     },
-    /// The primary has the new lease, and it was not proven to be as durable as asked in time. The old one is believed.
+    /// The primary has the new lease, which was not confirmed to be as durable as requested in
+    /// time.
+    ///
+    /// The old lease is valid.
     #[error("the lease of `{name}` was changed and not made as durable as asked")]
     NotDurable {
-        /// What is held.
+        /// Name of the lock.
         name: Name,
         /// What is missing.
         #[source]
@@ -189,17 +204,17 @@ pub enum ExtendError {
     /// The lease is out of range.
     #[error("invalid lease for `{name}`: expected {expected}, got {got:?}")]
     InvalidArgument {
-        /// What is held.
+        /// Name of the lock.
         name: Name,
         /// What is allowed.
         expected: &'static str,
-        /// What was given.
+        /// The value that was given.
         got: Duration,
     },
 }
 
 impl ExtendError {
-    /// What a failed request means for a lease that was to be changed.
+    /// Returns the error of a change of the lease whose request failed.
     pub(crate) fn of(name: Name, source: ServerError) -> Self {
         match source {
             ServerError::Unknown { .. } | ServerError::Decode { .. } => ExtendError::OutcomeUnknown { name, source },
@@ -208,72 +223,77 @@ impl ExtendError {
     }
 }
 
-/// Why a hold was not detached from its process. It is held as before, unless it is lost.
+/// Reason why a hold was not detached from its process.
+///
+/// It is held as before, unless it is lost.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
-    /// Other guards of the same hold live: it has entered again, and they would go on believing.
+    /// Other guards of the same hold live: it was reentered, and they would still count as valid.
     #[error("`{name}` has other guards in this process")]
     Shared {
-        /// What is held.
+        /// Name of the lock.
         name: Name,
     },
     /// The hold has ended.
     #[error("`{name}` is no longer held: {reason}")]
     Lost {
-        /// What was held.
+        /// Name of the lock.
         name: Name,
         /// How it ended.
         reason: LostReason,
     },
-    /// Its lease was to be renewed once more, so that the other process has time to attach, and was not.
+    /// The renewal failed that gives the other process time to attach.
     #[error("the lease of `{name}` could not be renewed before handing it over")]
     NotRenewed {
-        /// What is held.
+        /// Name of the lock.
         name: Name,
         /// What stood in the way.
         #[source]
         source: ExtendError,
     },
-    /// There is no contact to the server, by whose clock the end of a fixed lease is told.
+    /// There is no contact to the server, by whose clock the end of a fixed lease is reported.
     #[error("the end of the lease of `{name}` could not be told")]
     Unavailable {
-        /// What is held.
+        /// Name of the lock.
         name: Name,
         /// What stands in the way.
         #[source]
         source: ServerError,
     },
-    /// Holds of this kind can not be handed to another process.
+    /// Holds of this kind cannot be handed to another process.
     #[error("`{name}` is held as a {kind}, which can not be handed to another process")]
     Unsupported {
-        /// What is held.
+        /// Name of the lock.
         name: Name,
         /// The kind.
         kind: &'static str,
     },
 }
 
-/// Why a detached hold was not attached.
+/// Reason why a detached hold was not attached.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// It is not the detached one's any more: attached before, taken by force, or its lease has ended. Nothing is held.
+    /// The detached hold is gone: it was attached before, taken by force, or its lease has ended.
+    ///
+    /// Nothing is held.
     #[error("`{name}` is not detached any more: attached elsewhere, taken, or at the end of its lease")]
     Gone {
-        /// What was to be attached.
+        /// Name of the lock.
         name: Name,
     },
-    /// It was detached from another lock. Nothing was asked.
+    /// The hold was detached from another lock. No request was sent.
     #[error("a hold of `{detached}` was to be attached to `{name}`")]
     OtherLock {
-        /// What was to be attached.
+        /// Name of the lock.
         name: Name,
-        /// What was detached: its kind and name.
+        /// Kind and name of what was detached.
         detached: String,
     },
-    /// It could not be taken over, for a reason that an acquire has too. Where the outcome is unknown, what may have been taken
-    /// over is being given back.
+    /// The hold could not be taken over, for a reason that an acquire has too.
+    ///
+    /// If the outcome is unknown, what may have been taken over is being released.
     #[error(transparent)]
     Failed(#[from] AcquireError),
 }
@@ -284,9 +304,9 @@ pub enum AttachError {
 pub enum LostReason {
     /// Its deadline passed before a renewal was confirmed, or its fixed lease ran out.
     Expired,
-    /// The server says that it is not ours: deleted, taken, or forgotten by a server that restarted empty.
+    /// The server no longer has the hold: it was deleted or taken, or the server restarted empty.
     Gone,
-    /// Another redgrid client took it by force.
+    /// Another redgrid client took the lock by force.
     Forced,
     /// This client was shut down.
     ShutDown,
@@ -298,7 +318,7 @@ impl LostReason {
     pub(crate) const ALL: [LostReason; 4] =
         [LostReason::Expired, LostReason::Gone, LostReason::Forced, LostReason::ShutDown];
 
-    /// In a word, for the label of a metric.
+    /// Returns the label of a metric.
     pub(crate) fn label(self) -> &'static str {
         match self {
             LostReason::Expired => "expired",

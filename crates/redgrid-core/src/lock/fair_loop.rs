@@ -1,8 +1,9 @@
-//! The loop of a name whose waiters stand in a queue on the server.
+//! Loop of a lock whose waiters queue on the server.
 //!
-//! Each of the first waiters gets a place of its own there, in their order. From then on the places are kept by one word for all of
-//! them every quarter of a second, and a place tries when it is told that it is next, when that word finds it so, and when the
-//! lease ends that it was told as the head. Nobody tries in between.
+//! Each of the first waiters gets a position of its own there, in their order. From then on, one
+//! keepalive every 250 ms covers all of these positions. A waiter tries when it is notified that it
+//! is next, and when a keepalive finds it next. It also tries when the lease ends that was reported
+//! to the head of the queue. No waiter sends requests in between.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,38 +21,43 @@ use crate::connection::once;
 use crate::observe::count;
 use crate::wait::Watch;
 
-/// How often places are kept: every quarter of a second. With that, and four of them until a silent process counts as dead, the
-/// last living one of a queue is in within a second and a half.
+/// Interval of the keepalive: 250 ms.
+///
+/// A silent process counts as dead after four of them. The last live waiter of a queue therefore
+/// has the lock within 1.5 s.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Beats that may be missed before the places of a process count as dead, the next included.
+/// Keepalive intervals, the next one included, after which the positions of a process count as
+/// dead.
 const MISSED_KEEPALIVES: u32 = 4;
 
-/// How often the scores of a queue are seen to: every second.
+/// Interval at which the scores of a whole queue are maintained: 1 s.
 const ALL: Duration = Duration::from_secs(1);
 
-/// Names whose places one client keeps at that pace. With more, each is kept less often, for longer: 400 words a second are the
-/// most.
+/// Number of locks that one client keeps alive at that interval.
+///
+/// With more of them, each is refreshed less often and its positions live longer. At most 400
+/// requests a second are sent.
 const NAMES: u64 = 100;
 
 enum Step {
-    /// Nobody waits any more.
+    /// No waiter is left.
     Done,
-    /// The places of these requests are to be kept.
+    /// Send a keepalive for the positions of these requests.
     Keep(Vec<(u64, u64)>),
     Sleep(Instant),
 }
 
-/// What the loop knows of a name.
+/// State of the loop of one lock.
 struct FairLoop {
     key: LockId,
     kind: &'static dyn LockProtocol,
     target: Arc<LockKeys>,
     changed: Arc<Notify>,
-    /// The channels on which places are told, by the number of the place.
+    /// Channels on which positions are notified, by the number of the position.
     watches: HashMap<u64, Watch>,
     next_beat: Instant,
-    /// When the scores of all places are looked at again.
+    /// When the scores of all positions are maintained again.
     next_all: Instant,
 }
 
@@ -61,7 +67,7 @@ impl Table {
         KEEPALIVE_INTERVAL * u32::try_from(times).unwrap_or(u32::MAX)
     }
 
-    /// How long the server keeps a place without another word.
+    /// Returns how long the server keeps a position without another keepalive.
     pub(super) fn position_ttl(&self) -> Duration {
         self.keepalive_interval() * MISSED_KEEPALIVES
     }
@@ -111,11 +117,12 @@ impl Table {
         }
         let mut answers = Answers::new();
         if !slot.asking && (slot.server_lease.is_some() || slot.queue.iter().any(|entry| !entry.request.once)) {
-            // Others of us are before those who only look.
+            // Other requests of this process go before those that do not wait.
             answers = slot.reject_try_waiters();
         }
         for entry in slot.queue.iter().filter(|entry| entry.until <= now) {
-            // Its time is over, and nobody has polled it to be told so: others are not to stand behind it.
+            // Its timeout has passed, and its future was not polled to report that. Other waiters
+            // must not stand behind it.
             let place = &entry.seen.position;
             if place.is_asked() && !place.is_asking() {
                 self.release_position(line.kind, &line.target, (entry.id, &entry.seen), &entry.request);
@@ -124,7 +131,8 @@ impl Table {
         self.listen(line, slot, now);
         let along = self.passes_locally(slot).is_some();
         if along {
-            // What told them was of before we got in, unless it is just being given back.
+            // Notifications from before this process acquired the lock are void. They are kept
+            // while the server lease is busy: it may just be released.
             let calm = slot.busy == Busy::No;
             slot.queue.iter().filter(|_| calm).for_each(|entry| entry.seen.position.clear_notification());
         } else if let Some(at) = self.next_to_ask(slot, now)
@@ -155,12 +163,13 @@ impl Table {
         }
     }
 
-    /// Listens for each of the first waiters, and takes in what was heard.
+    /// Subscribes for each of the first waiters, and processes the notifications received.
     fn listen(&self, line: &mut FairLoop, slot: &LockState, now: Instant) {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let Some(queue) = line.kind.queue() else { return };
         let mut watches = HashMap::new();
-        // While the name is ours nobody is told: who lines up meanwhile listens from when it is given back.
+        // While this process holds the lock, no position is notified. A waiter that is enqueued
+        // meanwhile subscribes when the lock is released.
         let along = self.passes_locally(slot).is_some();
         let waits = slot.queue.iter().filter(|entry| !entry.request.once && entry.until > now);
         for (at, entry) in waits.enumerate() {
@@ -180,7 +189,7 @@ impl Table {
                 if wake.messages > 0 {
                     place.notify();
                 } else if place.is_asked() {
-                    // What was told before the subscription was in force was not heard.
+                    // A notification from before the subscription was active was missed: check now.
                     line.next_beat = now;
                 }
             }
@@ -189,8 +198,13 @@ impl Table {
         line.watches = watches;
     }
 
-    /// Who asks the server now: a place that is next; otherwise the first waiter without a place, of as many as may have one. Whether the
-    /// word of a run has had one line up is known when that has ended: until then nobody asks for it, nor for those behind it.
+    /// Returns the index of the waiter that sends the next acquire request.
+    ///
+    /// That is one whose position is next, or else the first waiter without a position, as far as
+    /// `fair_depth` allows one.
+    ///
+    /// While a pass request that may enqueue a waiter is in flight, neither that waiter nor any
+    /// behind it sends its own enqueue request.
     fn next_to_ask(&self, slot: &LockState, now: Instant) -> Option<usize> {
         if !may_ask(slot) {
             return None;
@@ -205,7 +219,7 @@ impl Table {
                 let may = nth < depth && (!holds || !entry.request.once);
                 outside = outside.or(may.then_some((at, place.is_asking())));
             } else if holds {
-                // It was told of before we got in.
+                // The notification is from before this process acquired the lock.
                 place.clear_notification();
             } else if place.due() <= now {
                 return Some(at);
@@ -224,7 +238,7 @@ impl Table {
             line.next_all = sent + ALL - KEEPALIVE_INTERVAL / 2;
         }
         let request = queue.keep(&line.target, &fields, self.position_ttl(), all);
-        // One slow answer is not to keep the next word from leaving.
+        // One slow reply must not delay the next keepalive.
         let limit = sent + self.core.settings.timeout.min(self.position_ttl());
         let answer = once(&*self.core.topology, request, limit).await;
         let received = self.now();
@@ -233,7 +247,7 @@ impl Table {
         let parts = match answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()) {
             Ok(parts) if parts.len() == places.len() + 3 => parts,
             other => {
-                // Waiting without an answer is being without contact.
+                // Waiting without a reply counts as loss of contact.
                 slot.contended = false;
                 let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
                 tracing::debug!(name = %line.target.name, error, "places not kept");
@@ -267,12 +281,12 @@ impl Table {
     }
 }
 
-/// Whether nothing is under way that an attempt would cross.
+/// Returns whether no operation is in flight that an attempt would conflict with.
 fn may_ask(slot: &LockState) -> bool {
     !slot.asking && !matches!(slot.busy, Busy::AdjustingLease(_))
 }
 
-/// Counts a name for as long as its places are kept.
+/// Counts a lock for as long as its positions are kept alive.
 struct ActiveFairKey(Arc<Table>);
 
 impl ActiveFairKey {

@@ -1,56 +1,67 @@
-//! Turns: who gives up a stretch while its own tasks still wait lets the others go first.
+//! Yielding: a process whose hand-over window ends while its own tasks wait lets others go first.
 //!
-//! The release tells how many subscribers n its message reached. Each of them that wants the name will hold it and release
-//! it, with a message of its own; so after n messages (ours is the first) everybody had a turn. Only silence ends a turn
-//! early: a bound by total time would break the order.
+//! The release reports the number n of subscribers that its message reached. Each subscriber that
+//! wants the lock will hold and release it, with a message of its own. After n messages (the first
+//! is from this process) every process has had the lock once. Only silence ends a yield early: a
+//! limit on the total time would break the order.
 
 use std::time::Duration;
 
 use crate::wait::{Copied, Own};
 
-/// The shortest silence that counts: 2 ms. A process that was woken tries within a fraction of it.
+/// Shortest quiet period: 2 ms. A process that was woken tries within a fraction of it.
 const SILENCE: Duration = Duration::from_millis(2);
 
-/// The silence that counts while somebody waits who looks every 100 ms (but at times only after 200) and can not be told.
+/// Quiet period while a waiter is known that polls and receives no messages: 250 ms.
+///
+/// Such a waiter polls every 100 ms, but at times only after 200 ms.
 const SILENCE_FOR_POLLERS: Duration = Duration::from_millis(250);
 
-/// The silence that counts before a release has been heard here that is passed on by a replica: 20 ms. A replica that does not
-/// lag needs a fraction of it, and those who listen at the same one hear of it when we do. The same is given to a listener
-/// before it counts as one that takes no turn.
+/// Quiet period until this process has received its own release through a replica: 20 ms.
+///
+/// A replica that does not lag needs a fraction of it. Subscribers of the same replica receive the
+/// release at the same time. A listener gets the same period before it counts as one that never
+/// acquires the lock.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// How much longer than its poll interval a listener may take to notice a release that was not published, as a part of the
-/// interval: a quarter. The poll runs at most every 100 ms.
+/// Extra time for a listener to notice a release that was not published: a quarter of its interval.
+///
+/// The interval is that of its poll. The poll runs at most every 100 ms.
 const LATE_POLL: u32 = 4;
 const POLL_TICK: Duration = Duration::from_millis(100);
 
-/// How long after a release a request of the same process still obeys the turn that the release began: two stretches of
-/// another. A turn that is forgotten within one lets two processes that leave and return shut out a third (found by the
-/// model `turns`); who comes back later than that finds its turn over, or waits for a silence.
+/// How long a request of the same process obeys a yield, in hand-over windows of another process.
+///
+/// A yield that is forgotten within one window lets two processes that leave and return starve a
+/// third (found by the model `turns`). A request that comes after two windows finds the yield over,
+/// or waits for a quiet period.
 const STRETCHES: u32 = 2;
 
-/// What a release said about those who wait elsewhere.
+/// What a release reported about waiters in other processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SubscriberCount {
-    /// Subscribers that its message reached, or will reach by a replica.
+    /// Subscribers that its message reached, or will reach through a replica.
     pub(crate) listeners: u64,
-    /// They listen at a replica.
+    /// Subscribers are connected to a replica.
     pub(crate) by_replica: bool,
-    /// Somebody waits who can not be told.
+    /// A waiter exists that receives no messages.
     pub(crate) unseen: bool,
-    /// The server refused to publish the release: listeners notice it by their poll, which has this interval.
+    /// The server refused to publish the release. Listeners notice it by polling at this interval.
     pub(crate) unannounced: Option<Duration>,
     /// This process's own subscription before the release was sent.
     pub(crate) own: Own,
-    /// Listeners that are not counted, because they never took a turn.
+    /// Listeners that are not counted, because they never acquired the lock.
     pub(crate) ignored: u64,
-    /// Whether a listener is given more time than usual, before it counts as one that takes no turn.
+    /// A listener gets more time than usual before it counts as one that never acquires the lock.
     pub(crate) patient: bool,
 }
 
 impl SubscriberCount {
-    /// The primary counts those whom it tells itself, and `copied` are those whom a replica tells: `None` where it did not say,
-    /// which is taken for one other. It may be that nobody listens there.
+    /// Adds the subscribers that a replica reaches to those that the primary counted.
+    ///
+    /// `None` means that no subscriber of the channel is at a replica. `Copied::Unknown` means that
+    /// the replica did not answer, which counts as one subscriber other than this process. It may
+    /// be that no process is subscribed there.
     pub(crate) fn with(self, copied: Option<Copied>) -> SubscriberCount {
         match copied {
             None => self,
@@ -64,35 +75,38 @@ impl SubscriberCount {
         }
     }
 
-    /// Subscribers other than this process.
+    /// Returns the number of subscribers other than this process.
     pub(crate) fn others(self) -> u64 {
         self.listeners.saturating_sub(u64::from(self.own.heard.is_some()))
     }
 }
 
-/// What is waited for before the next try.
+/// What a process waits for before its next attempt, so that other processes go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
-    /// Messages to let pass.
+    /// Messages to wait for.
     passes: u64,
-    /// Somebody waits who can not be told.
+    /// A waiter exists that receives no messages.
     unseen: bool,
-    /// The count from which they are counted; unknown until the subscription is in force.
+    /// Message count at which counting begins; unknown until the subscription is active.
     from: Option<u64>,
     silence: Duration,
-    /// It passes by a replica.
+    /// The message arrives through a replica.
     by_replica: bool,
-    /// No message says who has had a turn: only the full silence ends it.
+    /// No message reports which process has held the lock: only the full quiet period ends the
+    /// yield.
     unannounced: bool,
     /// The only listener may be this process, whose subscription was not confirmed yet.
     may_be_ours: bool,
-    /// It is for all listeners: none was ignored.
+    /// It covers all listeners: none was ignored.
     is_for_all: bool,
     patient: bool,
 }
 
 impl YieldPlan {
-    /// What is to be waited for after a release at the end of a stretch; nothing, when nobody else waits.
+    /// Returns what to wait for after a release at the end of a hand-over window.
+    ///
+    /// Returns `None` if no other process waits.
     pub(crate) fn after(audience: SubscriberCount, round_trip: Duration) -> Option<YieldPlan> {
         if audience.others() == 0 && !audience.unseen {
             return None;
@@ -110,21 +124,26 @@ impl YieldPlan {
         Some(YieldPlan { passes, unseen, from, silence, by_replica, unannounced, may_be_ours, is_for_all, patient })
     }
 
-    /// Whether it is known that somebody waits: a listener may listen for another reason, who left a mark does not.
+    /// Returns whether another process is known to wait.
+    ///
+    /// A subscriber alone may listen for another reason; a waiter that sets its flag does not.
     pub(crate) fn is_wanted(&self) -> bool {
         self.unseen || self.unannounced
     }
 
-    /// How long silence must last until one probe is due: up to twice as long for who has more messages to let
-    /// pass, so that the one whose turn is next also probes first. Never as long as a stretch: a probe at its end would steal
-    /// the turn of whoever waits for its message.
+    /// Returns how long the channel must be quiet before one probe is sent.
+    ///
+    /// The period is up to twice as long with more messages outstanding. So the process that is
+    /// next also probes first. The period is normally shorter than a hand-over window. It is longer
+    /// for polling waiters, replicas and slow listeners. A probe at the end of a window would
+    /// overtake a process that waits for its message.
     pub(crate) fn quiet_period(&self, heard: Option<u64>) -> Duration {
         if self.unannounced {
             return self.silence;
         }
         let passed = heard.zip(self.from).map_or(0, |(heard, from)| heard.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
-        // Not even our own release has come: nobody has heard of it who could try.
+        // This process's own release has not arrived: no listener has received it and could try.
         let least = match self.patient || (self.by_replica && passed == 0) {
             true => PATIENCE,
             false => Duration::ZERO,
@@ -132,13 +151,15 @@ impl YieldPlan {
         self.silence.max(least).mul_f64(1.0 + left)
     }
 
-    /// The same for who begins to listen anew: the count begins with that.
+    /// Returns the plan for a caller that subscribes anew: counting begins with its subscription.
     pub(crate) fn for_next_caller(self) -> YieldPlan {
         YieldPlan { from: None, ..self }
     }
 
-    /// Of how many listeners how many have had no turn, now that `heard` messages were heard. `None` where that says nothing
-    /// of them: some were ignored, or a waiter is known that gets no messages.
+    /// Returns the number of listeners, and how many have not held the lock after `heard` messages.
+    ///
+    /// Returns `None` if the messages do not show that: some listeners were ignored, or a known
+    /// waiter receives no messages.
     pub(crate) fn missing(&self, heard: Option<u64>) -> Option<(u64, u64)> {
         if !self.is_for_all || self.is_wanted() {
             return None;
@@ -147,12 +168,15 @@ impl YieldPlan {
         Some((self.passes, self.passes.saturating_sub(passed)))
     }
 
-    /// A message of our own came in between, which is nobody's turn.
+    /// Adds a message of this process that arrived in between: no other process held the lock by
+    /// it.
     pub(crate) fn let_pass(&mut self) {
         self.passes += 1;
     }
 
-    /// Whether everybody had a turn, now that `heard` messages were heard (`None` without a subscription).
+    /// Returns whether every other process has had the lock after `heard` messages.
+    ///
+    /// `heard` is `None` without a subscription.
     pub(crate) fn is_over(&mut self, heard: Option<u64>) -> bool {
         let Some(heard) = heard else { return false };
         // If it was another process after all, the next release counts both.
@@ -169,7 +193,7 @@ impl YieldPlan {
     }
 }
 
-/// How long a request after a release still belongs to what was before.
+/// Returns how long a request after a release still obeys its yield.
 pub(crate) fn remembered_for(stretch: Duration, round_trip: Duration) -> Duration {
     (stretch * STRETCHES).max(round_trip * 2)
 }
@@ -225,7 +249,7 @@ mod tests {
         let unseen = SubscriberCount { unseen: true, ..audience(1, Some(0)) };
         let mut turn = YieldPlan::after(unseen, MS).unwrap();
         assert_eq!(turn.quiet_period(Some(2)), SILENCE_FOR_POLLERS);
-        // Our own message, and that of whoever could not be told.
+        // The message of this process, and that of the waiter that receives none.
         assert_eq!([1, 2].map(|heard| turn.is_over(Some(heard))), [false, true]);
     }
 
@@ -241,16 +265,16 @@ mod tests {
 
     #[test]
     fn who_listens_at_a_replica_is_counted_there_and_given_the_time_to_hear() {
-        // The primary reaches nobody: without the replica's count there would be no turn.
+        // The primary reaches no subscriber: without the replica's count there would be no yield.
         assert_eq!(YieldPlan::after(audience(0, Some(7)), MS), None);
         let mut turn = YieldPlan::after(audience(0, Some(7)).with(Some(Copied::Listeners(2))), MS).unwrap();
         assert_eq!(turn.quiet_period(Some(7)), 2 * PATIENCE);
         assert!(turn.quiet_period(Some(8)) < 2 * SILENCE);
         assert_eq!([8, 9].map(|heard| turn.is_over(Some(heard))), [false, true]);
-        // Alone there, and alone although nobody was counted there.
+        // Alone at the replica, and alone although no subscriber was counted there.
         assert_eq!(YieldPlan::after(audience(0, Some(7)).with(Some(Copied::Listeners(1))), MS), None);
         assert_eq!(YieldPlan::after(audience(1, Some(7)).with(None), MS), None);
-        // Where the replica did not say, one other is taken to listen.
+        // If the replica did not answer, one other subscriber is assumed.
         for heard in [Some(7), None] {
             assert_eq!(audience(0, heard).with(Some(Copied::Unknown)).others(), 1);
         }

@@ -1,4 +1,4 @@
-//! The armed proof of a hold, of which every guard is made.
+//! The armed handle of a hold, of which every guard is made.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -26,39 +26,45 @@ use crate::name::Name;
 use crate::observe::{About, Observed};
 use crate::token::Token;
 
-/// A guard that is a [`Grant`] underneath: what a condition gives back and takes again, whatever lock it is of.
+/// A guard that wraps a [`HoldGuard`].
+///
+/// A condition uses it to release and reacquire a lock of any kind.
 pub trait FromHoldGuard: Sized {
-    /// The grant, which goes on to hold.
+    /// Returns the hold guard, which goes on to hold.
     fn into_hold_guard(self) -> HoldGuard;
 
-    /// The guard of a grant.
+    /// Wraps a hold guard.
     fn from_hold_guard(grant: HoldGuard) -> Self;
 }
 
-/// A hold, and the means to end it. Dropping it gives the hold back in the background.
+/// A hold, and the means to end it. Dropping it releases the hold in the background.
 #[must_use = "dropping the grant gives the hold back"]
 pub struct HoldGuard {
     client: Client,
     pub(super) hold: Arc<Hold>,
-    /// It is the first guard of its hold, which is taken back when nobody polls for it.
+    /// It is the first guard of its hold. The hold is revoked if its caller does not poll for it.
     pub(super) is_first: bool,
     pub(super) armed: bool,
 }
 
 impl HoldGuard {
-    /// The first guard of a hold, on its way to who asked for it. Counted under the table's lock, which every caller holds.
+    /// Creates the first guard of a hold, on its way to the caller that requested it.
+    ///
+    /// It is counted under the table's lock, which every caller holds.
     pub(super) fn first(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         HoldGuard { client, hold, is_first: true, armed: true }
     }
 
-    /// A further guard, which its caller has at once. Counted in the same way.
+    /// Creates a further guard, which its caller has at once.
+    ///
+    /// It is counted under the table's lock, which every caller holds.
     pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         HoldGuard { client, hold, is_first: false, armed: true }
     }
 
-    /// Takes what was offered; false when it was given to others meanwhile.
+    /// Accepts the offered hold. Returns false if it was revoked for other waiters meanwhile.
     pub(super) fn accept(&self) -> bool {
         if self.is_first {
             return self.hold.accept();
@@ -67,18 +73,21 @@ impl HoldGuard {
         true
     }
 
-    /// The same for one of several that are wanted together.
+    /// Reserves the offered hold for a multi-key acquire. Returns false if it was revoked
+    /// meanwhile.
     pub(super) fn reserve(&self) -> bool {
         !self.is_first || self.hold.reserve()
     }
 
-    /// Hands a grant that was reserved as a [part](super::Ticket::part) to its caller. A grant that is released before keeps
-    /// its name for no `at_least`.
+    /// Hands a guard that was reserved as a [member](super::PendingAcquire::member) to its caller.
+    ///
+    /// A guard that is released before that does not keep its lock taken for `at_least`.
     pub fn accept_member(&self) {
         self.accept();
     }
 
-    /// The hold, left to whoever calls this to be given back; and whether this was its first guard.
+    /// Disarms the guard. Returns the hold, which the caller must release, and whether it was the
+    /// first guard.
     pub(super) fn disarm(mut self) -> (Arc<Hold>, bool) {
         self.armed = false;
         (Arc::clone(&self.hold), self.is_first)
@@ -92,52 +101,52 @@ impl HoldGuard {
         About { kind: self.hold.server_lease.kind.name(), name: self.name() }
     }
 
-    /// What is held.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &Name {
         &self.hold.server_lease.target.name
     }
 
-    /// The same, with its key and channel.
+    /// Returns the name of the lock with its key and channel.
     pub fn keys(&self) -> &Arc<LockKeys> {
         &self.hold.server_lease.target
     }
 
-    /// The kind of the hold.
+    /// Returns the protocol of the lock.
     pub fn protocol(&self) -> &'static dyn LockProtocol {
         self.hold.server_lease.kind
     }
 
-    /// The fencing token of this hold.
+    /// Returns the fencing token of this hold.
     pub fn token(&self) -> Token {
         Token::new(self.hold.token)
     }
 
-    /// The holder field on the server.
+    /// Returns the holder field on the server.
     pub fn field(&self) -> &[u8] {
         self.hold.server_lease.field()
     }
 
-    /// Whether the hold may be believed at this instant, by our own clock.
+    /// Returns whether the hold is valid at this instant, by the local clock.
     pub fn is_held(&self) -> bool {
         self.hold.is_held()
     }
 
-    /// How it ended without us, if it did.
+    /// Returns how the hold ended without being released, if it did.
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.hold.lost()
     }
 
-    /// How long it may be believed without a further confirmation; zero when it has ended.
+    /// Returns how long the hold is valid without a further confirmation; zero when it has ended.
     pub fn remaining(&self) -> Duration {
         if self.is_held() { self.hold.deadline().since(self.hold.server_lease.clock.now()) } else { Duration::ZERO }
     }
 
-    /// A view of the hold for other tasks.
+    /// Returns a view of the hold for other tasks.
     pub fn watch(&self) -> HoldWatch {
         HoldWatch(Arc::clone(&self.hold))
     }
 
-    /// Another grant of the same hold, without asking anybody; `None` when it has ended.
+    /// Returns another guard of the same hold, without a request; `None` when the hold has ended.
     pub fn clone_guard(&self) -> Option<HoldGuard> {
         let state = self.table().state();
         let again = self.is_held().then(|| HoldGuard::further(self.client.clone(), Arc::clone(&self.hold)));
@@ -145,21 +154,24 @@ impl HoldGuard {
         again
     }
 
-    /// What was asked for.
+    /// Returns the request that was granted.
     pub fn request(&self) -> &AcquireRequest {
         &self.hold.request
     }
 
-    /// Asks for a hold of another kind on the same key, under this one. `None` where others have it, or share this one and
-    /// could not be inside then.
+    /// Requests a hold of another kind on the same key, under this one.
+    ///
+    /// Returns `None` if other holders have the key. The same holds if tasks share this hold that
+    /// the new one would exclude.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then; `Lost` when this one has ended.
+    /// [`AcquireError`] says what is true then; `Lost` when this hold has ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves this hold as it is; what the server had granted goes back in the background.
+    /// Dropping the future leaves this hold as it is. A grant of the server is released in the
+    /// background.
     pub async fn convert(
         &self,
         kind: &'static dyn LockProtocol,
@@ -171,26 +183,26 @@ impl HoldGuard {
         }
     }
 
-    /// Whether it is the last of its hold: releasing it gives the hold back.
+    /// Returns whether this is the last guard of its hold: releasing it releases the hold.
     pub fn is_last(&self) -> bool {
         self.hold.guards.load(Ordering::Acquire) == 1
     }
 
-    /// The client it is held through.
+    /// Returns the client through which the lock is held.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Whether others of this process share the same grant of the server.
+    /// Returns whether other tasks of this process share the same grant of the server.
     pub fn is_shared(&self) -> bool {
         self.table().is_shared(&self.hold)
     }
 
-    /// Completes when nobody shares it any more.
+    /// Completes when no other task shares the grant any more.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn unshared(&self) {
         let alone = self.hold.server_lease.alone();
         loop {
@@ -203,13 +215,15 @@ impl HoldGuard {
         }
     }
 
-    /// For how long the name stays taken by it, whatever becomes of it.
+    /// Returns for how long the lock stays taken by this hold, even if the hold is released
+    /// earlier.
     pub fn retained_for(&self) -> Duration {
         self.hold.retained_until().since(self.hold.server_lease.clock.now())
     }
 
-    /// Releases without keeping the name for what was asked for as `at_least`: another hold of the name does. Only where this is
-    /// its last grant.
+    /// Drops the retention for `at_least`: another hold of the lock keeps it taken.
+    ///
+    /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {
         if self.hold.guards.load(Ordering::Acquire) == 1 {
             self.hold.drop_retention();
@@ -225,32 +239,35 @@ impl HoldGuard {
     ///
     /// # Errors
     ///
-    /// [`ExtendError`] says what may be believed then.
+    /// [`ExtendError`] says which lease is valid then.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the new lease may or may not be in force; the earlier end of the two is believed.
+    /// If the future is dropped early, the new lease may or may not be in force. The earlier end of
+    /// the two leases is valid.
     pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send {
         Observed::extend(self.about(), self.hold.token).around(set_lease(self.table(), &self.hold, lease))
     }
 
-    /// What extends the hold and does not keep it.
+    /// Returns a handle that extends the hold and does not keep it.
     pub fn extender(&self) -> Extender {
         Extender { client: self.client.clone(), hold: Arc::clone(&self.hold) }
     }
 
-    /// Gives it back and waits for the answer, for `timeout` at most. After that, and if this is
-    /// dropped, the release goes on in the background until the server has no lease of it any more:
-    /// also none of an [`extend`](Grant::extend) that was not answered.
+    /// Releases the hold and waits for the reply, for `timeout` at most.
+    ///
+    /// After that, and if the future is dropped, the release goes on in the background. It ends
+    /// when the server has no lease of the hold any more. That includes the lease of an
+    /// [`extend`](HoldGuard::extend) that was not answered.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when it had ended before; [`ReleaseError::OutcomeUnknown`] without an
-    /// answer in time.
+    /// [`ReleaseError::Lost`] when the hold had ended before; [`ReleaseError::OutcomeUnknown`]
+    /// without a reply in time; [`ReleaseError::Refused`] when the server refused the release.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the release goes on in the background.
+    /// If the future is dropped early, the release goes on in the background.
     pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
         let observed = Observed::release(self.about(), self.hold.token);
         observed.around(self.release_and_wait())
@@ -274,8 +291,8 @@ impl HoldGuard {
             Some(InlineRelease(_, flight)) if flight.poll(cx) => Poll::Pending,
             _ => Pin::new(&mut told).poll(cx),
         });
-        // Who sends it by himself over a connection that is up is woken by his exchange when an
-        // answer does not come in time: most have theirs by then, and need no timer of their own.
+        // A caller that sends its own request over a live connection is woken by that request if no
+        // reply arrives in time. Most replies arrive earlier and need no timer of their own.
         let alone = flight.is_some() && core.is_connected(&self.hold.server_lease.target.key);
         let mut polled = false;
         let first = poll_fn(|cx| match outcome.poll_unpin(cx) {
@@ -293,7 +310,7 @@ impl HoldGuard {
                         () = core.clock.sleep_until(until) => None,
                     }
                 };
-                // Boxed, as it is rare: every release would have room for it.
+                // Boxed, as it is rare: every release would reserve space for it.
                 let Some(released) = Box::pin(bounded).await else {
                     let source =
                         ServerError::unknown("no answer came in time; the release goes on until the lease ends");
@@ -305,29 +322,29 @@ impl HoldGuard {
         released.unwrap_or_else(|| Err(ReleaseError::OutcomeUnknown { name, source: self.client.ended() }))
     }
 
-    /// Stops renewing and leaves the hold to its lease.
+    /// Stops the renewal and leaves the hold to its lease.
     pub fn forget(mut self) {
         self.armed = false;
         self.table().stop_renewing(&self.hold, self.is_first);
     }
 }
 
-/// Extends a hold that others keep: the last of its guards releases it all the same.
+/// Extends a hold without keeping it: its last guard releases it all the same.
 pub struct Extender {
     client: Client,
     hold: Arc<Hold>,
 }
 
 impl Extender {
-    /// As [`Grant::extend`].
+    /// Sets the lease, as [`HoldGuard::extend`].
     ///
     /// # Errors
     ///
-    /// As [`Grant::extend`].
+    /// As [`HoldGuard::extend`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Grant::extend`].
+    /// As [`HoldGuard::extend`].
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let server_lease = &self.hold.server_lease;
         let about = About { kind: server_lease.kind.name(), name: &server_lease.target.name };
@@ -346,7 +363,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     }
     let now = server_lease.clock.now();
     let fixed = matches!(hold.request.lease, LeaseMode::Fixed(_));
-    // The name stays taken for `at_least`, however early the hold is to end.
+    // The lock stays taken for `at_least`, however early the hold is to end.
     let on_server = if fixed {
         let keep = hold.retained_until().since(now);
         AcquireRequest { lease: LeaseMode::Fixed(lease), at_least: keep, ..AcquireRequest::clone(&hold.request) }
@@ -356,7 +373,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     };
     let shorter = if fixed { now + lease < hold.ends() } else { terms::deadline(now, lease) < server_lease.deadline() };
     if shorter && server_lease.is_renewed() {
-        // The next renewal would lengthen it again: a renewed hold is not shortened, it is released.
+        // The next renewal would lengthen it again. A renewed hold is not shortened but released.
         return Ok(());
     }
     let set = if shorter {
@@ -365,7 +382,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
             table.owner_moved(&mut table.state(), hold);
         }
         if table.is_shared(hold) {
-            // The server keeps it for the others; ours ends here.
+            // The server keeps the lease for the tasks that share it; this hold ends locally.
             return Ok(());
         }
         table.shorten(server_lease, on_server, hold.request.durability).await
@@ -396,7 +413,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     }
 }
 
-/// A release that its caller polls; dropped early, a task goes on with it.
+/// A release that its caller polls. If it is dropped early, a task continues it.
 struct InlineRelease(Arc<Table>, InlineTask);
 
 impl Drop for InlineRelease {
@@ -418,7 +435,7 @@ impl Drop for HoldGuard {
 }
 
 impl Table {
-    /// The owner's own lease ends at another time now.
+    /// Reschedules the server lease after the own lease of a hold was changed.
     fn owner_moved(&self, state: &mut State, hold: &Arc<Hold>) {
         let slot = state.slots.get(&hold.server_lease.slot_key());
         if let Some(slot) = slot.filter(|slot| slot.position(hold).is_some()) {
@@ -437,42 +454,44 @@ impl Table {
             if slot.is_none_or(|slot| slot.is_forgotten()) {
                 hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
-                // Others share it and have it renewed: this one has what was confirmed until now.
+                // Other tasks share it and keep it renewed: this hold has the lease confirmed until
+                // now.
                 let now = self.now();
                 hold.set_end(now, terms::with_margin(hold.server_lease.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);
             }
-            // It may have been lost before: then its name is remembered for this guard alone.
+            // If the hold was lost before, the state of its lock was kept for this guard alone.
             Self::remove_if_idle(&mut state, &hold.server_lease.slot_key());
         }
     }
 }
 
-/// A view of a hold: cloneable, for other tasks. It does not keep the hold.
+/// A view of a hold, cloneable for other tasks. It does not keep the hold.
 #[derive(Clone)]
 pub struct HoldWatch(Arc<Hold>);
 
 impl HoldWatch {
-    /// Whether the hold may be believed at this instant, by our own clock.
+    /// Returns whether the hold is valid at this instant, by the local clock.
     pub fn is_held(&self) -> bool {
         self.0.is_held()
     }
 
-    /// The fencing token of the hold.
+    /// Returns the fencing token of the hold.
     pub fn token(&self) -> Token {
         Token::new(self.0.token)
     }
 
-    /// How it ended without being released, if it did.
+    /// Returns how the hold ended without being released, if it did.
     pub fn lost_reason(&self) -> Option<LostReason> {
         self.0.lost()
     }
 
-    /// Completes when the hold is no longer certain. Never, if it was released before.
+    /// Completes when the hold is no longer certain. It never completes if the hold was released
+    /// before.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub async fn lost(&self) -> LostReason {
         self.0.ended().await;
         match self.0.lost() {
@@ -481,11 +500,11 @@ impl HoldWatch {
         }
     }
 
-    /// Completes when the hold has ended, by release or loss; tells which.
+    /// Completes when the hold has ended, and returns the reason of a loss; `None` after a release.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub async fn ended(&self) -> Option<LostReason> {
         self.0.ended().await;
         self.0.lost()

@@ -1,5 +1,7 @@
-//! Who has the name next: the second level. A server lease passes from task to task of this process, in the order of their asking,
-//! without asking the server while its stretch lasts.
+//! Hand-over of a server lease from task to task of this process: the second level.
+//!
+//! Tasks get it in the order of their requests. While its hand-over window lasts, no request to the
+//! server is needed.
 
 use std::sync::Arc;
 
@@ -17,36 +19,38 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::observe::count;
 
-/// How often the clock is read while a token becomes due: some microseconds. It is due at once unless a thousand tasks in a
-/// row hold the name for less than a microsecond each.
+/// How often the clock is read while a token becomes due: some microseconds.
+///
+/// A token is due at once unless a thousand tasks in a row hold the lock for less than a
+/// microsecond each.
 const SPINS: usize = 100;
 
-/// What makes a server lease free for the next.
+/// What has made a server lease free for the next waiter.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum HandoverReason {
-    /// The server granted it to the entry with this number, by a request that left at `sent`.
+    /// The server granted it to the waiter `entry`, by a request that left at `sent`.
     Granted { entry: u64, sent: Instant },
-    /// It was made to fit that entry's wishes, by a request that left at `sent`.
+    /// Its lease was adjusted for the waiter `entry`, by a request that left at `sent`.
     Fitted { entry: u64, sent: Instant },
-    /// Its owner has let go.
+    /// Its owner has released it.
     HandOver,
 }
 
-/// What a grant of the server turns out to be when it arrives.
+/// Outcome of installing a grant of the server.
 pub(super) enum InstallOutcome<'a> {
     Ours {
-        /// Its name, which has it now.
+        /// State of the lock, which has the server lease now.
         slot: &'a mut LockState,
         schedule: &'a mut Schedule,
     },
-    /// Taken from us by force before we knew that we had it.
+    /// The lock was taken from this process by force before the grant was known here.
     Superseded,
     /// The client is shut down.
     Closed,
 }
 
 impl Table {
-    /// Takes in what the server granted to a request that left at `sent`.
+    /// Installs what the server granted to a request that left at `sent`.
     pub(super) fn install_grant<'a>(
         self: &Arc<Self>,
         state: &'a mut State,
@@ -60,7 +64,8 @@ impl Table {
         let State { slots, schedule, forced, .. } = state;
         let forced = !forced.is_empty() && forced.remove(&server_lease.id).is_some();
         let Some(slot) = slots.get_mut(key) else { return InstallOutcome::Closed };
-        // Only where the two were under way at the same time does the lower token tell that it came first.
+        // A lower token shows the earlier grant only if both requests were in flight at the same
+        // time.
         let (token, known) = slot.last;
         if forced || (sent <= known && server_lease.token < token) {
             return InstallOutcome::Superseded;
@@ -71,11 +76,12 @@ impl Table {
         slot.yield_plan = None;
         slot.begin_local_pass();
         self.take_out_served(slot);
-        // What was under way concerned the former one.
+        // Operations in flight concerned the former server lease.
         slot.busy = Busy::No;
         let former = slot.server_lease.take();
         if let Some(former) = former.filter(|former| former.end()) {
-            // Ours until now: it was lost without our knowing, or we took it from ourselves.
+            // It was valid until now: it was lost unnoticed, or this process took the lock from
+            // itself.
             schedule.remove(former.id);
             for hold in slot.holds.drain(..).filter(|hold| hold.end(Phase::Forced)) {
                 slot.lost.push(Arc::downgrade(&hold));
@@ -85,7 +91,9 @@ impl Table {
         InstallOutcome::Ours { slot, schedule }
     }
 
-    /// Nobody has the server lease of this name: the next of the queue gets it, or the server.
+    /// Hands a free server lease to the next waiter, or releases it if no waiter may have it.
+    ///
+    /// Returns the results to deliver.
     pub(super) fn hand_over_next(
         self: &Arc<Self>,
         state: &mut State,
@@ -102,7 +110,7 @@ impl Table {
             self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
             return Answers::new();
         };
-        // On the server somebody else may be before the one who is the next of ours.
+        // On the server, another process may be before the next waiter of this one.
         let is_its_own = matches!(basis, HandoverReason::Granted { entry, .. } if entry == slot.queue[at].id);
         let along = slot.protocol.queue().is_some() && !is_its_own;
         let (slot, schedule, at) = if along {
@@ -125,12 +133,13 @@ impl Table {
             _ => None,
         };
         if along && confirmed.is_some_and(|sent| now >= terms::deadline(sent, next.request.lease.duration())) {
-            // What was made to fit is over, as a word of the run was slow.
+            // The adjusted lease is over, because a pass request was slow.
             self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
             return Answers::new();
         }
         if confirmed.is_none() {
-            // What nobody has had yet is not thrown away while somebody waits, however late it came.
+            // A grant that has had no owner yet is used while a task waits, however late it
+            // arrived.
             let in_stretch = along || server_lease.may_hand_over(now) || server_lease.is_unowned();
             if !in_stretch || !server_lease.is_valid_locally_at(now) {
                 self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
@@ -165,7 +174,7 @@ impl Table {
             let first = std::iter::once(first).chain(others).filter(|entry| !entry.answer.is_closed());
             return self.share((schedule, slot), &server_lease, (confirmed.unwrap_or(now), now), first);
         }
-        // A holder that waits more than once is in with all of its requests.
+        // A holder that waits with several requests is admitted with all of them.
         let mut same = Vec::new();
         if holder.is_some() && slot.queue.iter().any(|entry| entry.request.holder == holder) {
             let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.request.holder == holder);
@@ -175,7 +184,7 @@ impl Table {
             self.served(slot, &first, now);
         }
         for entry in std::iter::once(&first).chain(&same) {
-            // In by the place of another.
+            // Admitted through another request's queue position; release its own.
             self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.seen), &entry.request);
         }
         if confirmed.is_none() && !server_lease.is_unowned() {
@@ -188,7 +197,7 @@ impl Table {
         }
         let mut answers = Answers::new();
         answers.push((first.answer, Ok(Some(HoldGuard::first(first.client, hold)))));
-        // They enter again when they are polled: until then they are not in.
+        // They reenter when their callers poll them; until then they are not admitted.
         let again = |entry: Waiter| match entry.request.reenters {
             true => (entry.answer, Err(AcquireFailure::Reenters)),
             false => (entry.answer, Err(AcquireFailure::AlreadyHeld)),
@@ -199,7 +208,9 @@ impl Table {
         answers
     }
 
-    /// Makes a hold of a server lease, now: its owner is whoever wished that, with a lease counted from `from`.
+    /// Creates a hold of a server lease now, for the owner that made the request `wish`.
+    ///
+    /// Its own lease counts from `from`.
     pub(super) fn create_hold(
         &self,
         (schedule, slot): (&mut Schedule, &mut LockState),
@@ -213,7 +224,7 @@ impl Table {
         let hold = Arc::new(Hold::new(Arc::clone(server_lease), token, from, now, wish));
         server_lease.count_owner();
         if !slot.holds.is_empty() {
-            // Whose lease ends first is looked at first.
+            // The hold whose lease ends first is checked first.
             let first = owner_due.min(server_lease.owner_due());
             server_lease.set_owner_due(first);
             if first < owner_due {
@@ -222,7 +233,7 @@ impl Table {
             owner_due = first;
         }
         if schedule.get(server_lease.id).is_none() {
-            // New, or adopted from its release.
+            // New, or reclaimed from its release.
             schedule.insert(Arc::clone(server_lease), self.next_look(server_lease, server_lease.granted, now));
         } else if lease != (server_lease.has_renewed_lease(), server_lease.lease())
             || server_lease.owner_due() < owner_due
@@ -234,11 +245,12 @@ impl Table {
         hold
     }
 
-    /// When a server lease is looked after next, that was confirmed at `from`.
+    /// Returns when a server lease that was confirmed at `from` is checked next.
     pub(super) fn next_look(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
         let (lease, watchdog) = (server_lease.lease(), self.core.settings.watchdog_lease);
         let lease = match server_lease.is_renewed_at(now) {
-            // Who is in beside it may shorten what they share to a watchdog's lease: it is to be found in time.
+            // A holder beside this one may shorten the common lease to that of a watchdog, which
+            // must be found in time.
             true if server_lease.kind.is_shared() => LeaseMode::Renewed(lease.min(watchdog)),
             true => LeaseMode::Renewed(lease),
             false => LeaseMode::Fixed(lease),
@@ -246,7 +258,9 @@ impl Table {
         terms::next_look(lease, watchdog, server_lease.deadline(), from)
     }
 
-    /// Gives a server lease back that nobody here wants, or may have. Until that leaves, a new request may still adopt it.
+    /// Releases a server lease that no local task wants, or may have.
+    ///
+    /// Until the release leaves, a new request may still reclaim the server lease.
     pub(super) fn release_unclaimed_grant(
         self: &Arc<Self>,
         slot: &mut LockState,
@@ -259,6 +273,8 @@ impl Table {
     }
 
     /// Reads the clock until it shows `due`, if that is a matter of microseconds.
+    ///
+    /// Returns whether `due` has passed.
     fn is_past(&self, due: Instant) -> bool {
         (0..SPINS).any(|_| {
             std::hint::spin_loop();
@@ -277,7 +293,7 @@ impl Table {
         self.lease_adjusted(&key, &server_lease, Some(basis));
     }
 
-    /// Makes what we hold fit the next one's wishes, by one script.
+    /// Adjusts the current lease to the request of the next waiter, by one script.
     async fn adjust_lease(
         self: Arc<Self>,
         key: LockId,
@@ -303,12 +319,12 @@ impl Table {
                 self.mark_lost(&mut self.state(), &server_lease, LostReason::Gone);
                 self.lease_adjusted(&key, &server_lease, None);
             }
-            // What is not confirmed is not handed on: back to the server, and asked for anew.
+            // An unconfirmed lease is not handed on: it is released, and the lock requested anew.
             Set::TooLate | Set::Failed(_) | Set::NotDurable(_) => self.lease_adjusted(&key, &server_lease, None),
         }
     }
 
-    /// A server lease was fitted, or could not be.
+    /// Continues after a server lease was adjusted. `basis` is `None` if that failed.
     fn lease_adjusted(self: &Arc<Self>, key: &LockId, server_lease: &Arc<ServerLease>, basis: Option<HandoverReason>) {
         let mut state = self.state();
         let Some(slot) = state.slots.get_mut(key).filter(|slot| slot.busy == Busy::AdjustingLease(server_lease.id))

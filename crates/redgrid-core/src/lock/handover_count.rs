@@ -1,12 +1,14 @@
-//! The tasks that have had a server lease one after another, and the tokens that they got.
+//! Number of tasks that have had a server lease one after another, and the tokens that they got.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::handover_window;
 use crate::clock::Instant;
 
-/// How many of our tasks have had a server lease; changed under the table's lock. One that is passed along the server's queue has no last
-/// owner: 32 bits would be full after a day of hand-overs, and tokens begin again.
+/// Number of local tasks that have had a server lease; changed under the table's lock.
+///
+/// A server lease that is passed along the server's queue has no last owner. 32 bits would be full
+/// after a day of hand-overs, and tokens would begin again.
 #[derive(Default)]
 pub(super) struct HandoverCount(AtomicU64);
 
@@ -19,8 +21,10 @@ impl HandoverCount {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The token of the next one, where that of the first is `first` and its grant was here at `granted`; and from when on the
-    /// server's clock is certainly past it.
+    /// Returns the token of the next owner, and from when on the server's clock is certainly past
+    /// it.
+    ///
+    /// `first` is the token of the first owner, and `granted` is when its grant arrived.
     pub(super) fn next_token(&self, first: u64, granted: Instant) -> (u64, Instant) {
         match self.0.load(Ordering::Acquire) {
             0 => (first, Instant::PAST),

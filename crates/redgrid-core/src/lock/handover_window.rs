@@ -1,5 +1,7 @@
-//! The second level's decisions as functions of their inputs: how long a name may pass from task to task without asking
-//! the server, who fits what is held, and when a token is due.
+//! Decisions of the second level, as functions of their inputs.
+//!
+//! The inputs decide how long a lock may pass from task to task without a request. They also decide
+//! whether the current lease suits the next request, and when a token is due.
 
 use std::time::Duration;
 
@@ -7,54 +9,61 @@ use super::terms::{AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::config::Durability;
 
-/// The shortest stretch unless set: 10 ms. Throughput is flat from there on, and what others wait grows with it (measured:
-/// 5 ms 17.9 thousand sections a second, 10 ms 18.8, 20 ms 18.3, at three processes of 16 tasks).
+/// Shortest hand-over window unless it is configured: 10 ms.
+///
+/// Throughput is flat from there on, and other processes wait longer. Measured at three processes
+/// of 16 tasks, in thousand critical sections a second: 17.9 with 5 ms, 18.8 with 10 ms, 18.3 with
+/// 20 ms.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The longest stretch: half a second. A lock that is taken by force is free that much later, because until then its former
-/// holder may hand on tokens.
+/// Longest hand-over window: 500 ms.
+///
+/// A lock that is taken by force is free that much later: until then its former holder may hand on
+/// tokens.
 pub(crate) const LONGEST: Duration = Duration::from_millis(500);
 
-/// What is held, as far as the next one's wishes are concerned.
+/// What is held, as far as the next request is concerned.
 pub(crate) struct CurrentLease {
-    /// Whether its lease is renewed, and the lease that renewals write.
+    /// Whether the lease is renewed; `lease` is what renewals write.
     pub(crate) renewed: bool,
     pub(crate) lease: Duration,
-    /// Until when it is believed.
+    /// Until when it is valid locally.
     pub(crate) deadline: Instant,
-    /// How durable it is, its present lease included.
+    /// Durability of the server lease, its present lease included.
     pub(crate) durability: Durability,
 }
 
-/// Whether what is held serves the next one.
+/// Whether the current lease suits the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseFit {
-    /// As it is.
+    /// It does as it is.
     Yes,
-    /// With a longer lease, which must be confirmed first.
+    /// It does with a longer lease, which must be confirmed first.
     Lengthen(Duration),
-    /// With a shorter one: otherwise a crash would keep the name for longer than was asked for.
+    /// It does with a shorter one: otherwise a crash would keep the lock for longer than requested.
     Shorten(Duration),
 }
 
-/// How long a stretch is: as set, otherwise ten round trips, so that two of them (the release and the next acquire) cost a
-/// sixth of it at most.
+/// Returns the length of a hand-over window: as set, otherwise ten round trips.
+///
+/// Two more of them (the release and the next acquire) then cost a sixth of the time at most.
 pub(crate) fn length(set: Option<Duration>, round_trip: Duration) -> Duration {
     set.unwrap_or((round_trip * 10).max(SHORTEST)).min(LONGEST)
 }
 
-/// Whether what is held serves `next` at `now`.
+/// Returns whether the current lease suits `next` at `now`.
 pub(crate) fn fit(held: &CurrentLease, next: &AcquireRequest, stretch: Duration, now: Instant) -> LeaseFit {
     let lease = next.server_lease(stretch);
     let believed_long_enough = now + next.at_least <= held.deadline;
     let covered = believed_long_enough
         && held.durability.covers(next.durability)
         && match next.lease {
-            // With less than half of it left, renewals have failed, or a shorter lease was in force.
+            // With less than half of it left, renewals have failed, or a shorter lease was in
+            // force.
             LeaseMode::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
             LeaseMode::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
         };
-    // Twice what was asked for and a second more is too long to be left behind by a crash.
+    // Twice the requested lease and a second more is too long to be left behind by a crash.
     let too_long = held.deadline.since(now) > lease * 2 + Duration::from_secs(1);
     match (covered, too_long) {
         (true, false) => LeaseFit::Yes,
@@ -64,8 +73,11 @@ pub(crate) fn fit(held: &CurrentLease, next: &AcquireRequest, stretch: Duration,
     }
 }
 
-/// From when on the token that is `k` above that of a grant is certainly not above the server's clock: the grant's answer
-/// arrived at `granted`, the server's clock may run slower than ours by 500 ppm each, and it counts whole microseconds.
+/// Returns when the token that is `k` above that of a grant is certainly not above the server's
+/// clock.
+///
+/// The reply with the grant arrived at `granted`. The clocks may drift by 500 ppm each, and the
+/// server counts whole microseconds.
 pub(crate) fn token_due(granted: Instant, k: u64) -> Instant {
     granted + Duration::from_micros(k + k / 500 + 2)
 }
@@ -96,7 +108,7 @@ mod tests {
         }
     }
 
-    /// (held for, what is held for another, what is asked for, at least) → what is to be done.
+    /// Cases: (current lease, its age, requested lease, `at_least` in seconds, what is to be done).
     #[test]
     fn wishes_across_a_hand_over() {
         let now = Instant::PAST + 100 * SECOND;
@@ -105,7 +117,7 @@ mod tests {
         let fixed = |seconds: u32| LeaseMode::Fixed(seconds * SECOND);
         let server = |lease| wish(lease, Duration::ZERO).server_lease(stretch);
         let cases = [
-            // The same again is free, to the end of the stretch.
+            // The same request again costs nothing, to the end of the window.
             (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
             (fixed(10), Duration::ZERO, fixed(10), 0, LeaseFit::Yes),
             (fixed(10), 9 * MS, fixed(10), 0, LeaseFit::Yes),
@@ -118,7 +130,7 @@ mod tests {
             (renewed(30), 5 * MS, fixed(10), 0, LeaseFit::Shorten(server(fixed(10)))),
             (renewed(30), 5 * MS, fixed(40), 0, LeaseFit::Lengthen(server(fixed(40)))),
             (fixed(10), 5 * MS, renewed(30), 0, LeaseFit::Lengthen(server(renewed(30)))),
-            // A crash is not to keep the name for ten minutes where one second was asked for.
+            // A crash must not keep the lock for ten minutes where one second was requested.
             (fixed(600), 5 * MS, fixed(1), 0, LeaseFit::Shorten(server(fixed(1)))),
             (fixed(600), 5 * MS, renewed(30), 0, LeaseFit::Shorten(server(renewed(30)))),
             // A job that must run once needs a key that lives so long.
@@ -138,7 +150,7 @@ mod tests {
         }
     }
 
-    /// What was granted with `held` is handed to who asks for `asked`.
+    /// A grant with the durability `held` is handed to a request for `asked`.
     #[test]
     fn a_weaker_grant_is_made_as_durable_as_asked_before_it_is_handed_over() {
         let now = Instant::PAST + 100 * SECOND;

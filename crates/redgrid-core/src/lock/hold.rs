@@ -1,4 +1,4 @@
-//! One hold: a task's share in a server lease, until when it is believed, and who is told when it ends.
+//! One hold: a task's share in a server lease, its validity, and the notification of its end.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -14,12 +14,12 @@ use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::observe::count;
 
-/// Where a hold is in its life. It only goes forward.
+/// Phase of a hold. It only goes forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
     Held = 0,
-    /// Its release was called; nothing is renewed for it, nothing believed.
+    /// Its release was called: the hold is no longer renewed and no longer valid.
     Released = 1,
     Expired = 2,
     Gone = 3,
@@ -61,42 +61,42 @@ impl From<LostReason> for Phase {
     }
 }
 
-/// How long a hold waits to be taken by a request that is not polled: 1 s.
+/// How long a hold waits to be accepted by a request that is not polled: 1 s.
 const UNCLAIMED_TIMEOUT: Duration = Duration::from_secs(1);
 
 const OFFERED: u8 = 0;
 const ACCEPTED: u8 = 1;
 const REVOKED: u8 = 2;
-/// Taken for a set of several that is not complete: nobody has been given it yet.
+/// Accepted for a multi-key acquire that is not complete: no caller has a guard of it yet.
 const RESERVED: u8 = 3;
 
 /// The share of one task, or of one holder, in a server lease.
 pub(crate) struct Hold {
     pub(crate) server_lease: Arc<ServerLease>,
     pub(crate) token: u64,
-    /// When it was granted, as known here.
+    /// When the grant was known here.
     pub(crate) granted: Instant,
     pub(crate) request: Arc<AcquireRequest>,
-    /// Guards that live; counted under the table's lock.
+    /// Number of guards that live; counted under the table's lock.
     pub(super) guards: AtomicU32,
-    /// Where it is among those who have its server lease; under the table's lock.
+    /// Index among the holds of its server lease; under the table's lock.
     pub(super) index: AtomicUsize,
-    /// Its `at_least` is another's by now.
+    /// Another hold keeps the lock taken for this one's `at_least` by now.
     retained_elsewhere: AtomicBool,
-    /// Somebody was given a guard of it.
+    /// A caller was given a guard of it.
     given: AtomicBool,
     phase: AtomicU8,
     offer: AtomicU8,
     /// When a fixed lease ends; never, for one that is renewed.
     ends: AtomicU64,
-    /// Until when the hold is believed by its own lease: a margin before it ends.
+    /// Until when the hold is valid by its own lease: a margin before it ends.
     deadline: Deadline,
-    /// For who waits for its end, from when somebody does.
+    /// Notifies tasks that wait for the end of the hold; created by the first of them.
     ended: OnceLock<Box<Notify>>,
 }
 
 impl Hold {
-    /// A share in `server lease` whose lease is counted from `from`.
+    /// Creates a share in `server_lease` whose own lease counts from `from`.
     pub(crate) fn new(
         server_lease: Arc<ServerLease>,
         token: u64,
@@ -133,17 +133,19 @@ impl Hold {
         hold
     }
 
-    /// Who has it, where that was said.
+    /// Returns the holder, if the request named one.
     pub(crate) fn holder(&self) -> Option<HolderId> {
         self.request.holder
     }
 
-    /// Until when it waits for the one it was given to. Who is not polled that long does not want it, and others do.
+    /// Returns until when the hold waits to be accepted.
+    ///
+    /// A request that is not polled for that long does not want it, while other waiters do.
     pub(crate) fn offered_until(&self) -> Instant {
         self.granted + UNCLAIMED_TIMEOUT
     }
 
-    /// Its first guard is taken by whoever it was given to; false when that comes too late.
+    /// Accepts the first guard for the caller that it was given to; false when that comes too late.
     pub(crate) fn accept(&self) -> bool {
         let to = |from| self.offer.compare_exchange(from, ACCEPTED, Ordering::AcqRel, Ordering::Acquire);
         let claimed = to(OFFERED).or_else(|_| to(RESERVED)).map_or_else(|now| now == ACCEPTED, |_| true);
@@ -153,7 +155,7 @@ impl Hold {
         claimed
     }
 
-    /// One of its guards has reached its caller.
+    /// Records that one of its guards has reached its caller.
     pub(crate) fn set_given(&self) {
         self.given.store(true, Ordering::Release);
     }
@@ -162,23 +164,25 @@ impl Hold {
         self.given.load(Ordering::Acquire)
     }
 
-    /// The same for one of several that are wanted together: it is given to nobody before all of them are there.
+    /// Reserves the first guard for a multi-key acquire; false when that comes too late.
+    ///
+    /// It is given to no caller before all members are granted.
     pub(crate) fn reserve(&self) -> bool {
         let reserved = self.offer.compare_exchange(OFFERED, RESERVED, Ordering::AcqRel, Ordering::Acquire);
         reserved != Err(REVOKED)
     }
 
-    /// Takes its first guard back from whoever has not taken it; under the table's lock.
+    /// Revokes the first guard if no caller has accepted it; under the table's lock.
     pub(crate) fn revoke_offer(&self) -> bool {
         self.offer.compare_exchange(OFFERED, REVOKED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether its first guard was taken back; under the table's lock.
+    /// Returns whether the first guard was revoked; under the table's lock.
     pub(crate) fn is_revoked(&self) -> bool {
         self.offer.load(Ordering::Acquire) == REVOKED
     }
 
-    /// Whether it waits to be taken.
+    /// Returns whether the hold waits to be accepted.
     pub(crate) fn is_offered(&self) -> bool {
         self.offer.load(Ordering::Acquire) == OFFERED
     }
@@ -187,7 +191,7 @@ impl Hold {
         Phase::of(self.phase.load(Ordering::Acquire))
     }
 
-    /// Until when it is believed.
+    /// Returns until when the hold is valid.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline_of_its_own().min(self.server_lease.deadline())
     }
@@ -196,17 +200,17 @@ impl Hold {
         self.deadline.at()
     }
 
-    /// Whether its own lease is not believed any more; from then on it stays so.
+    /// Returns whether its own lease is no longer valid. From then on it stays so.
     pub(crate) fn has_run_out(&self, now: Instant) -> bool {
         self.deadline.has_passed(now)
     }
 
-    /// The same for its own lease and that of its server lease.
+    /// Returns whether its own lease or the server lease is no longer valid.
     fn has_expired(&self, now: Instant) -> bool {
         self.has_run_out(now) || self.server_lease.has_expired(now)
     }
 
-    /// When its fixed lease ends, and the name goes to others.
+    /// Returns when its fixed lease ends and the lock becomes free for others.
     pub(crate) fn ends(&self) -> Instant {
         Instant::from_nanos(self.ends.load(Ordering::Acquire))
     }
@@ -218,17 +222,19 @@ impl Hold {
         }
     }
 
-    /// Whether the hold may be believed: by our own clock, without asking anybody.
+    /// Returns whether the hold is valid by the local clock, without a request.
     pub(crate) fn is_held(&self) -> bool {
         self.phase() == Phase::Held && !self.has_expired(self.server_lease.clock.now())
     }
 
-    /// How it ended without us, if it did; a passed deadline counts although nobody has marked it yet.
+    /// Returns how the hold ended without being released, if it did.
+    ///
+    /// A passed deadline counts even if it is not marked yet.
     pub(crate) fn lost(&self) -> Option<LostReason> {
         self.lost_by(self.server_lease.clock.now())
     }
 
-    /// The same for who has just read the clock.
+    /// Returns the same as [`lost`](Hold::lost), for a caller that has just read the clock.
     pub(crate) fn lost_by(&self, now: Instant) -> Option<LostReason> {
         match self.phase() {
             Phase::Held if self.has_expired(now) => Some(LostReason::Expired),
@@ -236,13 +242,14 @@ impl Hold {
         }
     }
 
-    /// Goes from `Held` to `to`; false when it was no longer held.
+    /// Goes from `Held` to `to`. Returns false if the hold had ended before.
     pub(crate) fn end(&self, to: Phase) -> bool {
         let ended =
             self.phase.compare_exchange(Phase::Held as u8, to as u8, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if ended {
             self.count_end(to);
-            // Either who comes to wait sees the end, or is seen here: both look behind what they have said themselves.
+            // Either a new waiter for the end sees it, or its registration is seen here. Both check
+            // after their own write.
             fence(Ordering::SeqCst);
             if let Some(ended) = self.ended.get() {
                 ended.notify_waiters();
@@ -263,13 +270,15 @@ impl Hold {
         } else if is_forgotten {
             count::ended(kind, held, None);
         } else {
-            // Released after its deadline, it had been lost before.
+            // A hold that is released after its deadline had been lost before.
             let expired = (now >= self.deadline()).then_some(LostReason::Expired);
             count::ended(kind, held, Some(to.lost().or(expired).map_or(Ok(()), Err)));
         }
     }
 
-    /// Until when the name stays taken for its `at_least`. What nobody was given stays taken for nobody.
+    /// Returns until when the lock stays taken for `at_least`.
+    ///
+    /// A hold that no caller was given does not keep its lock taken.
     pub(crate) fn retained_until(&self) -> Instant {
         let is_its_own = self.is_given() && !self.retained_elsewhere.load(Ordering::Acquire);
         if is_its_own && !self.request.at_least.is_zero() {
@@ -279,13 +288,14 @@ impl Hold {
         }
     }
 
-    /// Until when the name is to stay taken when everything is given back: what was forgotten is left to its lease.
+    /// Returns until when the lock stays taken after a shutdown. A forgotten hold is left to its
+    /// lease.
     pub(crate) fn retained_after_shutdown(&self) -> Instant {
         let is_forgotten = self.guards.load(Ordering::Acquire) == 0 && self.ends() != Instant::NEVER;
         self.retained_until().max(if is_forgotten { self.ends() } else { Instant::PAST })
     }
 
-    /// Another hold of the name keeps it from here on.
+    /// Records that another hold keeps the lock taken from here on.
     pub(super) fn drop_retention(&self) {
         self.retained_elsewhere.store(true, Ordering::Release);
     }
@@ -300,14 +310,15 @@ impl Hold {
             }
             tokio::select! {
                 () = told => {}
-                // The engine marks the passing of the deadline; this is the same clock, in case it is late.
+                // The renewal loop marks a passed deadline. This timer uses the same clock, in case
+                // that is late.
                 () = self.server_lease.clock.sleep_until(self.deadline()) => {}
             }
         }
     }
 }
 
-/// The client ended without giving it back.
+/// Counts a hold that was still held when its client ended.
 #[cfg(feature = "metrics")]
 impl Drop for Hold {
     fn drop(&mut self) {

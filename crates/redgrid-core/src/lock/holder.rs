@@ -1,11 +1,13 @@
-//! Who holds. Said explicitly, never guessed from a task or thread: tasks move between threads, and two branches of one
-//! `join!` are one task.
+//! Identity of a holder.
+//!
+//! It is explicit, never guessed from a task or thread. Tasks move between threads, and two
+//! branches of one `join!` are one task.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tells holders of one process apart.
+/// Distinguishes the holders of one process.
 pub type HolderId = u64;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -14,7 +16,7 @@ tokio::task_local! {
     static CURRENT: Holder;
 }
 
-/// An identity that may enter again what it already holds.
+/// An identity that may reenter what it already holds.
 ///
 /// ```
 /// use redgrid_core::Holder;
@@ -28,14 +30,17 @@ tokio::task_local! {
 pub struct Holder(Arc<HolderId>);
 
 impl Holder {
-    /// A holder that nobody else is.
+    /// Creates a holder that is equal to no other.
     #[allow(clippy::new_without_default, reason = "a default would suggest that all defaults are equal")]
     pub fn new() -> Self {
         Holder(Arc::new(NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Runs `work` with a holder of its own: everything acquired in it without another holder belongs to that one, so
-    /// functions that call each other may take the same lock. It does not reach tasks that `work` spawns.
+    /// Runs `work` with a holder of its own.
+    ///
+    /// Everything that is acquired in it without another holder belongs to that one. Functions that
+    /// call each other may therefore take the same lock. The scope does not reach tasks that `work`
+    /// spawns.
     ///
     /// Inside another scope, `work` stays with the outer holder.
     ///
@@ -49,12 +54,12 @@ impl Holder {
         }
     }
 
-    /// The holder of the scope we are in.
+    /// Returns the holder of the current scope.
     pub fn current() -> Option<Holder> {
         CURRENT.try_with(Clone::clone).ok()
     }
 
-    /// The number behind it.
+    /// Returns the number of the holder.
     pub fn id(&self) -> HolderId {
         *self.0
     }

@@ -1,9 +1,9 @@
-//! An exchange that its caller polls in place while no other task needs it.
+//! A request that its caller polls in place while no other task needs it.
 //!
-//! A caller that is alone drives its own request, so that no task is spawned for it. The exchange moves to a task when a
-//! second request comes for the same name, when the caller is dropped, and after a while if it is
-//! [observed](Flight::observed): the caller may have stopped polling. The exchange delivers its result itself, so it does
-//! not matter which task polls it.
+//! A caller without competitors drives its own request, so that no task is spawned for it. The
+//! request moves to a task when a second request for the same lock arrives, and when the caller is
+//! dropped. It also moves after a while if it is [observed](InlineTask::observed): the caller may
+//! have stopped polling. The request delivers its result itself, so any task may poll it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use std::task::{Context, Waker};
 
 use crate::unpolled::{Unattended, Unpolled};
 
-/// Work that ends by itself and tells its result where it is waited for.
+/// Work that ends by itself and delivers its own result.
 pub(crate) type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[derive(Clone)]
@@ -20,27 +20,34 @@ pub(crate) struct InlineTask(Arc<Mutex<Inner>>);
 
 struct Inner {
     work: Option<BackgroundTask>,
-    /// The caller that polls it. Its result wakes nobody while it is here: whoever polls looks himself.
+    /// The caller that polls the work. While the work is here, its result wakes no task: the caller
+    /// checks for it after each poll.
     caller: Option<Waker>,
 }
 
 impl InlineTask {
-    /// Work that acquires nothing for its caller alone: it may lie unpolled until the next request takes it.
+    /// Creates work that acquires nothing for its caller alone.
+    ///
+    /// It may lie unpolled until the next request takes it.
     pub(crate) fn new(work: BackgroundTask) -> Self {
         InlineTask(Arc::new(Mutex::new(Inner { work: Some(work), caller: None })))
     }
 
-    /// Work that may acquire or release something: a task takes it over if it is still here after half a second.
+    /// Creates work that may acquire or release something.
+    ///
+    /// A task takes it over if it is still here after a quarter to half a second.
     pub(crate) fn observed(unattended: &Unattended, work: BackgroundTask) -> Self {
         let flight = InlineTask::new(work);
         unattended.note_inline(&flight.0);
         flight
     }
 
-    /// Polls the work if it is still here. True when it goes on here: then nothing else need be waited for.
+    /// Polls the work if it is still here.
+    ///
+    /// Returns true when it stays here: its caller need not wait for anything else then.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut aboard = self.inner();
-        // Out of it meanwhile: work that panics is not here any more, and nobody polls it again.
+        // Out of it meanwhile: work that panics is gone, and is not polled again.
         let Some(mut work) = aboard.work.take() else { return false };
         if work.as_mut().poll(cx).is_ready() {
             aboard.caller = None;
@@ -54,7 +61,7 @@ impl InlineTask {
         true
     }
 
-    /// Whether it has landed or was taken away. While it is being polled, it is not.
+    /// Returns whether the work has completed or was taken away. While it is polled, it is neither.
     pub(crate) fn is_over(&self) -> bool {
         match self.0.try_lock() {
             Ok(aboard) => aboard.work.is_none(),
@@ -63,7 +70,9 @@ impl InlineTask {
         }
     }
 
-    /// Takes the work away, to be driven by a task. Its caller is woken, to wait for the result from now on.
+    /// Takes the work away, to be driven by a task.
+    ///
+    /// Its caller is woken, to wait for the result from now on.
     pub(crate) fn take(&self) -> Option<BackgroundTask> {
         take(&self.0)
     }

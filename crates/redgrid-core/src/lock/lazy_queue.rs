@@ -1,10 +1,13 @@
-//! Leaving a queue: who waits no more stands in nobody's way, and leaving costs the same however many wait.
+//! Lazy removal from a queue. A cancelled entry is in no other entry's way, and a cancellation
+//! costs the same however many entries wait.
 
 use std::collections::VecDeque;
 
-/// One of those in a queue has left it. Whoever reads the queue passes over those who have; they are taken out at its ends at once, and
-/// all of them when they may be half of it. So a queue in which nobody waits is empty, and a hundred thousand that leave together, in any
-/// order, are no hundred thousand walks along it.
+/// Records that one entry of a queue was cancelled.
+///
+/// Readers skip cancelled entries. Those at both ends are removed at once, and all of them when
+/// they may be half of the queue. So a queue without waiters is empty. Cancelling n entries in any
+/// order costs O(n), not O(n²), also for a hundred thousand.
 pub(super) fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut usize, has_left: impl Fn(&T) -> bool) {
     *left += 1;
     while queue.front().is_some_and(&has_left) {
@@ -25,7 +28,7 @@ mod tests {
 
     use super::*;
 
-    /// How many looks at those in a queue it takes that all of so many leave, in an order.
+    /// Counts the checks of queue entries when `count` entries are cancelled in the given order.
     fn looks(count: usize, order: impl Fn(usize) -> usize) -> usize {
         let all: Vec<Cell<bool>> = vec![Cell::new(false); count];
         let (mut queue, mut left): (VecDeque<usize>, usize) = ((0..count).collect(), 0);
@@ -45,7 +48,7 @@ mod tests {
     #[test]
     fn leaving_costs_the_same_however_many_wait() {
         const MANY: usize = 100_000;
-        // In the order of arrival, from behind, from both ends to the middle and back, and all over the queue.
+        // In the order of arrival, in reverse, from both ends to the middle, and scattered.
         type Order = fn(usize) -> usize;
         let orders: [(&str, Order); 4] = [
             ("first come", |number| number),

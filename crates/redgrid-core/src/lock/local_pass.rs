@@ -1,10 +1,14 @@
-//! Passing along the server's queue inside a process: as long as the places at its head are ours, who leaves hands on to the next of
-//! them without asking.
+//! Local pass: hand-over along the server's queue inside one process.
 //!
-//! The server says in one answer which of our places stand at the head, up to the first of somebody else: a *run*. Nobody gets between two
-//! of them, since who comes lines up at the end. So the name passes along the run under the holder field that has it, and one word
-//! reports all who were served meanwhile, has all who came meanwhile line up, and learns the run anew. A run is believed as long as a
-//! stretch may last: whoever takes the name by force waits for that.
+//! The positions at the head of the queue may belong to this process. As long as they do, a task
+//! that releases the lock hands it to the next of them without a request.
+//!
+//! One reply of the server lists the positions of this process at the head, up to the first of
+//! another process: a *run*. No waiter gets between two of them, since new waiters enqueue at the
+//! end. So the lock passes along the run under the holder field that has it. One pass request
+//! reports all waiters that were served meanwhile, enqueues all that arrived meanwhile, and learns
+//! the run anew. A run is valid as long as a hand-over window may last: a forced takeover waits for
+//! that.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,22 +30,25 @@ use crate::clock::Instant;
 use crate::connection::{Exchange, Persistence, Progress, Reply};
 use crate::error::ServerError;
 
-/// What is known of our places at the head of the server's queue while we have its name.
+/// What is known of this process's positions at the head of the server's queue while it has the
+/// lock.
 #[derive(Default)]
 pub(super) struct LocalPass {
-    /// The numbers of those that are next, in their order. Some may have left since that was told.
+    /// Numbers of the next positions, in their order. Some may have left since the reply.
     next: VecDeque<u64>,
-    /// When the word left by which that was told.
+    /// When the pass request left whose reply listed them.
     told: Option<Instant>,
-    /// The numbers of those that were served, and stand in the queue until that is said.
+    /// Numbers of the served positions, which stay in the server's queue until that is reported.
     served: Vec<u64>,
-    /// A word is under way.
+    /// A pass request is in flight.
     asking: bool,
-    /// Those of whom it says that they were served.
+    /// Served positions that it reports.
     saying: Vec<u64>,
-    /// The server lease with this number is nobody's until that is answered, and goes on then by what had made it free.
+    /// Server lease whose hand-over is suspended until the pass request completes, and the reason
+    /// to resume it with.
     waits: Option<(u64, HandoverReason)>,
-    /// The server lease that is not passed along any more, as a word of it was not answered.
+    /// Server lease that is no longer passed along: a pass request was not answered, or a
+    /// retransmission of one may still release it.
     ended: Option<u64>,
 }
 
@@ -50,23 +57,23 @@ impl LocalPass {
         self.asking
     }
 
-    /// The place with this number is not at the head any more.
+    /// Removes a position that is not at the head any more.
     pub(super) fn lost(&mut self, number: u64) {
         self.next.retain(|next| *next != number);
     }
 }
 
-/// One word about a run.
+/// One pass request.
 struct PassRequest {
     server_lease: Arc<ServerLease>,
     queue: &'static dyn ServerQueue,
     served: Vec<u64>,
     new: Vec<New>,
-    /// Nobody of us is inside.
+    /// No local task is inside: the lock is released unless a position of this process is next.
     frees: bool,
 }
 
-/// A request that lines up.
+/// A request to be enqueued.
 struct New {
     request: u64,
     number: u64,
@@ -74,7 +81,7 @@ struct New {
     wish: Arc<AcquireRequest>,
 }
 
-/// What the server said to it.
+/// Parsed reply to a pass request.
 enum PassReply {
     Held(VecDeque<u64>),
     GivenBack,
@@ -94,7 +101,7 @@ impl PassReply {
 }
 
 impl LockState {
-    /// Has the next of the run be the next of the queue; false where none is known.
+    /// Moves the next waiter of the run to the front of the local queue; false where none is known.
     fn promote_next_of_pass(&mut self, now: Instant) -> bool {
         let Some(run) = self.local_pass.as_mut().filter(|run| run.told.is_some_and(|told| now < told + LONGEST)) else {
             return false;
@@ -113,7 +120,7 @@ impl LockState {
         false
     }
 
-    /// Begins anew for a server lease whose acquire left at `sent`.
+    /// Forgets the run, for a new server lease.
     pub(super) fn begin_local_pass(&mut self) {
         if let Some(run) = &mut self.local_pass {
             (run.next, run.told, run.ended) = (VecDeque::new(), None, None);
@@ -122,7 +129,7 @@ impl LockState {
 }
 
 impl Table {
-    /// The queue on the server along which the server lease of this name is passed, if it is.
+    /// Returns the server queue along which the current server lease is passed, if it is.
     pub(super) fn passes_locally(&self, slot: &LockState) -> Option<&'static dyn ServerQueue> {
         let queue = slot.protocol.queue().filter(|_| self.core.settings.stretch != Some(Duration::ZERO))?;
         let server_lease = slot.server_lease.as_ref().filter(|server_lease| server_lease.is_valid_locally())?;
@@ -130,7 +137,9 @@ impl Table {
         (!ended && !matches!(slot.busy, Busy::Release { .. })).then_some(queue)
     }
 
-    /// Whether the next of the queue may have our server lease. Otherwise the server is asked who is next.
+    /// Returns whether the next waiter of the run is at the front and may have the server lease.
+    ///
+    /// Otherwise the server is asked which waiter is next, or the server lease is released.
     pub(super) fn is_next(
         self: &Arc<Self>,
         state: &mut State,
@@ -153,7 +162,7 @@ impl Table {
         false
     }
 
-    /// The request has our server lease now by its place.
+    /// Records that a request got the server lease by its position.
     pub(super) fn served(self: &Arc<Self>, slot: &mut LockState, entry: &Waiter, now: Instant) {
         let place = &entry.seen.position;
         if !place.is_inside() {
@@ -165,13 +174,16 @@ impl Table {
         run.lost(number);
         run.served.push(number);
         if entry.seen.may_be_executed(now) {
-            // An earlier word for it may be carried out late, and make it a place that nobody wants.
+            // An earlier request for this position may execute late, and create one that no waiter
+            // wants.
             self.take_out(slot, number, (entry.seen.may_execute_until(), false));
         }
     }
 
-    /// Gives a server lease back by a word that says who was served, where somebody was and nothing has said so. `None` where it is given back
-    /// as any other.
+    /// Releases a server lease by a pass request that reports the served positions.
+    ///
+    /// Returns `None` if there are none to report, or if the server lease must be released like any
+    /// other.
     pub(super) async fn release_and_pass(
         self: &Arc<Self>,
         server_lease: &ServerLease,
@@ -182,7 +194,8 @@ impl Table {
             let mut state = self.state();
             let slot = state.slots.get_mut(&server_lease.slot_key()).filter(|slot| slot.has_id(server_lease.id))?;
             let run = slot.local_pass.as_mut().filter(|run| !(run.saying.is_empty() && run.served.is_empty()))?;
-            // A word that is under way may not have left yet: what it says is said here, too.
+            // A pass request in flight may not have left yet: report its served positions here,
+            // too.
             run.saying.iter().copied().chain(std::mem::take(&mut run.served)).collect::<Vec<_>>()
         };
         let (field, fields) = (server_lease.copied_field(), self.fields(served.iter().copied()));
@@ -196,7 +209,7 @@ impl Table {
             let slot = state.slots.get_mut(&server_lease.slot_key())?;
             slot.local_pass.get_or_insert_default().served.extend(served);
             self.take_out_served(slot);
-            // It may be this word alone that the server refuses.
+            // The server may refuse only this pass request.
             return None;
         }
         self.release_late_copies(server_lease, asked.sent, Instant::PAST);
@@ -205,7 +218,7 @@ impl Table {
         Some(Released { result: released(server_lease, &asked, was_ours), subscribers: None })
     }
 
-    /// A word was answered that gave the name back: what is remembered of it is its release.
+    /// Remembers a pass request that released the lock as the release of its server lease.
     fn given_back_along(&self, server_lease: &ServerLease, answered: &Exchange) {
         let release = server_lease.kind.release(server_lease.claim(&server_lease.copied_field(), Duration::ZERO));
         self.core.given_back.remember(Arc::new(release), answered);
@@ -215,7 +228,7 @@ impl Table {
         numbers.map(|number| self.core.field(number)).collect()
     }
 
-    /// Those that were served, and of which nothing was said, are taken out of the queue one by one.
+    /// Removes served positions that were not reported from the server's queue, one by one.
     pub(super) fn take_out_served(self: &Arc<Self>, slot: &mut LockState) {
         let served = slot.local_pass.as_mut().map(|run| std::mem::take(&mut run.served)).unwrap_or_default();
         for number in served {
@@ -223,7 +236,7 @@ impl Table {
         }
     }
 
-    /// The same for a server lease that is given back in another way.
+    /// Removes the served positions of a server lease that is released in another way.
     pub(super) fn take_out_served_of(self: &Arc<Self>, server_lease: &ServerLease) {
         let mut state = self.state();
         if let Some(slot) = state.slots.get_mut(&server_lease.slot_key()).filter(|slot| slot.has_id(server_lease.id)) {
@@ -237,8 +250,10 @@ impl Table {
         self.schedule_cleanup(DeferredRelease { kind, target, field, limit, at_once, keep_until, lease });
     }
 
-    /// Reports who was served, has those line up who have come, and asks who is next, where there is something to say and no other word
-    /// under way.
+    /// Sends a pass request, if there is something to report and none is in flight.
+    ///
+    /// The request reports the served positions, enqueues new waiters, and asks which positions are
+    /// next. Returns whether it was sent.
     pub(super) fn send_pass(self: &Arc<Self>, state: &mut State, key: &LockId, frees: bool) -> bool {
         let now = self.now();
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
@@ -279,7 +294,7 @@ impl Table {
         self.passed(&key, word, &asked);
     }
 
-    /// Takes in what was told.
+    /// Processes the reply to a pass request.
     fn passed(self: &Arc<Self>, key: &LockId, word: PassRequest, asked: &Exchange) {
         let told = asked.result.clone().and_then(PassReply::read);
         let PassRequest { server_lease, served, new, frees, .. } = word;
@@ -297,14 +312,14 @@ impl Table {
         } else {
             run.served.extend(served);
         }
-        // A server lease that is being fitted to wishes waits for something else.
+        // A server lease that is being adjusted to a request waits for something else.
         let waits = run.waits.take().filter(|(id, _)| slot.busy == Busy::AdjustingLease(*id)).map(|(_, basis)| basis);
         if waits.is_some() {
             slot.busy = Busy::No;
         }
         if !slot.has(&server_lease) {
             self.take_out_served(slot);
-            // What we have by now waited for the end of this word.
+            // The current grant's hand-over was suspended on this request; resume it.
             if let Some(basis) = waits {
                 answers = self.hand_over_next(&mut state, key, basis, self.now());
             }
@@ -316,7 +331,7 @@ impl Table {
         match told {
             Ok(PassReply::Held(next)) => {
                 (run.next, run.told) = (next, Some(asked.sent));
-                // A copy that comes late could give back what somebody has got meanwhile.
+                // A late retransmission could release what another task has got meanwhile.
                 let may_be_undone = frees && asked.is_repeat();
                 if may_be_undone {
                     run.ended = Some(server_lease.id);
@@ -354,7 +369,8 @@ impl Table {
         send(answers);
     }
 
-    /// What a word means for one who was to line up by it: it has its place, or nobody knows.
+    /// Records what the reply means for a waiter that was to be enqueued: it is queued, or that is
+    /// unknown.
     fn enqueued(
         self: &Arc<Self>,
         state: &State,
@@ -373,7 +389,8 @@ impl Table {
             }
             seen.position.left();
         }
-        // It waits no more, or lines up under another number. What we have under this one is given back with the hold.
+        // The request does not wait any more, or is enqueued under another number. A server lease
+        // of this process under this number is released with its hold.
         if slot.is_none_or(|slot| !slot.has_id(*number)) {
             let (kind, target, field) = (server_lease.kind, Arc::clone(&server_lease.target), self.core.field(*number));
             let (limit, lease) = (asked.unanswered_until.unwrap_or(Instant::PAST), wish.lease.duration());
@@ -392,7 +409,7 @@ impl Table {
 }
 
 impl New {
-    /// A word for the place of this request leaves.
+    /// Marks the position of this waiter as requested, and returns what the pass request needs.
     fn of(entry: &Waiter) -> New {
         entry.seen.position.asked();
         let number = entry.seen.position.number(entry.id);

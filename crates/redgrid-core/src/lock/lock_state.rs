@@ -1,4 +1,4 @@
-//! One name in this process: what we have of it, who waits for it, what is under way.
+//! What this process knows about one key: its queue, its server lease and its in-flight requests.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -23,8 +23,11 @@ use crate::clock::Instant;
 use crate::connection::{Client, CommitError, Progress};
 use crate::error::ServerError;
 
-/// A kind and a key; and which of several grants, where a key has more than one at a time. The first is 0. Of the target only the key
-/// counts: it is there whole as that is smaller.
+/// Identifies a [`LockState`]: the lock kind, the key, and the number of the grant.
+///
+/// A key may have several grants at a time; the first has number 0. Only the key of the
+/// [`LockKeys`] is compared. The whole struct is stored because an `Arc` is smaller than a copy of
+/// the key.
 #[derive(Clone)]
 pub(super) struct LockId(pub(super) &'static str, pub(super) Arc<LockKeys>, pub(super) u64);
 
@@ -49,58 +52,60 @@ impl Eq for LockId {}
 
 impl Hash for LockId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Few kinds are of one key: they need not be told apart here.
+        // Few lock kinds use the same key, so the hash leaves the kind out.
         state.write(self.key());
         state.write_u64(self.2);
     }
 }
 
-/// One name in this process. Each lock that is held has one: what few of them need is boxed, or made when it is asked for.
+/// What this process knows about one key.
+///
+/// Every held lock has one. Fields that few locks need are boxed or created on first use.
 pub(super) struct LockState {
     pub(super) protocol: &'static dyn LockProtocol,
     pub(super) keys: Arc<LockKeys>,
     pub(super) queue: VecDeque<Waiter>,
-    /// How many have left since those were taken out of it who had.
+    /// Waiters cancelled since the last compaction of `queue`.
     pub(super) cancelled: usize,
-    /// What we have on the server under it, until its release has landed.
+    /// The server lease under this key, until its release is answered.
     pub(super) server_lease: Option<Arc<ServerLease>>,
-    /// Who of us has it: one, or all who share it.
+    /// Holds of the server lease: one, or one for each task that shares it.
     pub(super) holds: SmallVec<[Arc<Hold>; 1]>,
-    /// The holder field under which it was asked for.
+    /// Holder field of the hold that the requests convert from.
     pub(super) under: Option<Box<Bytes>>,
-    /// Nobody may share it.
+    /// No further request may share this grant.
     pub(super) private: bool,
-    /// Since when its requests wait, by the server's clock; zero when they do not.
+    /// Server time since which the requests wait, in microseconds; 0 while none waits.
     pub(super) waits_since: u64,
-    /// The server was told that somebody of us waits.
+    /// The server was notified that this client has a waiter.
     pub(super) announced: bool,
-    /// Holds that ended without us and whose guards still live: their holders can not enter again.
+    /// Lost holds whose guards are still alive; their holders cannot re-enter.
     pub(super) lost: Lost,
-    /// The exchanges in flight that their callers poll in place, by the numbers of their requests or server leases.
+    /// In-flight requests that their callers poll inline, by the id of the request or server lease.
     pub(super) inline_tasks: InlineTasks,
-    /// An attempt is under way.
+    /// An acquire request is in flight.
     pub(super) asking: bool,
-    /// What is under way for our server lease.
+    /// The in-flight operation on the server lease.
     pub(super) busy: Busy,
-    /// The drive loop runs.
+    /// The wait loop is running.
     pub(super) loop_running: bool,
-    /// The drive loop waits for somebody elsewhere to let go.
+    /// The wait loop waits for another process to release the lock.
     pub(super) contended: bool,
-    /// Others go first.
+    /// Set while other processes go first.
     pub(super) yield_plan: Option<Box<YieldPlan>>,
-    /// What is known of our places on the server, where they are handed on along.
+    /// The queue positions at the head of the server's queue, for locks with a local pass.
     pub(super) local_pass: Option<Box<LocalPass>>,
-    /// The next grant continues a stretch that ends then; past, where it does not.
+    /// End of the hand-over window that the next grant continues; in the past if there is none.
     pub(super) continued: Instant,
-    /// What the drive loop is told by, from when there is one.
+    /// Notifies the wait loop; created with the loop.
     changed: Option<Arc<Notify>>,
-    /// The last grant: its token, and when it was known here.
+    /// The last grant: its token, and when this process received it.
     pub(super) last: (u64, Instant),
-    /// When a server last answered for this name.
+    /// When a server last answered a request about this key.
     pub(super) contact: Instant,
 }
 
-/// Holds that have ended: mostly none.
+/// Lost holds; usually none.
 #[derive(Default)]
 pub(super) struct Lost(Option<Box<SmallVec<[Weak<Hold>; 1]>>>);
 
@@ -117,7 +122,7 @@ impl Lost {
         self.0.is_none()
     }
 
-    /// Without those whose last guard has gone.
+    /// Removes the holds whose last guard was dropped.
     fn remove_unguarded(&mut self) {
         if let Some(holds) = &mut self.0 {
             holds.retain(|hold| hold.upgrade().is_some_and(|hold| hold.guards.load(Ordering::Acquire) > 0));
@@ -128,62 +133,64 @@ impl Lost {
     }
 }
 
-/// Exchanges by numbers: mostly one, or none.
+/// Inline tasks by id; usually one or none.
 pub(super) type InlineTasks = SmallVec<[(u64, InlineTask); 1]>;
 
-/// What is under way to the server for what we have under one name.
+/// The in-flight operation on a server lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Busy {
     No,
-    /// The server lease with this number is being fitted to the next one's wishes.
+    /// The lease of the server lease with this id is being adjusted to the next request.
     AdjustingLease(u64),
-    /// The release of our server lease.
+    /// The server lease is being released.
     Release {
-        /// Its own number: what was adopted meanwhile is given back by another.
+        /// Id of the release. A server lease that was reclaimed meanwhile is released under another
+        /// id.
         id: u64,
-        /// The server lease's number.
+        /// Id of the server lease.
         server_lease: u64,
-        /// It has not left yet: a new request may still have what it would give back.
+        /// The release was not sent yet, so a new request may still reclaim the server lease.
         queued: bool,
     },
 }
 
-/// One request in a queue.
+/// One queued request.
 pub(super) struct Waiter {
     pub(super) id: u64,
     pub(super) request: Arc<AcquireRequest>,
     pub(super) client: Client,
     pub(super) answer: oneshot::Sender<Answer>,
     pub(super) seen: Arc<RequestStatus>,
-    /// When its wait ends.
+    /// When the waiter times out.
     pub(super) until: Instant,
 }
 
-/// What a request in a queue is told: a grant, "busy", or how it failed.
+/// The answer to a queued request: a grant, `None` for "busy", or the failure.
 pub(super) type Answer = Result<Option<HoldGuard>, AcquireFailure>;
 
-/// Answers with those who wait for them.
+/// Answers and the channels to their waiters.
 pub(super) type Answers = SmallVec<[(oneshot::Sender<Answer>, Answer); 1]>;
 
-/// How a request failed, before it is told with its name.
+/// Why a request failed, before the name of the lock is added.
 #[derive(Debug, Clone)]
 pub(super) enum AcquireFailure {
     Unavailable(ServerError),
     Unknown(ServerError),
     Refused(ServerError),
-    /// The server does not accept this client.
+    /// The server rejected this client's credentials.
     Unauthorized(ServerError),
-    /// Its holder was granted it by another request of its own, and does not enter twice.
+    /// Another request of the same holder was granted, and this request does not re-enter.
     AlreadyHeld,
-    /// Its holder was granted it by another request of its own, and it enters again as soon as it is polled.
+    /// Another request of the same holder was granted; this request re-enters when it is polled
+    /// next.
     Reenters,
-    /// Granted, not as durable as asked, and given back.
+    /// The grant was not as durable as requested, and was released.
     NotDurable(CommitError),
     ShuttingDown,
 }
 
 impl AcquireFailure {
-    /// The same failure, where an earlier copy of the request may have been carried out.
+    /// Returns the failure of a request of which an earlier transmission may have executed.
     pub(super) fn unknown(self) -> AcquireFailure {
         match self {
             AcquireFailure::Unavailable(source)
@@ -194,14 +201,14 @@ impl AcquireFailure {
     }
 }
 
-/// What a request has seen of its name, for the case that its time runs out.
+/// What a request has observed, for the error that its timeout returns.
 #[derive(Default)]
 pub(super) struct RequestStatus {
     pub(super) progress: Progress,
     busy: AtomicBool,
-    /// Until when an unanswered copy of its request may still take the name, in nanoseconds.
+    /// Until when a retransmission of the request may still acquire the lock, in nanoseconds.
     may_execute_until: AtomicU64,
-    /// Its place in the server's queue, where the kind has one.
+    /// The request's position in the server's queue, for lock kinds that have one.
     pub(super) position: QueuePosition,
 }
 
@@ -255,26 +262,28 @@ impl LockState {
         }
     }
 
-    /// The holds under this name that may be believed and have a guard: what was forgotten is left to its lease, and nobody's.
+    /// Returns the holds that are locally valid and have a guard.
+    ///
+    /// A forgotten hold has no guard: it is left to its lease.
     pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Hold>> {
         self.holds.iter().filter(|hold| hold.guards.load(Ordering::Acquire) > 0 && hold.is_held())
     }
 
-    /// Where a hold is among those who have it.
+    /// Returns the index of a hold in `holds`.
     pub(super) fn position(&self, hold: &Arc<Hold>) -> Option<usize> {
         let is_it = |held: &Arc<Hold>| Arc::ptr_eq(held, hold);
-        // Many may share it: looked for only where it is not where it was put.
+        // Many tasks may share the lease: try the cached index first, and scan only if it is wrong.
         let at = hold.index.load(Ordering::Relaxed);
         if self.holds.get(at).is_some_and(is_it) { Some(at) } else { self.holds.iter().position(is_it) }
     }
 
-    /// One more has it.
+    /// Adds a hold and records its index.
     pub(super) fn add(&mut self, hold: Arc<Hold>) {
         hold.index.store(self.holds.len(), Ordering::Relaxed);
         self.holds.push(hold);
     }
 
-    /// The one at `at` has it no more.
+    /// Removes the hold at index `at`.
     pub(super) fn remove(&mut self, at: usize) {
         self.holds.swap_remove(at);
         if let Some(moved) = self.holds.get(at) {
@@ -282,25 +291,27 @@ impl LockState {
         }
     }
 
-    /// Whether those who have it have all left it to its lease.
+    /// Returns whether all holds were forgotten, and so left to their leases.
     pub(super) fn is_forgotten(&self) -> bool {
         !self.holds.is_empty() && self.holds.iter().all(|hold| hold.guards.load(Ordering::Acquire) == 0)
     }
 
-    /// Whether somebody else is known to have it: of this process, or elsewhere.
+    /// Returns whether the lock is known to be held, by this process or another.
     pub(super) fn is_taken(&self) -> bool {
         let given_back = matches!(self.busy, Busy::Release { .. });
         self.contended
             || (!given_back && self.server_lease.as_ref().is_some_and(|server_lease| server_lease.is_valid_locally()))
     }
 
-    /// The first of the queue that still wants it at `now`: one whose time is over need only be polled to be told so.
+    /// Returns the first waiter that still wants the lock at `now`.
+    ///
+    /// A waiter that timed out stays queued until its caller polls it and receives the error.
     pub(super) fn next(&mut self, now: Instant) -> Option<&Waiter> {
         let at = self.next_at(now)?;
         self.queue.get(at)
     }
 
-    /// Where it stands in the queue.
+    /// Returns the index of that waiter in the queue.
     pub(super) fn next_at(&mut self, now: Instant) -> Option<usize> {
         if self.queue.is_empty() {
             return None;
@@ -309,35 +320,38 @@ impl LockState {
         self.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)
     }
 
-    /// The request with this number waits no more, and its answer can not reach it any more. Tells whether that is to be looked at by
-    /// the loop of the name: nobody waits then, or a place on the server is free.
+    /// Removes a request that was cancelled and can no longer receive an answer.
+    ///
+    /// Returns whether the loop must be notified: the queue is empty now, or a position on the
+    /// server is free.
     pub(super) fn cancel(&mut self, id: u64) -> bool {
         let waited = self.queue.len();
         if self.protocol.queue().is_none() && !self.protocol.is_shared() {
             mark_cancelled(&mut self.queue, &mut self.cancelled, |entry| entry.answer.is_closed());
             return waited > 0 && self.queue.is_empty();
         }
-        // Others are counted by their places, on the server or among those who share.
+        // Other lock kinds count waiters by position, on the server or among the sharers.
         if let Some(at) = self.index_of(id) {
             self.queue.remove(at);
         }
         waited > self.queue.len() && (self.queue.is_empty() || self.protocol.queue().is_some())
     }
 
-    /// Takes out those at the head who have left: where nobody waits, the queue is empty then.
+    /// Removes the cancelled waiters at the head. A queue without live waiters is empty afterwards.
     pub(super) fn drop_cancelled_head(&mut self) {
         while self.queue.front().is_some_and(|entry| entry.answer.is_closed()) {
             self.queue.pop_front();
         }
     }
 
-    /// Where a request stands. They mostly stand in the order of their numbers; not where one was brought forward.
+    /// Returns the index of a request. Waiters are sorted by id, except for promoted ones.
     fn index_of(&self, id: u64) -> Option<usize> {
         let in_order = self.queue.binary_search_by_key(&id, |entry: &Waiter| entry.id).ok();
         in_order.or_else(|| self.queue.iter().position(|entry| entry.id == id))
     }
 
-    /// Has the request with this number be the next of the queue; false when nobody waits for it any more.
+    /// Moves the request with this id to the head of the queue. Returns `false` if it no longer
+    /// waits.
     pub(super) fn promote(&mut self, id: u64, now: Instant) -> bool {
         let wants = |entry: &Waiter| entry.id == id && !entry.answer.is_closed() && entry.until > now;
         let Some(entry) = self.queue.iter().position(wants).and_then(|at| self.queue.remove(at)) else { return false };
@@ -345,18 +359,18 @@ impl LockState {
         true
     }
 
-    /// Makes an exchange visible to whoever may need it to go on without its caller.
+    /// Registers an inline task, so that other tasks can move it to a background task.
     pub(super) fn register(&mut self, number: u64, flight: &InlineTask) {
         self.inline_tasks.retain(|(_, flight)| !flight.is_over());
         self.inline_tasks.push((number, flight.clone()));
     }
 
-    /// The exchange with this number has told what came of it: nobody needs it to go on.
+    /// Unregisters an inline task that has delivered its result.
     pub(super) fn completed(&mut self, number: u64) {
         self.inline_tasks.retain(|(flying, _)| *flying != number);
     }
 
-    /// Joins the queue. One who waits alone has room for himself, as most do.
+    /// Appends a waiter. Most waiters are alone, so the first one allocates capacity for one.
     pub(super) fn enqueue(&mut self, entry: Waiter) {
         if self.queue.capacity() == 0 {
             self.queue.reserve_exact(1);
@@ -364,7 +378,7 @@ impl LockState {
         self.queue.push_back(entry);
     }
 
-    /// Takes out of the queue whom `keep` does not give back, and leaves the others in their order.
+    /// Replaces each waiter by the result of `keep`, in order; `None` removes it.
     pub(super) fn retain_map(&mut self, mut keep: impl FnMut(Waiter) -> Option<Waiter>) {
         for _ in 0..self.queue.len() {
             let kept = self.queue.pop_front().and_then(&mut keep);
@@ -372,31 +386,32 @@ impl LockState {
         }
     }
 
-    /// A queue in which nobody waits takes no room, where others do not come and go all the time.
+    /// Frees the memory of an empty queue unless the loop runs, which adds and removes waiters
+    /// often.
     pub(super) fn shrink_if_idle(&mut self) {
         if self.queue.is_empty() && !self.loop_running {
             self.queue = VecDeque::new();
         }
     }
 
-    /// By what the drive loop is told that something has changed.
+    /// Returns the `Notify` that wakes the wait loop, and creates it on first use.
     pub(super) fn changed(&mut self) -> Arc<Notify> {
         Arc::clone(self.changed.get_or_insert_with(Arc::default))
     }
 
-    /// Tells the drive loop. One that has not begun looks at everything when it does.
+    /// Notifies the wait loop. A loop that has not started yet checks everything when it starts.
     pub(super) fn notify_loop(&self) {
         if let Some(changed) = &self.changed {
             changed.notify_one();
         }
     }
 
-    /// Whether what is said of `server lease` concerns this name now.
+    /// Returns whether `server_lease` is the current server lease of this key.
     pub(super) fn has(&self, server_lease: &Arc<ServerLease>) -> bool {
         self.server_lease.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, server_lease))
     }
 
-    /// The same by its number.
+    /// Returns whether the current server lease has this id.
     pub(super) fn has_id(&self, server_lease: u64) -> bool {
         self.server_lease.as_ref().is_some_and(|ours| ours.id == server_lease)
     }
@@ -409,14 +424,14 @@ impl LockState {
         self.queue.is_empty() && self.server_lease.is_none() && self.lost.is_empty() && nothing_under_way
     }
 
-    /// Whether a new request may have what is about to be given back.
+    /// Returns whether a new request may reclaim the server lease, whose release was not sent yet.
     pub(super) fn is_reclaimable(&self, now: Instant) -> bool {
         let Some(server_lease) = self.server_lease.as_ref().filter(|_| self.holds.is_empty()) else { return false };
         let queued = matches!(self.busy, Busy::Release { server_lease: of, queued: true, .. } if of == server_lease.id);
         queued && server_lease.is_valid_locally() && server_lease.may_hand_over(now)
     }
 
-    /// Tells those who only look that somebody else has the name.
+    /// Rejects the try-only waiters, because another process has the lock.
     pub(super) fn reject_try_waiters(&mut self) -> Answers {
         let mut answers = Answers::new();
         if self.queue.iter().any(|entry| entry.request.once) {
@@ -432,7 +447,10 @@ impl LockState {
     }
 }
 
-/// Tells those who waited. Not under the table's lock: a grant that nobody takes is given back where it is dropped.
+/// Sends the answers to their waiters.
+///
+/// Must not run under the table's lock: a grant that its waiter does not receive is released by its
+/// drop.
 pub(super) fn send(answers: Answers) {
     for (sender, answer) in answers {
         let _ = sender.send(answer);

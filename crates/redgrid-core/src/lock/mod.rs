@@ -1,45 +1,49 @@
-//! Holding: what a process holds, who waits for it, and who gives it back.
+//! Locks: holding, waiting, hand-over and release, for every lock kind.
 //!
-//! Two levels: what a process has on the server under one name is a server lease*, and each of its tasks that has it in turn has a
-//! *hold*. The table owns every server lease, every queue and every attempt in flight; a future of the caller only waits on it. So
-//! a future that is dropped leaves a place in a queue, never a request without an owner.
+//! There are two levels. A *server lease* is one grant of the server, with its lease. A *hold* is
+//! the share of one task in it; tasks of this process use a server lease one after the other, or
+//! together.
 //!
-//! | file | what happens there |
+//! The table owns every server lease, every queue and every in-flight request. The caller's future
+//! only waits for the outcome. A dropped future therefore leaves a queue position, never a request
+//! without an owner.
+//!
+//! | file | contents |
 //! |---|---|
-//! | `protocol` | what differs between kinds of holds: their scripts |
-//! | `terms` | leases, margins and deadlines, as functions of their inputs |
-//! | `holder` | who holds: explicit, never a task or thread |
-//! | `server_lease` | one grant of the server: its holder field, its deadline, its tokens |
-//! | `handover_count` | how many have had a server lease, and their tokens |
-//! | `deadline` | a deadline that stays passed once it was seen passed |
-//! | `hold` | one hold: a task's share in a server lease, its own lease, its phase, its watchers |
-//! | `handover_window` | the second level's decisions, as functions of their inputs |
-//! | `fairness` | who goes first after a stretch |
-//! | `phantoms` | listeners that never take their turn |
-//! | `lock_state` | one name: what we have of it, who waits, what is under way |
-//! | `lazy_queue` | leaving a queue: where nothing goes by places, at the same cost however long it is |
-//! | `shared` | one key in several slots: grants that several tasks share, and holds beside holds |
-//! | `pending_yields` | names that others wait for, for a moment after we let go of them |
-//! | `table` | entering and leaving |
-//! | `pending_acquire` | a request under way, as its caller sees it |
-//! | `inline_task` | an exchange that its caller polls in place, until somebody else needs it |
-//! | `attempt` | asking the server, and what its answer means |
-//! | `handover` | who has the name next: hand-over, adoption, fitting what is held to other wishes |
-//! | `change_lease` | longer and shorter leases of a server lease |
-//! | `multi_acquire` | many names by one look, all or none |
-//! | `multi_release` | many given back by one script |
-//! | `queue_position` | a request's place in a queue on the server |
-//! | `fair_loop` | the loop of a name whose waiters stand in such a queue |
-//! | `local_pass` | handing on along that queue, while the places at its head are ours |
-//! | `wait_loop` | the loop of a name that more than one waits for |
-//! | `release` | giving back, shutting down |
-//! | `cleanup` | settling what is unclear |
-//! | `takeover` | taking by force |
+//! | `protocol` | what differs between lock kinds: their scripts |
+//! | `terms` | acquire options; leases, margins and deadlines as functions of their inputs |
+//! | `holder` | holders: explicit identities, never a task or thread |
+//! | `server_lease` | one grant of the server: its holder field, deadline and tokens |
+//! | `handover_count` | number of owners that a server lease has had, and their tokens |
+//! | `deadline` | a deadline that stays passed once it was observed as passed |
+//! | `hold` | one task's share in a server lease: its own lease, phase and watchers |
+//! | `handover_window` | length of the window and fit of a lease, as functions of their inputs |
+//! | `fairness` | how other processes go first after a hand-over window |
+//! | `phantoms` | subscribers that never acquire the lock |
+//! | `lock_state` | what this process knows about one key: queue, server lease, requests |
+//! | `lazy_queue` | removal of cancelled waiters in amortised constant time |
+//! | `shared` | several grants of one key: shared grants, and holds converted from others |
+//! | `pending_yields` | yields that remain in force for a moment after a release |
+//! | `table` | entering and leaving the queues |
+//! | `pending_acquire` | a pending acquire, as its caller sees it |
+//! | `inline_task` | a request that its caller polls inline until another task needs it |
+//! | `attempt` | one acquire request, and the meaning of its reply |
+//! | `handover` | the next owner of a lock: hand-over, reclaim, and adjusting the lease |
+//! | `change_lease` | extending and shortening the lease of a server lease |
+//! | `multi_acquire` | atomic acquire of several keys, all or none |
+//! | `multi_release` | release of several keys by one script |
+//! | `queue_position` | a request's position in the server's queue |
+//! | `fair_loop` | the loop of a lock whose waiters have positions in the server's queue |
+//! | `local_pass` | hand-over along that queue, while its first positions belong to this process |
+//! | `wait_loop` | the loop of a lock with several waiters |
+//! | `release` | release and shutdown |
+//! | `cleanup` | deferred release of what a retransmission may acquire |
+//! | `takeover` | forced takeover |
 //! | `detach` | handing a hold to another process |
-//! | `schedule` | which hold is due when |
-//! | `wakeup` | when the engine is to wake |
-//! | `renewal` | renewals in bulk, deadlines, verification after a reconnect |
-//! | `guard` | the armed proof that guards are made of |
+//! | `schedule` | when each server lease is due |
+//! | `wakeup` | the next wake-up of the renewal loop |
+//! | `renewal` | renewals in batches, deadlines, and verification after a reconnect |
+//! | `guard` | the handle that guards are made of |
 
 mod attempt;
 mod change_lease;

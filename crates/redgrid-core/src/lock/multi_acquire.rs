@@ -1,6 +1,7 @@
-//! Many names at once: all of them or none, by one script for those that share a slot of the server.
+//! Atomic acquire of several keys: all or none, by one script for keys in the same hash slot.
 //!
-//! Each is a server lease of its own, as if it had been asked for alone: renewed, lost, entered again and handed on like any other.
+//! Each granted key becomes a server lease of its own. It is renewed, lost, re-entered and handed
+//! over like one that was acquired alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,46 +25,48 @@ use crate::clock::Instant;
 use crate::connection::{Client, CommitError, Exchange, Persistence, Progress, jittered};
 use crate::error::ServerError;
 
-/// Names taken in under one hold of the table's lock, so that others get at it in between.
+/// Keys processed per acquisition of the table's mutex, so that other tasks can lock it in between.
 const CHUNK: usize = 500;
 
-/// What one look at many names found.
+/// The result of one attempt to acquire several keys.
 pub enum MultiOutcome {
-    /// All are ours, in the order in which they were asked for.
+    /// All keys were acquired; the guards are in the order of the request.
     All(MultiGrant),
-    /// None is ours by this look.
+    /// None of the keys was acquired.
     Busy {
-        /// Where in the list the name is that is taken.
+        /// Index of the first key that is taken.
         at: usize,
-        /// Somebody has it, or waits for it here. Otherwise it is just being asked for or given back in this process.
+        /// Whether the key is held, or has a waiter in this process.
+        ///
+        /// `false` if this process is only acquiring or releasing it at the moment.
         theirs: bool,
     },
 }
 
-/// What was found in the process.
+/// The result of the check against this process's own state.
 enum LocalCheck {
     Busy {
         at: usize,
         theirs: bool,
     },
-    /// Others are just being told that a stretch of ours is over: not before then.
+    /// Other processes are being notified that the hand-over window ended; try again at this time.
     NotBefore(Instant),
-    /// Nobody here has or wants the rest: it is ours to ask for.
+    /// No other request of this process uses the remaining keys; they may be requested.
     Reserved(Reserved),
 }
 
-/// Names that nobody else of this process asks for meanwhile.
+/// Keys that no other request of this process may request meanwhile.
 struct Reserved {
-    /// Those whose holder is in already, with their places.
+    /// Guards of keys whose holder re-entered, each with its index in the request.
     entered: Entered,
-    /// The others, and until when a stretch goes on that has been begun.
+    /// Indexes of the other keys, each with the end of the hand-over window that it continues.
     wanted: Wanted,
 }
 
 type Entered = Vec<(usize, HoldGuard)>;
 type Wanted = Vec<(usize, Option<Instant>)>;
 
-/// Names of one kind and slot, and for whom.
+/// An acquire of several keys of one lock kind and hash slot.
 struct MultiRequest {
     client: Client,
     kind: &'static dyn LockProtocol,
@@ -83,18 +86,18 @@ impl MultiRequest {
     }
 }
 
-/// One request for all that is wanted.
+/// One request for all keys that are wanted.
 struct MultiCall {
-    /// The place of each name, its number and its field.
+    /// Index, id and holder field of each key.
     claims: Vec<(usize, u64, Bytes)>,
     asked: Exchange,
 }
 
 impl MultiCall {
-    /// What the server said, and of which name it did where that concerns one: its place in the list.
+    /// Returns the parsed reply, and the index of the key that it concerns.
     fn verdict(&self) -> (AcquireReply, usize) {
         let reply = || self.asked.result.clone();
-        // The answer of a script for one name does not say which.
+        // The reply of the script for a single key has no index.
         let place = |nth: u64| {
             let at = usize::try_from(nth).ok().and_then(|nth| self.claims.get(nth.checked_sub(1)?));
             at.map_or(self.claims[0].0, |claim| claim.0)
@@ -107,17 +110,20 @@ impl MultiCall {
         (parse_reply(&self.asked), place(nth))
     }
 
-    /// Each name with its field.
+    /// Returns each key with its holder field.
     fn fields(&self, look: &MultiRequest) -> Vec<(Arc<LockKeys>, Bytes)> {
         self.claims.iter().map(|(at, _, field)| (Arc::clone(&look.targets[*at]), field.clone())).collect()
     }
 }
 
-/// The status of an answer that refuses all because of one.
+/// Status of a reply that rejects all keys because of one.
 const REFUSED: i64 = 3;
 
 impl Table {
-    /// Takes all of `targets` or none. They share a slot of the server; several only where the kind takes many.
+    /// Acquires all of `targets` or none.
+    ///
+    /// All keys must be in one hash slot. More than one key needs a lock kind with
+    /// [`multi_key`](LockProtocol::multi_key).
     pub(crate) async fn acquire_all(
         self: &Arc<Self>,
         client: &Client,
@@ -136,7 +142,8 @@ impl Table {
         let (until, seen) = (until.min(patience), Arc::clone(&progress));
         let look = MultiRequest { client: client.clone(), kind, targets, wish, until, progress };
         let table = Arc::clone(self);
-        // A task of its own: whoever asked may leave. Then what was granted goes back where it is dropped.
+        // Runs in a background task: if the caller is dropped, the drop of the result releases the
+        // grants.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.try_all(&look).await);
         }));
@@ -193,7 +200,8 @@ impl Table {
                 AcquireReply::Granted { token, .. } => {
                     let key = &look.targets[first].key;
                     if let Err(error) = self.core.commit(asked, look.wish.durability, key).await {
-                        // Before it is told, or asked for again: the names are not to be found taken by what goes back.
+                        // Release before reporting the error or retrying, so that the own grant
+                        // does not make the keys busy.
                         self.clean_up_all(look, &ask, lease).await;
                         if error.is_passing() && self.now() < look.until {
                             tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
@@ -219,7 +227,7 @@ impl Table {
         into_acquire_error(&self.core, AcquireFailure::NotDurable(error), name)
     }
 
-    /// Keeps the others of this process from asking for the names, all or none.
+    /// Reserves the keys, all or none, so that no other request of this process asks for them.
     fn reserve(self: &Arc<Self>, look: &MultiRequest, waited: bool) -> Result<LocalCheck, AcquireError> {
         let now = self.now();
         let mut state = self.state();
@@ -232,7 +240,8 @@ impl Table {
         for (at, target) in look.targets.iter().enumerate() {
             let key = look.key(at);
             let Some(slot) = state.slots.get_mut(&key) else {
-                // Names that we have just let go of: their turn is waited for in a queue, not by a look.
+                // This process released the key recently: other processes go first. Only a queued
+                // request waits for that.
                 let recent = state.recent(&key, now);
                 let continued = recent.map(|recent| recent.stretch_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {
@@ -273,7 +282,7 @@ impl Table {
         Ok(LocalCheck::Reserved(Reserved { entered, wanted }))
     }
 
-    /// The names are not ours: whoever came for one of them meanwhile asks for it.
+    /// Ends the reservation, so that requests which arrived meanwhile can proceed.
     fn unreserve(self: &Arc<Self>, look: &MultiRequest, wanted: &[(usize, Option<Instant>)]) {
         let now = self.now();
         for part in wanted.chunks(CHUNK) {
@@ -284,7 +293,7 @@ impl Table {
         }
     }
 
-    /// An attempt for this name is over.
+    /// Records the end of the attempt for one key.
     fn asked(self: &Arc<Self>, state: &mut State, key: &LockId, now: Instant) {
         if let Some(slot) = state.slots.get_mut(key) {
             slot.asking = false;
@@ -309,7 +318,7 @@ impl Table {
         MultiCall { claims, asked }
     }
 
-    /// All were granted: each name is a server lease now, and the caller its first owner.
+    /// Installs each granted key as a server lease whose first hold belongs to the caller.
     fn install_all(
         self: &Arc<Self>,
         look: &MultiRequest,
@@ -364,8 +373,10 @@ impl Table {
         }
     }
 
-    /// Gives back what copies of a request for many names may have taken: now, where that may be, and when no copy can be
-    /// carried out any more.
+    /// Releases what transmissions of a multi-key request may have acquired.
+    ///
+    /// The release is sent at once if `at_once`, and again when no transmission can execute any
+    /// more.
     fn schedule_cleanup_of_all(self: &Arc<Self>, look: &MultiRequest, ask: &MultiCall, lease: Duration, at_once: bool) {
         let limit = ask.asked.unanswered_until;
         if limit.is_none() && !at_once {
@@ -382,7 +393,7 @@ impl Table {
         }));
     }
 
-    /// The same, waiting for the first release as long as one answer may take.
+    /// Like `schedule_cleanup_of_all`, but waits up to one response timeout for the first release.
     async fn clean_up_all(self: &Arc<Self>, look: &MultiRequest, ask: &MultiCall, lease: Duration) {
         let (limit, claims) = (ask.asked.unanswered_until.unwrap_or(Instant::PAST), ask.fields(look));
         let until = self.now() + self.core.settings.timeout;

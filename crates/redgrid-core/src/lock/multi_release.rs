@@ -1,4 +1,4 @@
-//! Giving many names back together: one script for those of a kind and slot, an outcome for each.
+//! Release of several keys together: one script per lock kind and hash slot, one outcome per key.
 
 use std::sync::Arc;
 
@@ -20,38 +20,42 @@ use crate::clock::Instant;
 use crate::connection::{Client, Exchange, Persistence};
 use crate::error::ServerError;
 
-/// Holds of one client, kind and slot. Dropping it gives them all back in the background, together.
+/// Guards of several keys of one client, lock kind and hash slot.
+///
+/// Dropping it releases all of them together, in the background.
 #[must_use = "dropping the bundle gives all of it back"]
 pub struct MultiGrant(Vec<HoldGuard>);
 
 impl MultiGrant {
-    /// Grants of one client, kind and slot.
+    /// Combines guards of one client, lock kind and hash slot.
     pub fn of(grants: Vec<HoldGuard>) -> Self {
         MultiGrant(grants)
     }
 
-    /// Each of them.
+    /// Returns the guards in order.
     pub fn iter(&self) -> impl Iterator<Item = &HoldGuard> {
         self.0.iter()
     }
 
-    /// Hands all of them to the caller: see [`Grant::give`].
+    /// Hands all guards over to the caller: see [`HoldGuard::accept_member`].
     pub fn commit(&self) {
         self.iter().for_each(HoldGuard::accept_member);
     }
 
-    /// Gives all back and waits for the answers, for `timeout` at most: what went wrong, name by
-    /// name. What is not answered in time goes on in the background until the leases end.
+    /// Releases all keys and waits for the replies, for at most `timeout`.
+    ///
+    /// Returns one error for each key that failed. A release without a reply in time continues in
+    /// the background until the lease ends.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the release goes on in the background.
+    /// If the future is dropped, the release continues in the background.
     pub fn release(mut self) -> impl Future<Output = Vec<ReleaseError>> + Send + use<> {
-        // On its way before this is awaited: many go at the same time.
+        // Start the release before the future is awaited, so that several can run concurrently.
         let targets: Vec<_> = self.iter().map(|grant| Arc::clone(grant.keys())).collect();
         let told = self.drop_guards();
         async move {
-            // The client is kept until then: its end would tell of all that has not gone yet as
+            // Keep the client alive until then: its shutdown would report every unsent release as
             // lost.
             let Some((told, client)) = told else { return Vec::new() };
             tokio::select! {
@@ -68,12 +72,13 @@ impl MultiGrant {
         }
     }
 
-    /// Stops renewing and leaves each to its lease.
+    /// Stops the renewal of all keys and leaves each to its lease.
     pub fn forget(mut self) {
         self.0.drain(..).for_each(HoldGuard::forget);
     }
 
-    /// Lets go of all of them; what is to be told of it comes later. They may be the last that keep their client.
+    /// Drops all guards. Returns the receiver of the errors, and the client, whose last handle they
+    /// may own.
     fn drop_guards(&mut self) -> Option<(oneshot::Receiver<Vec<ReleaseError>>, Client)> {
         let client = self.0.first()?.client().clone();
         let table = Arc::clone(client.table());
@@ -86,7 +91,7 @@ impl MultiGrant {
                 DropStep::Done => {}
                 DropStep::Lost(reason) => errors.push(lost(&hold.server_lease, reason)),
                 DropStep::Release { id, keep_until } => leaving.push(PendingRelease::of(hold, id, keep_until)),
-                // Of callers only.
+                // Only releases by a caller are polled inline; these are released by a task.
                 DropStep::ReleasingInline(flight, _) => {
                     flight.take().into_iter().for_each(|work| table.spawn_background(work))
                 }
@@ -112,7 +117,7 @@ fn lost(server_lease: &ServerLease, reason: LostReason) -> ReleaseError {
     ReleaseError::Lost { name: server_lease.target.name.clone(), reason }
 }
 
-/// A server lease on its way back.
+/// A server lease that is about to be released.
 struct PendingRelease {
     id: u64,
     server_lease: Arc<ServerLease>,
@@ -133,7 +138,8 @@ impl Table {
         tell: oneshot::Sender<Vec<ReleaseError>>,
     ) {
         let now = self.now();
-        // What stays taken for a while, or may be taken once more by a late copy, goes its own way.
+        // Release separately what stays retained for a while, or what a retransmission may acquire
+        // again.
         let (plain, alone): (Vec<_>, Vec<_>) = leaving
             .into_iter()
             .partition(|leaving| leaving.keep_until <= now && leaving.server_lease.retransmission_ends().is_none());
@@ -142,9 +148,10 @@ impl Table {
             let mut going = Vec::with_capacity(part.len());
             for PendingRelease { id, server_lease, keep_until } in part {
                 match self.begin_release(Some(*id), server_lease) {
-                    // Adopted by a new request meanwhile.
+                    // A new request has reclaimed it.
                     None => {}
-                    // Others of this process wait for it by now: that is told to those elsewhere.
+                    // Requests of this process wait for it by now, so other processes are notified
+                    // by `release_yielding`.
                     Some(true) => {
                         let server_lease = Arc::clone(server_lease);
                         waited.push(self.release_begun(PendingRelease {
@@ -167,7 +174,7 @@ impl Table {
         let _ = tell.send(errors);
     }
 
-    /// One script for names of a kind and slot.
+    /// Releases keys of one lock kind and hash slot by one script.
     async fn release_part(
         self: &Arc<Self>,
         going: &[(u64, &Arc<ServerLease>)],
@@ -194,13 +201,14 @@ impl Table {
         for (nth, (id, server_lease)) in going.iter().enumerate() {
             let status = answers.as_ref().map_or(-1, |answers| answers[nth]);
             if status == -1 {
-                // It can not be written, or all were refused, or are on both sides of a migration: on its own it is told why.
+                // The key is read-only, all keys were rejected, or the slot is migrating: release
+                // it alone for its own error.
                 let leaving =
                     PendingRelease { id: *id, server_lease: Arc::clone(server_lease), keep_until: Instant::PAST };
                 waited.push(self.release_begun(leaving));
                 continue;
             }
-            // Below -1 the message was refused.
+            // A status below -1 means that the server rejected the publication of the release.
             let unannounced = (status < -1).then_some(self.core.settings.poll_interval);
             let listeners = status.unsigned_abs().saturating_sub(if status < 0 { 2 } else { 1 });
             let told = SubscriberCount { listeners, unannounced, own: own[nth], ..SubscriberCount::default() };
@@ -225,7 +233,7 @@ impl Table {
         told
     }
 
-    /// The same for one whose release has begun.
+    /// Like `release_alone`, for a server lease whose release has begun.
     fn release_begun(self: &Arc<Self>, leaving: PendingRelease) -> oneshot::Receiver<Result<(), ReleaseError>> {
         let (tell, told) = oneshot::channel();
         let PendingRelease { id, server_lease, keep_until } = leaving;
@@ -234,7 +242,8 @@ impl Table {
         told
     }
 
-    /// Gives back what nobody here has; returns when the last answered part left.
+    /// Releases keys that no task of this process holds. Returns when the last answered request was
+    /// sent.
     pub(super) async fn give_back_all(
         &self,
         kind: &dyn LockProtocol,
@@ -251,7 +260,8 @@ impl Table {
             let asked = self.send_all_back(kind, &claims, limit.max(self.now()) + lease).await;
             if let Err(error) = &asked.result {
                 tracing::debug!(names = part.len(), %error, "could not give back; the lease ends it");
-                // One bad name refuses them all, and so do names on both sides of a migration.
+                // One invalid key rejects all of them, and so does a slot migration: release them
+                // one by one.
                 for claim in claims.into_iter().filter(|_| matches!(error, ServerError::Refused { .. })) {
                     let until = limit.max(self.now()) + lease;
                     let request = kind.release(claim);

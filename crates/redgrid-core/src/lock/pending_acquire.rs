@@ -1,4 +1,4 @@
-//! A request under way, as its caller sees it.
+//! A pending acquire, as its caller sees it.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -24,10 +24,10 @@ use crate::error::ServerError;
 use crate::name::Name;
 use crate::observe::{About, Observed};
 
-/// How much later than an attempt its caller gives up: 20 ms.
+/// How much later than the request its caller gives up: 20 ms.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
-/// The failure of a request about `key` whose time is over without an answer.
+/// Returns the failure of a request about `key` that timed out without a reply.
 pub(super) fn no_answer(core: &Core, progress: &Progress, key: &[u8]) -> AcquireFailure {
     match progress.is_sent() {
         true => AcquireFailure::Unknown(ServerError::unknown("the time ran out before an answer came")),
@@ -38,12 +38,12 @@ pub(super) fn no_answer(core: &Core, progress: &Progress, key: &[u8]) -> Acquire
     }
 }
 
-/// The error of an acquire of `name` that failed.
+/// Converts a failed acquire of `name` into its error.
 pub(super) fn into_acquire_error(core: &Core, failure: AcquireFailure, name: Name) -> AcquireError {
     of_failure(failure, name, || core.ended.why())
 }
 
-/// The same; `ended` says why the client has ended.
+/// Like `into_acquire_error`; `ended` returns why the client has shut down.
 fn of_failure(failure: AcquireFailure, name: Name, ended: impl FnOnce() -> ServerError) -> AcquireError {
     match failure {
         AcquireFailure::Unavailable(source) => AcquireError::Unavailable { name, source },
@@ -60,16 +60,16 @@ fn of_failure(failure: AcquireFailure, name: Name, ended: impl FnOnce() -> Serve
 }
 
 impl AcquireError {
-    /// What a failed request about a name means for its caller.
+    /// Converts a failed request about `name` into the error of its acquire.
     pub fn of_request(name: Name, error: ServerError) -> Self {
         of_failure(failure_of(error), name, || ServerError::ShuttingDown)
     }
 }
 
-/// A request under way. Dropping it leaves the queue; what was granted meanwhile is given back.
+/// A pending acquire. Dropping it cancels the request and releases what was granted meanwhile.
 pub struct PendingAcquire {
     pub(super) table: Arc<Table>,
-    /// Also keeps the client alive while somebody waits.
+    /// Also keeps the client alive during the wait.
     pub(super) client: Client,
     pub(super) kind: &'static dyn LockProtocol,
     pub(super) wish: Arc<AcquireRequest>,
@@ -80,49 +80,52 @@ pub struct PendingAcquire {
     pub(super) until: Instant,
     pub(super) receiver: oneshot::Receiver<Answer>,
     pub(super) seen: Arc<RequestStatus>,
-    /// The holder field under which it asks.
+    /// Holder field of the hold that the request converts from.
     pub(super) under: Option<Bytes>,
     pub(super) flight: Option<InlineTask>,
     pub(super) ready: Option<Answer>,
-    /// Asked for as one of several: what is granted is given to nobody before all of them are there.
+    /// Part of a multi-key acquire: the grant reaches the caller only when all members are granted.
     pub(super) is_member: bool,
     pub(super) done: bool,
 }
 
 impl PendingAcquire {
-    /// Waits for the outcome: a grant, or `None` where the request was for one look and the name is taken.
+    /// Waits for the grant, or returns `None` if the request is try-only and the lock is taken.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the lock for each error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it gives up the place in the queue; what the server had granted goes back in the background.
+    /// Dropping the future gives up the position in the queue. A grant of the server is released in
+    /// the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
         let about = About { kind: self.kind.name(), name: &self.target.name };
         let observed = Observed::acquire(about, &self.table.core.clock, self.entered);
         observed.around(self.wait())
     }
 
-    /// The same for one of several that are wanted together: it is given to nobody before [`Bundle::give`], and goes back
-    /// as if it had not been had until then.
+    /// Waits like [`outcome`](PendingAcquire::outcome), for one member of a multi-key acquire.
+    ///
+    /// The grant is handed to the caller only by [`MultiGrant::commit`]. If it is released before,
+    /// it counts as never held.
     ///
     /// # Errors
     ///
-    /// As [`Ticket::outcome`].
+    /// The errors of [`PendingAcquire::outcome`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Ticket::outcome`].
+    /// That of [`PendingAcquire::outcome`].
     ///
-    /// [`Bundle::give`]: super::Bundle::give
+    /// [`MultiGrant::commit`]: super::MultiGrant::commit
     pub fn member(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
         self.is_member = true;
         self.outcome()
     }
 
-    /// Its place in the server's queue, for kinds that have one.
+    /// Returns a view of the position in the server's queue, for lock kinds that have one.
     pub fn queue_position(&self) -> QueuePositionView {
         QueuePositionView::new(self.table.core.id.clone(), self.id, &self.seen)
     }
@@ -131,17 +134,17 @@ impl PendingAcquire {
     fn wait(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send {
         async move {
             let patience = match self.wish.wait {
-                // Who set a bound waits up to it, without contact too.
+                // A request with a timeout waits that long, even without contact to the server.
                 Some(_) => Duration::MAX,
-                // A little more than an attempt has, so that its own words come first.
+                // Slightly longer than the request itself, so that its own error arrives first.
                 None => self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE,
             };
             let mut contact = self.entered;
-            // Who asks by himself, for as long as it takes, is woken by his exchange before his patience is over: most have their answer
-            // by then, and need no timer of their own.
+            // An inline request without a timeout is woken by its own reply before `patience` ends.
+            // Most are answered by then and need no timer.
             let mut asks_himself = self.flight.is_some() && self.wish.wait.is_none();
-            // One look is not worth waiting for a server as long as a call may. Where the
-            // connection is up, the request has left.
+            // A try-only request on a lost connection waits at most one response timeout. With a
+            // live connection the request was sent.
             let mut looks = self.wish.once && !self.table.core.is_connected(&self.target.key);
             asks_himself &= !looks;
             let shortest = self.table.core.settings.timeout + GRACE;
@@ -150,7 +153,8 @@ impl PendingAcquire {
                     let mut polled = false;
                     let woken = poll_fn(|cx| match self.poll_answer(cx) {
                         Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                        // In the hands of a task, an answer that is none for him wakes nobody here.
+                        // Once the request runs in a background task, a reply that is not the
+                        // answer does not wake this caller.
                         Poll::Pending if std::mem::replace(&mut polled, true) || self.is_driven() => Poll::Ready(None),
                         Poll::Pending => Poll::Pending,
                     });
@@ -189,8 +193,10 @@ impl PendingAcquire {
         }
     }
 
-    /// Takes what was granted; `None` if it is to be asked for anew: nobody polled for so long that it was given to others, or
-    /// its holder has it by another request.
+    /// Accepts the grant. Returns `None` if the request must be sent again.
+    ///
+    /// That happens if the unpolled grant went to another waiter, or if the holder was granted the
+    /// lock by another request.
     fn answered(&mut self, answer: Answer) -> Option<Result<Option<HoldGuard>, AcquireError>> {
         let granted = match answer {
             Ok(granted) => granted,
@@ -203,7 +209,7 @@ impl PendingAcquire {
             .then_some(Ok(granted))
     }
 
-    /// Asks once more.
+    /// Sends the request again.
     async fn retry(&mut self) -> Result<Option<HoldGuard>, AcquireError> {
         let now = self.table.now();
         if now >= self.until {
@@ -216,7 +222,7 @@ impl PendingAcquire {
         again.wait().await
     }
 
-    /// Whether its own exchange is not, or no longer, in its hands.
+    /// Returns whether the request is not polled inline, or no longer.
     fn is_driven(&self) -> bool {
         self.flight.as_ref().is_none_or(InlineTask::is_over)
     }
@@ -228,7 +234,8 @@ impl PendingAcquire {
         if let Some(flight) = &self.flight
             && flight.poll(cx)
         {
-            // Not registered with the receiver: an answer from its own exchange would wake the task that just polls it.
+            // Do not register with the receiver: an answer of the inline request would wake the
+            // task that polls it.
             return match self.receiver.try_recv() {
                 Ok(answer) => Poll::Ready(answer),
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
@@ -238,14 +245,15 @@ impl PendingAcquire {
         Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(AcquireFailure::ShuttingDown)))
     }
 
-    /// The last contact with the server about this name, no earlier than `known`.
+    /// Returns the last contact with the server about this key, no earlier than `known`.
     fn contact(&self, known: Instant) -> Instant {
         self.table.contact(&self.key).map_or(known, |contact| contact.max(known))
     }
 
-    /// The error at the end of the wait. That others hold the name is known only while the server
-    /// answers: after a loss of contact that is longer than the response timeout, the server counts
-    /// as unavailable.
+    /// Returns the error at the end of the wait.
+    ///
+    /// That the lock is held elsewhere is known only while the server answers. If contact was lost
+    /// for longer than the response timeout, the server counts as unavailable.
     fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
         let name = self.target.name.clone();
         let is_current = now.since(contact) <= self.table.core.settings.timeout;
@@ -274,7 +282,7 @@ impl Drop for PendingAcquire {
                 self.table.release_position(self.kind, &self.target, (self.id, &self.seen), &self.wish);
             }
         }
-        // Answered by others (a shutdown), its own exchange may still be under way.
+        // If a shutdown answered, the inline request may still be in flight.
         if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {
             self.table.spawn_background(work);
         }

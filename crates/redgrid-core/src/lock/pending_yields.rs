@@ -1,12 +1,14 @@
-//! Names that others wait for, for a moment after we let go of them: the next request of ours obeys the order although nobody
-//! of us waited when they were given back.
+//! Yields that remain in force for a moment after a release.
+//!
+//! The next request of this process lets waiting processes go first, even if no task of this
+//! process waited when the lock was released.
 
 use super::fairness::YieldPlan;
 use super::lock_state::LockId;
 use super::table::ByName;
 use crate::clock::Instant;
 
-/// What is remembered, by name.
+/// Pending yields by key.
 #[derive(Default)]
 pub(super) struct PendingYields {
     names: ByName<PendingYield>,
@@ -15,16 +17,17 @@ pub(super) struct PendingYields {
 
 #[derive(Clone, Copy)]
 pub(super) struct PendingYield {
-    /// What is to be waited for when the stretch has ended.
+    /// How other processes go first when the hand-over window has ended.
     pub(super) turn: YieldPlan,
-    /// When the name was given back.
+    /// When the lock was released.
     pub(super) since: Instant,
     pub(super) until: Instant,
     pub(super) stretch_ends: Instant,
 }
 
 impl PendingYield {
-    /// Until when those who wait are just being told that the stretch is over, if they are.
+    /// Returns until when waiters elsewhere are being notified that the window has ended, if they
+    /// are.
     pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
         let until = self.since + self.turn.quiet_period(None);
         (now >= self.stretch_ends && now < until).then_some(until)

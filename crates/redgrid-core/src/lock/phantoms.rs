@@ -1,7 +1,8 @@
-//! Listeners that never take their turn: a monitor with a pattern subscription, a process that only watches a lock.
+//! Subscribers that never acquire the lock: a monitor with a pattern subscription, or a process
+//! that only watches it.
 //!
-//! A release counts them among those who wait, and the turn after it would end by silence each time. So they are learned by name,
-//! and not waited for again for a while.
+//! A release counts them as waiters, so each yield after it would end only by its quiet period.
+//! They are therefore learned per key and ignored for a while.
 
 use std::time::Duration;
 
@@ -10,40 +11,46 @@ use super::lock_state::LockId;
 use super::table::ByName;
 use crate::clock::Instant;
 
-/// Turns in a row that must end by silence before listeners count as phantoms. The last of them is a patient one, so that a
-/// listener that is only slow takes it.
+/// Consecutive yields that must end by their quiet period before subscribers count as phantoms: 3.
+///
+/// The last of them has a long quiet period, in which a slow subscriber can still acquire the lock.
 const ENOUGH: u32 = 3;
 
-/// How long phantoms are not waited for: 1 s. Then one patient turn shows whether they still take none; it costs 20 to 40 ms.
+/// How long phantoms are ignored: 1 s.
+///
+/// Then one yield with a long quiet period checks whether they still acquire nothing. It costs 20
+/// to 40 ms.
 const IGNORED: Duration = Duration::from_secs(1);
 
-/// What is known of the listeners of each name.
+/// What is known about the subscribers of each key.
 #[derive(Default)]
 pub(super) struct Phantoms {
     names: ByName<Phantom>,
     prune_at: usize,
 }
 
-/// What is known of the listeners of one name.
+/// What is known about the subscribers of one key.
 pub(crate) struct Phantom {
-    /// Turns in a row that ended by silence.
+    /// Consecutive yields that ended by their quiet period.
     silent: u32,
-    /// Listeners that took no turn in any of them.
+    /// Subscribers that acquired nothing in any of these yields.
     count: u64,
-    /// Of so many listeners. With fewer it is not known who has left.
+    /// Number of subscribers at the last of them. If there are fewer now, the phantom may have
+    /// left.
     of: u64,
-    /// Until when they are not waited for.
+    /// Until when the phantoms are ignored.
     until: Instant,
     seen: Instant,
 }
 
 impl Phantoms {
-    /// The audience without the phantoms in it.
+    /// Returns the subscriber count without the phantoms.
     pub(super) fn without(&self, key: &LockId, audience: SubscriberCount, now: Instant) -> SubscriberCount {
         self.names.get(key).map_or(audience, |known| known.without(audience, now))
     }
 
-    /// A turn of `listeners`, of which none was ignored, has ended: so many of them took none.
+    /// Records the end of a yield to `listeners` subscribers, none ignored, of which `missing`
+    /// acquired nothing.
     pub(super) fn turn_ended(&mut self, key: &LockId, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             self.names.remove(key);
@@ -59,7 +66,7 @@ impl Phantoms {
 }
 
 impl Phantom {
-    /// The audience without the phantoms in it.
+    /// Returns the subscriber count without the phantoms.
     pub(crate) fn without(&self, audience: SubscriberCount, now: Instant) -> SubscriberCount {
         if self.silent >= ENOUGH && now < self.until && audience.listeners >= self.of {
             return SubscriberCount { listeners: audience.listeners - self.count, ignored: self.count, ..audience };
@@ -67,13 +74,14 @@ impl Phantom {
         SubscriberCount { patient: self.silent + 1 >= ENOUGH, ..audience }
     }
 
-    /// A turn of `listeners`, of which none was ignored, has ended: so many of them took none.
+    /// Records the end of a yield to `listeners` subscribers, none ignored, of which `missing`
+    /// acquired nothing.
     pub(crate) fn turn_ended(&mut self, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             *self = Phantom::default();
             return;
         }
-        // A turn after the pause counts anew.
+        // The first yield after the pause starts a new count.
         let is_new = self.silent == 0 || self.silent >= ENOUGH;
         self.count = if is_new { missing } else { self.count.min(missing) };
         self.silent = self.silent.saturating_add(1);
@@ -123,16 +131,16 @@ mod tests {
         }
         let told = phantoms.without(&key, audience(3), begin + 999 * MS);
         assert_eq!((told.listeners, told.ignored), (2, 1));
-        // Another listener has come: it is waited for.
+        // A further subscriber is waited for.
         assert_eq!(phantoms.without(&key, audience(4), begin).listeners, 3);
-        // One has left: perhaps the phantom.
+        // One subscriber left, perhaps the phantom.
         assert_eq!(phantoms.without(&key, audience(2), begin).listeners, 2);
         let again = begin + IGNORED;
         let told = phantoms.without(&key, audience(4), again);
         assert_eq!((told.listeners, told.patient), (4, true));
         phantoms.turn_ended(&key, 4, 2, again);
         assert_eq!(phantoms.without(&key, audience(4), again).ignored, 2);
-        // It takes its turn after all.
+        // The phantom acquires the lock after all.
         phantoms.turn_ended(&key, 4, 0, again + IGNORED);
         assert_eq!(phantoms.without(&key, audience(4), again + IGNORED), audience(4));
     }

@@ -1,4 +1,4 @@
-//! What differs between kinds of holds: the scripts that take, renew and give back.
+//! What differs between lock kinds: the scripts that acquire, renew and release.
 
 use std::time::Duration;
 
@@ -7,221 +7,279 @@ use bytes::Bytes;
 use crate::connection::Request;
 use crate::name::Name;
 
-/// The name that is held, with its key and the channel on which a release is told.
+/// The key of a lock, with its companion keys and the channel of its releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockKeys {
     /// The name as the user gave it.
     pub name: Name,
-    /// The key, namespace included.
+    /// The key, including the namespace.
     pub key: Bytes,
-    /// Where a release is published.
+    /// The channel on which a release is published.
     pub channel: Bytes,
-    /// The key by which waiters without a subscription tell that they are there.
+    /// The key that flags waiters without a subscription.
     pub mark: Bytes,
-    /// Further keys of the kind, in the slot of `key`.
+    /// Further keys of the lock kind, in the hash slot of `key`.
     pub more: Box<[Bytes]>,
 }
 
-/// One hold as its scripts see it.
+/// The arguments of a script for one hold.
 #[derive(Debug, Clone, Copy)]
 pub struct HoldArgs<'a> {
-    /// What is held.
+    /// The keys of the lock.
     pub target: &'a LockKeys,
     /// The holder field, new for each grant: `<client id>:<number>`.
     pub field: &'a Bytes,
-    /// The lease that is asked for; zero where a renewal is only to look.
+    /// The requested lease; zero for a renewal that only verifies the hold.
     pub lease: Duration,
 }
 
-/// How somebody comes to ask, beyond what is asked for.
+/// How a request arrives, apart from its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AcquireContext {
-    /// The holder field of another hold on the same key under which this one is to be: a writer that reads, a reader that
-    /// is to write.
+    /// Holder field of another hold on the same key from which this request converts.
+    ///
+    /// For example a write lock from which a read lock is acquired, or a read lock that is to
+    /// become a write lock.
     pub under: Option<Bytes>,
-    /// Since when it waits, in microseconds of the server's time; zero for who has just come.
+    /// Server time since which the request waits, in microseconds; zero for a new request.
     pub since: u64,
-    /// It waits when the name is taken, and does not only look.
+    /// Whether the request waits if the lock is taken; `false` for a try-only request.
     pub waits: bool,
 }
 
-/// From whom a name may be taken by force.
+/// From which holders a lock may be taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TakeoverFrom {
-    /// From all who hold it; it is taken as well where it is free.
+    /// From all holders. A free lock is acquired.
     Anybody,
-    /// From all who hold it; a free name is left alone.
+    /// From all holders. A free lock is left alone.
     Holders,
-    /// Only while this holder field is among those who hold it; otherwise it is left alone.
+    /// Only while this holder field is one of the holders; otherwise the lock is left alone.
     Holder(Bytes),
 }
 
-/// How one kind of hold is taken, renewed and given back. A table per kind, static.
+/// How one kind of lock is acquired, renewed and released: one static table per kind.
 ///
 /// Every script is idempotent: it recognises its own earlier success by the holder field.
 pub trait LockProtocol: Send + Sync + 'static {
-    /// What the kind is called; with the key, it tells holds apart.
+    /// Returns the name of the lock kind. Kind and key together identify a lock.
     fn name(&self) -> &'static str;
 
-    /// Whether a grant of the server may pass from task to task of this process, for a stretch.
+    /// Returns whether tasks may hand a grant over within this process, for the hand-over window.
     fn hands_over_locally(&self) -> bool {
         true
     }
 
-    /// How many names are taken together, where that can be.
+    /// Returns the protocol of multi-key acquires; `None` if the kind has none.
     fn multi_key(&self) -> Option<&dyn MultiKeyProtocol> {
         None
     }
 
-    /// How its waiters stand in a queue on the server; `None` for a kind that has no such queue.
+    /// Returns the server's queue of waiters; `None` if the kind has none.
     fn queue(&self) -> Option<&dyn ServerQueue> {
         None
     }
 
-    /// Whether tasks of this process share a grant of the server: those that come within its stretch.
+    /// Returns whether tasks of this process share a grant: requests within its hand-over window
+    /// join it.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// The name of the kind that is held on the same key beside this one: readers and writers.
+    /// Returns the name of the kind that is held on the same key beside this one (readers and
+    /// writers).
     fn paired_mode(&self) -> Option<&'static str> {
         None
     }
 
-    /// As `acquire`, for kinds that regard how somebody comes.
+    /// Acquires like `acquire`, for kinds that depend on how the request arrives.
     fn enter(&self, claim: HoldArgs<'_>, entrance: &AcquireContext) -> Request {
         let _ = entrance;
         self.acquire(claim)
     }
 
-    /// How often a client whose request waits says so, where others are to step back for it.
+    /// Returns how often a client announces its waiting request, for kinds where others step back
+    /// for it.
     fn announces_every(&self) -> Option<Duration> {
         None
     }
 
-    /// Says that the client of this id waits. Each word has a higher number than those before it, acquires included: theirs is
-    /// in the holder field.
+    /// Announces that the client with this id has a waiting request.
+    ///
+    /// Each announcement has a higher number than those before it. That includes acquires, whose
+    /// number is in the holder field.
     fn announce(&self, target: &LockKeys, client: &str, number: u64) -> Option<Request> {
         let _ = (target, client, number);
         None
     }
 
-    /// Says that it waits no more, unless a word with a higher number has come before this one.
+    /// Withdraws the announcement, unless one with a higher number arrived before.
     fn withdraw(&self, target: &LockKeys, client: &str, number: u64) -> Option<Request> {
         let _ = (target, client, number);
         None
     }
 
-    /// Asks who holds, for `bury`. `None` for a kind whose dead holders end with the name's own lifetime.
+    /// Requests the list of holders for [`evict_expired`](LockProtocol::evict_expired).
+    ///
+    /// `None` for kinds whose crashed holders expire with the key.
     fn holders(&self, target: &LockKeys) -> Option<Request> {
         let _ = target;
         None
     }
 
-    /// Takes the dead out of those whom the answer to `holders` has told of. Who waits does so now and then.
+    /// Removes the holders with expired leases among those that `holders` returned.
+    ///
+    /// Waiters call it periodically.
     fn evict_expired(&self, target: &LockKeys, holders: &[Bytes]) -> Vec<Request> {
         let _ = (target, holders);
         Vec::new()
     }
 
-    /// Takes the name if it is free. Answers `{status, time, left}`: status 1 granted, 0 busy, 2 too late; `time` is the
-    /// server's, in microseconds since 1970, as a number or as text; `left` is the holder's PTTL when busy. A fourth element is
-    /// the token of the grant, which otherwise is `time`; only a kind that does not hand over may have tokens of its own. A
-    /// number alone is the time of a grant from nobody.
+    /// Acquires the lock if it is free.
+    ///
+    /// The reply is `{status, time, left}`:
+    ///
+    /// | element | meaning |
+    /// |---|---|
+    /// | `status` | 1 granted, 0 busy, 2 too late |
+    /// | `time` | server time in microseconds since 1970, as a number or as text |
+    /// | `left` | PTTL of the holder if the lock is busy |
+    ///
+    /// A fourth element is the token of the grant, which otherwise is `time`. Only kinds without
+    /// local hand-over may have tokens of their own. A reply that is a single number is the time of
+    /// a grant that took the lock from no other holder.
     fn acquire(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Takes the name whoever has it, and tells the redgrid holders that lose it on their channel, `notices` followed by
-    /// the client's id and `}`. Answers as `acquire` does, with the number of holders that lost it as `left`; status 0 where
-    /// `from` does not allow it. The comparison and the taking are one step on the server.
+    /// Acquires the lock whether it is free or held, in one step with the comparison to `from`.
+    ///
+    /// Redgrid holders that lose the lock are notified on their channel: `notices` followed by the
+    /// client's id and `}`. The reply is that of `acquire`, with the number of holders that lost
+    /// the lock as `left`. The status is 0 if `from` does not allow the takeover.
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request;
 
-    /// Takes over what `former` holds, a field that its process has detached: from here on it is this claim's. Answers
-    /// `{status, time, left}`: status 1 it is ours for `left` milliseconds, 0 it is not `former`'s any more, 2 too late. A
-    /// lease of zero leaves the key's lifetime as it is. `None` for a kind that can not be handed to another process.
+    /// Takes over the hold of `former`, a holder field that its process detached.
+    ///
+    /// From then on the hold belongs to this claim. The reply is `{status, time, left}`. Status 1
+    /// means taken over for `left` milliseconds, 0 that `former` no longer holds, and 2 too late. A
+    /// lease of zero keeps the lifetime of the key. `None` for kinds that cannot be handed to
+    /// another process.
     fn adopt(&self, _claim: HoldArgs<'_>, _former: &Bytes) -> Option<Request> {
         None
     }
 
-    /// Gives the name back. Answers 0 when it was not ours, otherwise one more than the subscribers that were told. Where the
-    /// message was refused it answers `{status, 2}`, with the subscribers that did not get it.
+    /// Releases the lock.
+    ///
+    /// The reply is 0 if the lock was not held by this field, otherwise one more than the number of
+    /// notified subscribers. If the server rejected the message, the reply is `{status, 2}`; its
+    /// subscribers did not receive it.
     fn release(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// The same at the end of a stretch, while others of this process wait. Answers `{status, waiting}`: the status as that
-    /// of `release`; `waiting` is 1 when a waiter cannot be reached by messages, 2 when the message was refused.
+    /// Releases the lock at the end of the hand-over window, while requests of this process wait.
+    ///
+    /// The reply is `{status, waiting}`, with the status of `release`. `waiting` is 1 if a waiter
+    /// cannot be reached by messages, and 2 if the server rejected the message.
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Keeps the name taken for another `claim.lease` by a field of its own: it is ours no more, and no late renewal finds
-    /// our field. Answers 1, or 0 when it was not ours.
+    /// Keeps the lock taken for another `claim.lease`, by a holder field of its own.
+    ///
+    /// The hold has ended then, and no late renewal finds its field. The reply is 1, or 0 if the
+    /// lock was not held.
     fn retain(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Ends what [`HoldKind::linger`] keeps, where the lifetime of the key may not: others who are in lengthen it. Sent more than
-    /// once.
+    /// Ends what [`retain`](LockProtocol::retain) keeps, for kinds where the lifetime of the key
+    /// may not.
+    ///
+    /// There, further holders extend the key's lifetime. The request is sent more than once.
     fn end_retained(&self, _claim: HoldArgs<'_>) -> Option<Request> {
         None
     }
 
-    /// Sets the lease, shorter too. Answers `{status, time}`: status 1 done, 0 not ours, 2 too late.
+    /// Sets the lease, which may also be shorter.
+    ///
+    /// The reply is `{status, time}`: status 1 if done, 0 if the lock is not held, 2 if too late.
     fn extend(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Lengthens many leases, never shortens one. Answers a list: 1 renewed, 0 not ours, anything else not known.
+    /// Extends several leases and never shortens one.
+    ///
+    /// The reply is a list: 1 renewed, 0 not held, any other number unknown.
     fn renew(&self, claims: &[HoldArgs<'_>]) -> Request;
 
-    /// Gives many back. Answers a list as `release` does; -1 for one that cannot be written, and -2 less the subscribers
-    /// for one whose message was refused.
+    /// Releases several locks.
+    ///
+    /// The reply is a list of statuses as in `release`. It is -1 for a key that cannot be written,
+    /// and -2 minus the number of subscribers for a key whose message was rejected.
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }
 
-/// A kind of hold of which many are taken by one script.
+/// A lock kind of which one script acquires several keys.
 pub trait MultiKeyProtocol {
-    /// Takes all of the names, which share a slot, or none. Answers as [`HoldKind::acquire`] does, and when busy with the
-    /// number of the name that is taken as a fourth element, from 1. The token of each grant is `time`. What is refused because
-    /// of one name is `{3, time, number, text}`, with the server's words.
+    /// Acquires all of the keys, which share a hash slot, or none.
+    ///
+    /// The reply is that of [`LockProtocol::acquire`]. If busy, its fourth element is the number of
+    /// the key that is taken, counted from 1. The token of each grant is `time`. A rejection
+    /// because of one key is `{3, time, number, text}`, with the error text of the server.
     fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }
 
-/// What a process has to say of its places while the name is its own.
+/// What a process reports about its queue positions while it holds the lock.
 #[derive(Debug, Clone, Copy)]
 pub struct PassArgs<'a> {
-    /// Those that were served inside the process, and leave the queue.
+    /// Positions that were served inside the process and leave the queue.
     pub served: &'a [Bytes],
-    /// Those that line up, in their order.
+    /// Positions that are enqueued, in order.
     pub new: &'a [Bytes],
-    /// How long these are kept without another word.
+    /// How long the new positions, and those in the reply, are kept without a further request.
     pub kept: Duration,
-    /// When the name is given back.
+    /// When the lock is released.
     pub gives_back: ReleaseAfterPass,
 }
 
-/// When a word of a process that has a name gives it back.
+/// When a pass request releases the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseAfterPass {
-    /// Not at all: somebody is inside.
+    /// Never: a task of the process holds the lock.
     No,
-    /// Unless a place of the process is next.
+    /// Unless a position of this process is next.
     UnlessNext,
-    /// In any case.
+    /// Always.
     Yes,
 }
 
-/// The queue of a kind whose waiters stand in line on the server, each under the holder field that it will hold with.
+/// The server's queue of a lock kind. Each waiter has a position under its future holder field.
 ///
-/// `release` and its kin also give up places: what they are told of is a holder or a place. `acquire` is one look, and makes no
-/// place.
+/// `release` and its variants also remove positions: their field may be a holder or a position.
+/// `acquire` is a single attempt and creates no position.
 pub trait ServerQueue: Send + Sync {
-    /// Takes the name if it is free and nobody is before, else a place, kept for `kept` without another word. Answers as
-    /// `acquire` does; `left` is the holder's PTTL for the head of the queue, -1 for others.
+    /// Acquires the lock if it is free and no other position is first, or enqueues the request.
+    ///
+    /// A position is kept for `kept` without a further request. The reply is that of `acquire`. Its
+    /// `left` is the PTTL of the holder for the head of the queue, and -1 for other positions.
     fn enter(&self, claim: HoldArgs<'_>, kept: Duration) -> Request;
 
-    /// Keeps places, throws out dead ones, with `all` looks after the whole queue. Answers `{time, left, first, kept, …}`:
-    /// `left` is the PTTL of the name, -2 when it is free; `first` the number of the place that is the head, counted from 1,
-    /// or 0; `kept` 1 for each place that is in the queue, otherwise 0.
+    /// Keeps positions alive and removes expired ones; with `all` it checks the whole queue.
+    ///
+    /// The reply is `{time, left, first, kept, …}`:
+    ///
+    /// | element | meaning |
+    /// |---|---|
+    /// | `left` | PTTL of the lock, -2 if it is free |
+    /// | `first` | number of the position at the head, counted from 1, or 0 |
+    /// | `kept` | for each position: 1 if it is in the queue, otherwise 0 |
     fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request;
 
-    /// Goes on holding under `claim`'s field for the next places of this process, and takes in what has come of them meanwhile. Answers
-    /// `{1, time, number, …}` with the numbers of its places at the head of the queue; `{0, time}` where the name is not this
-    /// holder's; `{3, time}` where it was given back; `{-1, time}` too late.
+    /// Keeps the lock under `claim`'s field for the next positions of this process, and enqueues
+    /// new ones.
+    ///
+    /// The reply is one of:
+    ///
+    /// | reply | meaning |
+    /// |---|---|
+    /// | `{1, time, number, …}` | held; numbers of its positions at the head of the queue |
+    /// | `{0, time}` | the lock is not held under this field |
+    /// | `{3, time}` | the lock was released |
+    /// | `{-1, time}` | too late |
     fn pass(&self, claim: HoldArgs<'_>, along: &PassArgs<'_>) -> Request;
 
-    /// Where a place is told that it is next.
+    /// Returns the channel on which a position is notified that it is next.
     fn channel(&self, target: &LockKeys, place: &Bytes) -> Bytes;
 }

@@ -1,4 +1,4 @@
-//! A request's place in a queue on the server: under which holder field, and what is known of it.
+//! A request's position in the server's queue: its holder field and its state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,25 +13,26 @@ use super::table::Table;
 use super::terms::AcquireRequest;
 use crate::clock::Instant;
 
-/// What is known of the place of one request. Its field stays the same from its first word to the server until it is granted.
+/// State of one request's position. The holder field is constant from the first request to the
+/// grant.
 #[derive(Default)]
 pub(super) struct QueuePosition {
-    /// The number in its field where that is not the request's own: one that was given back is not used again.
+    /// Number of the holder field, if not the id of the request: a released field is never reused.
     number: AtomicU64,
-    /// A word for it has left: it may be in the queue, or hold.
+    /// A request for it was sent: it may be queued, or hold the lock.
     asked: AtomicBool,
-    /// A word for it is under way.
+    /// A request for it is in flight.
     asking: AtomicBool,
-    /// The server has it in the queue.
+    /// The server has the position in its queue.
     inside: AtomicBool,
-    /// It was told, or seen, that it is next.
+    /// A notification or a reply said that it is next.
     called: AtomicBool,
-    /// When the present holder's lease ends, in nanoseconds, where this place is the head; otherwise 0.
+    /// When the holder's lease ends, in nanoseconds, if this position is the head; otherwise 0.
     next_at: AtomicU64,
 }
 
 impl QueuePosition {
-    /// The number in its field; `request` is the request's.
+    /// Returns the number of the holder field; `request` is the id of the request.
     pub(super) fn number(&self, request: u64) -> u64 {
         match self.number.load(Ordering::Acquire) {
             0 => request,
@@ -39,13 +40,14 @@ impl QueuePosition {
         }
     }
 
-    /// Its field is given back, and it lines up anew under another.
+    /// Moves the position to another holder field; the old one is released and the request enqueues
+    /// again.
     pub(super) fn moved(&self, number: u64) {
         self.number.store(number, Ordering::Release);
         self.left();
     }
 
-    /// A word for it leaves.
+    /// Records that a request for the position is sent.
     pub(super) fn asked(&self) {
         self.asking.store(true, Ordering::Release);
         self.asked.store(true, Ordering::Release);
@@ -53,7 +55,10 @@ impl QueuePosition {
         self.next_at.store(0, Ordering::Release);
     }
 
-    /// The server has others before it. Who does not wait any more may have got the place after it was given up.
+    /// Records that the server enqueued the position, behind others.
+    ///
+    /// If the request was cancelled meanwhile, the position may have been created after its
+    /// release.
     pub(super) fn landed(&self, waits: bool) {
         let asked = self.asking.swap(false, Ordering::AcqRel);
         self.inside.store(waits && asked, Ordering::Release);
@@ -62,7 +67,8 @@ impl QueuePosition {
         }
     }
 
-    /// It is out of the queue: granted, thrown out, or about to line up anew.
+    /// Records that the position left the queue: it was granted, removed, or is about to be
+    /// enqueued again.
     pub(super) fn left(&self) {
         for flag in [&self.asked, &self.asking, &self.inside, &self.called] {
             flag.store(false, Ordering::Release);
@@ -70,7 +76,7 @@ impl QueuePosition {
         self.next_at.store(0, Ordering::Release);
     }
 
-    /// It is given up; false when there is nothing to give up.
+    /// Gives the position up. Returns `false` if no request for it was sent.
     fn give_up(&self) -> bool {
         let asked = self.asked.load(Ordering::Acquire);
         self.left();
@@ -89,24 +95,26 @@ impl QueuePosition {
         self.asking.load(Ordering::Acquire)
     }
 
-    /// It is next, and the name may be free.
+    /// Records that the position is next and the lock may be free.
     pub(super) fn notify(&self) {
         self.called.store(true, Ordering::Release);
     }
 
-    /// What called it has been dealt with.
+    /// Clears the notification after it was handled.
     pub(super) fn clear_notification(&self) {
         self.called.store(false, Ordering::Release);
         self.next_at.store(0, Ordering::Release);
     }
 
-    /// It is the head of the queue, and the name is taken for `left`; `Duration::MAX` where it is not, or nobody knows.
+    /// Records that the position is the head and the lock is taken for `left`.
+    ///
+    /// `left` is `Duration::MAX` if it is not the head, or if the time is unknown.
     pub(super) fn is_next_until(&self, now: Instant, left: Duration) {
         let at = if left == Duration::MAX { 0 } else { (now + left).as_nanos() };
         self.next_at.store(at, Ordering::Release);
     }
 
-    /// When it is to try: at once when it was called, otherwise when the present holder's lease ends.
+    /// Returns when to try: at once after a notification, otherwise when the holder's lease ends.
     pub(super) fn due(&self) -> Instant {
         match (self.called.load(Ordering::Acquire), self.next_at.load(Ordering::Acquire)) {
             (true, _) => Instant::PAST,
@@ -117,7 +125,10 @@ impl QueuePosition {
 }
 
 impl Table {
-    /// Gives up the place of a request that has ended: at once, and once more when no word for it can be carried out late.
+    /// Releases the position of a request that has ended.
+    ///
+    /// The release is sent at once, and again when no request for the position can execute any
+    /// more.
     pub(super) fn release_position(
         self: &Arc<Self>,
         kind: &'static dyn LockProtocol,
@@ -142,7 +153,7 @@ impl Table {
     }
 }
 
-/// A request's place in a queue on the server, to look at.
+/// A view of a request's position in the server's queue.
 #[derive(Clone)]
 pub struct QueuePositionView {
     client: String,
@@ -155,7 +166,7 @@ impl QueuePositionView {
         QueuePositionView { client, request, seen: Arc::clone(seen) }
     }
 
-    /// The holder field under which it stands in the queue; `None` while it does not.
+    /// Returns the holder field in the queue; `None` while the request is not queued.
     pub fn field(&self) -> Option<Bytes> {
         let Self { client, request, seen } = self;
         seen.position.is_inside().then(|| format!("{client}:{}", seen.position.number(*request)).into())

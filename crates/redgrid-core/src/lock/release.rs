@@ -1,4 +1,4 @@
-//! Giving back: what is held, and everything at once when the client ends.
+//! Release of a hold, and of all holds when the client shuts down.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,26 +21,26 @@ use crate::connection::{Exchange, Persistence, Reply};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
 
-/// How a name is given back.
+/// How a lock is released.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReleaseMode {
     Release,
-    /// While others of this process wait.
+    /// While other requests of this process wait.
     Yield,
-    /// It stays taken for so long.
+    /// The lock stays taken for this long.
     Retain(Duration),
 }
 
-/// The answer to a release, whichever way.
+/// The reply to a release, in any mode.
 struct ReleaseReply {
     was_ours: bool,
     listeners: u64,
     unseen: bool,
-    /// The release could not be published.
+    /// The server rejected the publication of the release.
     refused: bool,
 }
 
-/// In place of whether a waiter is unseen: the server refused to publish the release.
+/// Value of `waiting` in the reply: the server rejected the publication of the release.
 const REFUSED: u64 = 2;
 
 impl ReleaseReply {
@@ -54,70 +54,73 @@ impl ReleaseReply {
     }
 }
 
-/// Names given back by one script at shutdown.
+/// Largest number of locks that one script releases.
 pub(super) const BULK: usize = 500;
 
-/// What becomes of a hold with one guard less.
+/// What dropping one guard of a hold leads to, before the release is built.
 pub(super) enum DropStep {
-    /// Other guards of the same holder still live, or another task has the name now.
+    /// Other guards of the same holder are alive, or another task has the lock now.
     Done,
-    /// It had ended without us.
+    /// The hold was lost before.
     Lost(LostReason),
-    /// The last guard, and nobody of us waits: the server lease is to be released under this number.
+    /// The last guard, without waiters in this process: release the server lease under this id.
     Release { id: u64, keep_until: Instant },
-    /// The same, and its release has begun.
+    /// The last guard; its release has begun and is polled inline.
     ReleasingInline(InlineTask, ReleaseReceiver),
 }
 
-/// Who sees a release through.
+/// What drives a release.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReleasedBy {
-    /// A task, in a moment. Until then a new request may still have what it would give back.
+    /// A background task, later. Until then a new request may reclaim the server lease.
     Task,
-    /// Its caller, at once, unless somebody of us waits for it.
+    /// The caller, at once, unless a request of this process waits for the lock.
     Caller,
 }
 
-/// Where the outcome of a release is told.
+/// Receives the outcome of a release.
 pub(super) type ReleaseReceiver = oneshot::Receiver<Result<(), ReleaseError>>;
 
-/// Whether it matters to a kind who else listens: in a queue on the server, or where a hold is shared, nobody yields.
+/// Returns whether a lock kind yields to other subscribers. Kinds with a server queue or shared
+/// holds do not.
 pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
     kind.queue().is_none() && !kind.is_shared()
 }
 
-/// The first pause before a release that was not permitted is sent again, 100 ms, and the longest:
-/// 1 s, as a shutdown waits for it.
+/// The first pause before a release that was denied is sent again: 100 ms. The longest is 1 s,
+/// because a shutdown waits for it.
 const DENIED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether the server refused a release because the user lacks the permission, which may be granted
-/// before the lease ends.
+/// Returns whether the server denied a release for lack of permission.
+///
+/// The permission may be granted before the lease ends.
 fn is_denied(error: &ReleaseError) -> bool {
     matches!(error, ReleaseError::Refused { source, .. } if source.code() == Some(Code::NoPermission))
 }
 
-/// What letting go of one guard leads to.
+/// What dropping one guard leads to.
 pub(super) enum DropOutcome {
-    /// Other guards of the same holder still live, or another task has the name now.
+    /// Other guards of the same holder are alive, or another task has the lock now.
     Done,
-    /// It had ended without us.
+    /// The hold was lost before.
     Lost(LostReason),
-    /// The last guard, and nobody of us waits: the release is this work for a task, and it tells its outcome here.
+    /// The last guard, without waiters in this process: run this release in a task; the receiver
+    /// gets its outcome.
     Release(BackgroundTask, ReleaseReceiver),
-    /// The same for its caller: it has begun.
+    /// The last guard; its release has begun and its caller polls it inline.
     Leaves(InlineTask, ReleaseReceiver),
 }
 
-/// What became of a release.
+/// The outcome of a release.
 pub(super) struct Released {
     pub(super) result: Result<(), ReleaseError>,
-    /// Who waits elsewhere, where it was given back to everybody.
+    /// Waiters of other processes, if the lock was released to all.
     pub(super) subscribers: Option<SubscriberCount>,
 }
 
 impl Table {
-    /// Takes one guard off a hold; its release is for whoever drops it.
+    /// Drops one guard of a hold. The caller drives the release that this may return.
     pub(super) fn drop_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: ReleasedBy) -> DropOutcome {
         match self.drop_last_guard(hold, is_first, by) {
             DropStep::Done => DropOutcome::Done,
@@ -133,11 +136,11 @@ impl Table {
         }
     }
 
-    /// Takes one guard off a hold, its first one or another.
+    /// Drops one guard of a hold: its first one, or another.
     pub(super) fn drop_last_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: ReleasedBy) -> DropStep {
         let mut state = self.state();
         if is_first && hold.is_revoked() {
-            // Taken off when it was taken back.
+            // It was counted off when the offer was revoked.
             return hold.lost().map_or(DropStep::Done, DropStep::Lost);
         }
         if hold.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
@@ -153,14 +156,15 @@ impl Table {
             Self::remove_if_idle(&mut state, &key);
             drop(state);
             if lost == Some(LostReason::Expired) && server_lease.is_over() {
-                // Our clock says that it has ended. The server's key may live on for the margin: free it.
+                // The lease has ended by the local clock. The server's key may live on for the
+                // margin: delete it.
                 self.spawn_background(self.release_work(None, Arc::clone(server_lease), keep_until, None));
             }
             return DropStep::Lost(lost.unwrap_or(LostReason::Gone));
         };
         slot.remove(at);
         if !slot.holds.is_empty() {
-            // Others share it.
+            // Other tasks share the lease.
             if slot.holds.len() == 1 {
                 server_lease.left_alone();
             }
@@ -179,11 +183,12 @@ impl Table {
         }
         let id = self.number();
         let leaves = by == ReleasedBy::Caller && lost.is_none() && slot.queue.is_empty() && !slot.loop_running;
-        // In the hands of a task that has not begun, a new request may still adopt it; a lost one is not adopted.
+        // A release that waits for a task may still be reclaimed by a new request, unless the hold
+        // was lost.
         let queued = !leaves && !keep && lost.is_none();
         slot.busy = Busy::Release { id, server_lease: server_lease.id, queued };
         if leaves {
-            // Visible as the exchange in flight of its name: who comes to wait for it has it go on in a task.
+            // Registered as the lock's inline task: a new waiter moves it to a background task.
             let (tell, told) = oneshot::channel();
             let flight = InlineTask::observed(
                 &self.core.unattended,
@@ -204,8 +209,10 @@ impl Table {
         }
     }
 
-    /// The release of a server lease as work that goes on until the server has answered or the lease has ended. While it has not
-    /// begun, a new request may adopt the server lease; then there is nothing to do.
+    /// Returns the release of a server lease as a background task.
+    ///
+    /// It runs until the server has answered or the lease has ended. Before it starts, a new
+    /// request may reclaim the server lease; then it does nothing.
     pub(super) fn release_work(
         self: &Arc<Self>,
         id: Option<u64>,
@@ -225,7 +232,8 @@ impl Table {
         })
     }
 
-    /// The same of a release that has begun, while others of us waited or not.
+    /// Like `release_work`, for a release that has begun; `how.1` is whether requests of this
+    /// process wait.
     pub(super) fn begun_release(
         self: &Arc<Self>,
         id: u64,
@@ -239,8 +247,10 @@ impl Table {
         })
     }
 
-    /// The release leaves now: whether others of us wait; `None` when the server lease was adopted meanwhile. Without a number it is
-    /// a server lease that its name has lost already.
+    /// Begins the release, which is sent next.
+    ///
+    /// Returns whether requests of this process wait, or `None` if the server lease was reclaimed.
+    /// Without an id the server lease was removed from its lock before.
     pub(super) fn begin_release(&self, id: Option<u64>, server_lease: &Arc<ServerLease>) -> Option<bool> {
         let mut state = self.state();
         let Some(id) = id else { return Some(false) };
@@ -249,7 +259,7 @@ impl Table {
             Busy::Release { id: present, queued, .. } if *present == id => *queued = false,
             _ => return None,
         }
-        // Most have nobody waiting: then no clock is read.
+        // Most locks have no waiter; then the clock is not read.
         let give_way = !slot.queue.is_empty() && slot.next(self.now()).is_some();
         state.schedule.remove(server_lease.id);
         Some(give_way)
@@ -273,7 +283,8 @@ impl Table {
         }
         let mut until = self.sent_until(server_lease, way);
         let own = self.core.hub.own(&server_lease.target.channel);
-        // Beside each other, so that nobody waits for the replica's count; where none listen there, it is not asked.
+        // Run both requests concurrently, so that the release does not wait for the replica's
+        // count. Without subscribers on replicas no count is requested.
         let channel = (&server_lease.target.channel, &server_lease.target.key);
         let counting = if yields_to_others(server_lease.kind) { self.core.hub.copied(&[channel]) } else { None };
         let (mut asked, copied) = match counting {
@@ -284,7 +295,7 @@ impl Table {
             }
         };
         while asked.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
-            // A renewal was on its way when this began, or less is to be kept by now.
+            // A renewal was in flight at the start, or less time is to be retained by now.
             way = self.release_mode(keep_until, give_way);
             until = self.sent_until(server_lease, way);
             let again = Box::pin(self.send_release(server_lease, way, until)).await;
@@ -292,7 +303,7 @@ impl Table {
         }
         let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if way == ReleaseMode::Yield && asked.result.as_ref().is_err_and(denied) {
-            // Perhaps it was only the mark that may not be read.
+            // Perhaps only reading the flag of polling waiters was denied.
             asked = self.send_release(server_lease, ReleaseMode::Release, until).await;
         }
         self.release_late_copies(server_lease, asked.sent, keep_until);
@@ -311,7 +322,7 @@ impl Table {
         Released { result, subscribers: audience }
     }
 
-    /// The release of a server lease that has begun, to its end.
+    /// Runs a release that has begun to its end and reports the outcome.
     async fn release_and_report(
         self: &Arc<Self>,
         id: Option<u64>,
@@ -326,9 +337,10 @@ impl Table {
         released.result
     }
 
-    /// Releases what the user was not permitted to release, as soon as permissions are back, until
-    /// the lease ends. Only the server lease's own field is removed: a holder that has come since is not
-    /// touched. Until `keep_until` the name stays taken.
+    /// Retries a denied release until it succeeds or the lease ends.
+    ///
+    /// It removes only the server lease's own holder field: a later holder is not affected. Until
+    /// `keep_until` the lock stays taken.
     async fn release_denied(self: Arc<Self>, server_lease: Arc<ServerLease>, keep_until: Instant) {
         let mut pause = DENIED_PAUSE;
         loop {
@@ -346,7 +358,7 @@ impl Table {
         }
     }
 
-    /// Ends at `keep_until` what was kept, where the lifetime of its key may not.
+    /// Ends at `keep_until` what was retained, for kinds where the lifetime of the key may not.
     fn end_retained(self: &Arc<Self>, server_lease: &ServerLease, keep_until: Instant) {
         let field = server_lease.copied_field();
         if let Some(request) = server_lease.kind.end_retained(server_lease.claim(&field, Duration::ZERO)) {
@@ -363,9 +375,9 @@ impl Table {
         self.state().slots.get_mut(&server_lease.slot_key()).is_some_and(|slot| slot.next(now).is_some())
     }
 
-    /// How a name is given back that stays taken until `keep_until`, as of now.
+    /// Returns the mode of a release that retains the lock until `keep_until`, as of now.
     fn release_mode(&self, keep_until: Instant, give_way: bool) -> ReleaseMode {
-        // Most keep nothing: then no clock is read.
+        // Most releases retain nothing; then the clock is not read.
         let keep = if keep_until == Instant::PAST { Duration::ZERO } else { keep_until.since(self.now()) };
         match (keep.is_zero(), give_way) {
             (false, _) => ReleaseMode::Retain(keep),
@@ -374,7 +386,10 @@ impl Table {
         }
     }
 
-    /// Until when it is sent that way: to the end of the lease, but what is to be kept is soon less.
+    /// Returns until when the release is sent: to the end of the lease.
+    ///
+    /// A release that retains is sent for at most one response timeout, because the time to retain
+    /// shrinks.
     fn sent_until(&self, server_lease: &ServerLease, way: ReleaseMode) -> Instant {
         match way {
             ReleaseMode::Retain(_) => server_lease.lease_ends().min(self.now() + self.core.settings.timeout),
@@ -403,7 +418,8 @@ impl Table {
         let key = server_lease.slot_key();
         let mut state = self.state();
         let (now, mut answers) = (self.now(), Answers::new());
-        // Who shares goes first for nobody: others say themselves that they wait. Those of us who wait beside are others, too.
+        // Shared kinds do not yield: waiters announce themselves. Waiters of the paired mode count
+        // as others.
         let beside = u64::from(state.waits_in_paired_mode(server_lease.kind, &server_lease.target));
         let audience = audience.filter(|_| !server_lease.kind.is_shared());
         let audience = audience.map(|told| SubscriberCount { listeners: told.listeners + beside, ..told });
@@ -420,7 +436,7 @@ impl Table {
             if slot.next(now).is_some() {
                 slot.yield_plan = turn.map(Box::new);
                 if turn.is_some() {
-                    // Others go first: that is an answer.
+                    // Other processes go first, so the lock is busy for try-only waiters.
                     answers = slot.reject_try_waiters();
                 }
             } else if let Some(turn) = turn {
@@ -433,8 +449,10 @@ impl Table {
         send(answers);
     }
 
-    /// Refuses new requests, wakes those who wait, ends all holds and gives them back in bulk. Returns the work that is
-    /// still to be done for it.
+    /// Shuts the table down: rejects new requests, wakes all waiters, ends all holds and releases
+    /// them in bulk.
+    ///
+    /// Returns the background tasks that complete the shutdown.
     pub(crate) fn close(self: &Arc<Self>) -> Vec<BackgroundTask> {
         let mut state = self.state();
         state.closed = true;
@@ -447,7 +465,7 @@ impl Table {
             }
             self.take_out_served(slot);
             slot.notify_loop();
-            // What its caller polls is driven to its end from here: the caller may stop to poll.
+            // Drive inline tasks to their end from here: their callers may stop polling.
             flights.extend(slot.inline_tasks.drain(..).map(|(_, flight)| flight));
         }
         let server_leases = state.schedule.drain();
@@ -456,7 +474,7 @@ impl Table {
             let key = server_lease.slot_key();
             let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(&server_lease)) else { continue };
             slot.server_lease = None;
-            // What was forgotten is left to its lease.
+            // A forgotten hold is left to its lease.
             let forgotten = slot.is_forgotten();
             let keep_until =
                 slot.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::PAST);
@@ -508,7 +526,8 @@ impl Table {
         let until = self.now() + self.core.settings.patience();
         let asked = self.core.give_back(request, until, Persistence::Together).await;
         if asked.result.is_err() && server_leases.len() > 1 {
-            // One bad name refuses them all, and so do names on both sides of a migration: one by one, then.
+            // One invalid key rejects all of them, and so does a slot migration: release them one
+            // by one.
             for server_lease in server_leases {
                 self.send_release(server_lease, ReleaseMode::Release, until).await;
             }
@@ -516,7 +535,7 @@ impl Table {
     }
 }
 
-/// What an answer to a release says: whether it was ours, where it could be asked.
+/// Returns the outcome of a release from its reply, which says whether the lock was held.
 pub(super) fn released(
     server_lease: &ServerLease,
     asked: &Exchange,
@@ -527,12 +546,14 @@ pub(super) fn released(
     let unclear =
         |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
     match was_ours {
-        // A late copy of its acquire may have put it back after the lease, with others in between.
+        // After the lease, a late transmission of the acquire may have restored the hold, with
+        // other holders in between.
         Ok(true) if !in_time && server_lease.retransmission_ends().is_some() => {
             unclear("the lease may have ended in between")
         }
         Ok(true) => Ok(()),
-        // An earlier copy of this release may have done it; nobody else can have had it before the deadline.
+        // An earlier transmission may have released it: no other process can have held it before
+        // the deadline.
         Ok(false) if repeat && in_time => Ok(()),
         Ok(false) if repeat => unclear("the lease ended before the release was answered"),
         Ok(false) => Err(ReleaseError::Lost { name: name(), reason: LostReason::Gone }),

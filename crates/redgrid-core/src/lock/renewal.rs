@@ -1,7 +1,10 @@
-//! The engine of one client: renewals in bulk, deadlines, and verification after a reconnect.
+//! The renewal loop of a client: renewals in batches, deadlines, and verification after a
+//! reconnect.
 //!
-//! One timer serves all holds. A round takes up to a hundred holds of one kind and durability, in a cluster of one slot, into one script. Only a confirmed
-//! renewal moves a deadline; one that merely failed is tried again until the deadline; "not yours" ends the hold at once.
+//! One timer serves all holds. A round renews up to 100 server leases of one kind and durability by
+//! one script; in a cluster they also share a hash slot. Only a confirmed renewal moves a deadline.
+//! A renewal that failed is retried until the deadline. A reply that the lease is not held ends it
+//! at once.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -23,23 +26,24 @@ use crate::connection::{Reply, Server, certainly_over, is_same, unless_replaced}
 use crate::error::{Code, ServerError};
 use crate::observe::count;
 
-/// Names renewed by one script. The server is busy for about 0.15 ms with it.
+/// Keys renewed by one script. It keeps the server busy for about 0.15 ms.
 const BATCH: usize = 100;
 
-/// The pause between two scripts of one burst: 2 ms, so that 10,000 names that are due together take a fifth of a second
-/// and not the whole server.
+/// The pause between two scripts of a burst: 2 ms.
+///
+/// 10,000 keys that are due together take a fifth of a second, and do not monopolise the server.
 const PACE: Duration = Duration::from_millis(2);
 
-/// The least that an answer to a renewal is waited for.
+/// The shortest wait for the reply to a renewal.
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 
 impl Table {
-    /// Wakes the engine if something is due earlier than it sleeps.
+    /// Wakes the renewal loop if something is due before its next wake-up.
     pub(super) fn wake_renewal(&self, schedule: &Schedule) {
         self.alarm.bring_forward(schedule.next());
     }
 
-    /// The engine's loop; it ends when its task is aborted.
+    /// Runs the renewal loop; it ends when its task is aborted.
     pub(crate) async fn run_renewal(self: Arc<Self>) {
         loop {
             {
@@ -77,12 +81,15 @@ impl Table {
         send(answers);
     }
 
-    /// The lease of the present owner ends, that of the server lease does not: first it is told, and a margin later the next has it.
+    /// Handles the end of the current owner's lease, while the server lease continues.
+    ///
+    /// The owner is notified first, and the next task gets the lock one margin later.
     fn owner_due(self: &Arc<Self>, state: &mut State, server_lease: &Arc<ServerLease>, now: Instant) -> Answers {
         let key = server_lease.slot_key();
         let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(server_lease)) else { return Answers::new() };
         if slot.holds.is_empty() {
-            // Between two owners. The end that was noted is the former one's; that of the server lease stays noted.
+            // Between two owners: drop the former owner's end. The end of the server lease stays
+            // scheduled.
             server_lease.set_owner_due(Instant::NEVER);
             state.schedule.moved(server_lease.id);
             return Answers::new();
@@ -118,7 +125,7 @@ impl Table {
         Answers::new()
     }
 
-    /// Ends a server lease that is no longer ours, tells the watchers of its owner, and lets the next of its queue try.
+    /// Ends a server lease that is lost, notifies its watchers, and lets the next waiter try.
     pub(super) fn mark_lost(self: &Arc<Self>, state: &mut State, server_lease: &Arc<ServerLease>, reason: LostReason) {
         state.schedule.remove(server_lease.id);
         if !server_lease.end() {
@@ -135,10 +142,10 @@ impl Table {
                 slot.lost.push(Arc::downgrade(&hold));
             }
             if unheld && reason == LostReason::Expired {
-                // No guard will free what the server still has of it.
+                // No guard exists that would release what the server may still hold.
                 self.spawn_background(self.release_work(None, Arc::clone(server_lease), Instant::PAST, None));
             } else if lives_on && reason == LostReason::Expired {
-                // Others who are in beside it keep the key, and its field with that, when its lease is over.
+                // Other holders extend the key, and with it this holder field, beyond the lease.
                 self.release_when_over(server_lease);
             }
             self.go_on(state, &key);
@@ -150,17 +157,20 @@ impl Table {
         self.state().schedule.take_due(now, self.soon(now), BATCH)
     }
 
-    /// Those that are due within half of the usual interval come along, so that a script carries many names.
+    /// Returns until when renewals are included: half an interval ahead, so that one script renews
+    /// many keys.
     fn soon(&self, now: Instant) -> Instant {
         now + self.core.settings.watchdog_lease / 6
     }
 
-    /// Renews (fixed leases: verifies) server leases of one kind, whose names may go together, by one script; a batch that is
-    /// refused as a whole, in halves.
+    /// Renews server leases of one kind and hash slot by one script; verifies those with fixed
+    /// leases.
+    ///
+    /// A batch that is rejected as a whole is split in halves.
     fn renew(self: Arc<Self>, mut server_leases: Vec<Arc<ServerLease>>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             {
-                // Given back since they were due: nothing is started for them any more.
+                // Released since they were due: start nothing for them.
                 let state = self.state();
                 server_leases.retain(|server_lease| state.schedule.get(server_lease.id).is_some());
             }
@@ -169,21 +179,22 @@ impl Table {
             let sent = self.now();
             let leases: Vec<Duration> =
                 server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
-            // What they want now: by the time of the answer one of them may have an owner who wants something else.
+            // The durability wanted now: by the time of the reply a new owner may want another one.
             let asked: Vec<Durability> =
                 server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
             let fields: Vec<_> = server_leases.iter().map(|server_lease| server_lease.copied_field()).collect();
             let each = server_leases.iter().zip(&fields).zip(&leases);
             let claims: Vec<_> = each.map(|((server_lease, field), lease)| server_lease.claim(field, *lease)).collect();
             let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.timeout);
-            // An answer that is lost, or late, is not waited for as long as the node would: the lease may be shorter than that,
-            // and twice is once. When it comes after all it counts: a machine that is too slow for every answer would
-            // otherwise lose what the server has kept for it.
+            // The wait for the reply is shorter than the response timeout: the lease may be shorter
+            // than that, and a renewal is idempotent. A late reply still counts. Otherwise a
+            // machine that is too slow for every reply would lose holds that the server has kept.
             let shortest =
                 server_leases.iter().map(|server_lease| server_lease.deadline().since(sent)).min().unwrap_or_default();
-            // A primary that was replaced meanwhile does not know of it: what it answers moves no deadline.
+            // A primary that was replaced meanwhile does not have the lease: its reply moves no
+            // deadline.
             let mut asking = pin!(unless_replaced(&*self.core.topology, &request, limit));
-            // What gives back what may have been renewed by then does not give up before that is over.
+            // A release must be retried until a renewal that may have executed is over.
             let unsure = |by: Instant| {
                 for (server_lease, lease) in server_leases.iter().zip(&leases).filter(|(_, lease)| !lease.is_zero()) {
                     server_lease.raise_upper_bound(by + *lease);
@@ -200,12 +211,13 @@ impl Table {
             };
             match answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>) {
                 Ok(statuses) if statuses.len() == server_leases.len() => {
-                    // Nothing is written where it was only looked at.
+                    // A verification writes nothing.
                     let renewed = asked.iter().zip(&statuses).zip(&leases);
                     let mut wanted = renewed.filter(|((_, status), lease)| **status == 1 && !lease.is_zero());
                     let durability = wanted.next().map(|((asked, _), _)| *asked).unwrap_or_default();
                     if !Durability::Primary.covers(durability) {
-                        // The primary has it, whatever comes of the proof, and however long that takes.
+                        // The primary has renewed it, whatever the durability check returns and
+                        // however long it takes.
                         unsure(self.now());
                     }
                     if let Err(error) = answer.commit(durability, &server_leases[0].target.key).await {
@@ -245,7 +257,7 @@ impl Table {
         (sent, lease, durability): (Instant, Duration, Durability),
     ) {
         match status {
-            // Its owner is another by now, and wants more than this renewal waited for.
+            // The owner has changed and wants more durability than this renewal waited for.
             1 if !lease.is_zero() && !durability.covers(server_lease.wanted_durability()) => {
                 server_lease.raise_upper_bound(now + lease);
                 self.try_again(state, std::slice::from_ref(server_lease));
@@ -257,7 +269,7 @@ impl Table {
                 state.schedule.reschedule(server_lease.id, self.next_look(server_lease, sent, now));
             }
             0 => {
-                // A release may have been on its way before the renewal: then this is no loss.
+                // Not a loss if a release was sent before the renewal.
                 if state.schedule.get(server_lease.id).is_some() {
                     self.mark_lost(state, server_lease, LostReason::Gone);
                 }
@@ -266,7 +278,7 @@ impl Table {
         }
     }
 
-    /// Renewals that failed are due again soon: after a thirtieth of the lease, at most a second.
+    /// Schedules failed renewals again, after a thirtieth of the lease and at most one second.
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let now = self.now();
         for server_lease in server_leases {
@@ -277,7 +289,7 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// The server lease's end has moved.
+    /// Schedules the server lease again after its end has moved.
     pub(super) fn reschedule(&self, server_lease: &ServerLease) {
         let mut state = self.state();
         let now = self.now();
@@ -285,7 +297,7 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// Looks after all holds of a node whose connection is new: the server behind it may have forgotten them.
+    /// Verifies all holds of a node after each reconnect: the server behind it may have lost them.
     pub(crate) async fn verify_after_reconnects(self: Arc<Self>, server: Arc<dyn Server>) {
         let mut epoch = server.epoch();
         let mut last = epoch.borrow_and_update().clone();
@@ -300,12 +312,12 @@ impl Table {
         }
     }
 
-    /// Looks after the holds whose names another node decides by now: it may not know of them.
+    /// Verifies the holds whose keys moved to another node, which may not have them.
     pub(crate) fn verify_moved(&self) {
         self.verify(|server_lease| server_lease.has_moved(self.core.home(&server_lease.target.key).id()));
     }
 
-    /// Looks after all holds, because a notice may have been missed.
+    /// Verifies all holds, because a notice may have been missed.
     pub(crate) fn verify_all(&self) {
         self.verify(|_| true);
     }
@@ -325,12 +337,12 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// How many holds are believed.
+    /// Returns the number of server leases that are renewed or verified.
     pub(crate) fn holds(&self) -> usize {
         self.state().schedule.len()
     }
 
-    /// Another client took a hold of ours by force, and says so.
+    /// Marks a hold as lost that another client took over and sent a notice for.
     pub(crate) fn preempted(self: &Arc<Self>, field: &[u8]) {
         let Some(number) = number_of(field) else { return };
         let mut state = self.state();
@@ -340,7 +352,7 @@ impl Table {
             }
             Some(_) => {}
             None => {
-                // Perhaps its grant is still on its way to us.
+                // The grant may still be in flight.
                 let (now, patience) = (self.now(), self.core.settings.patience());
                 state.forced.retain(|_, told| now.since(*told) < patience);
                 state.forced.insert(number, now);
@@ -348,17 +360,17 @@ impl Table {
         }
     }
 
-    /// The server says that it does not have a hold of ours any more.
+    /// Marks a hold as lost that the server no longer has.
     pub(super) fn report_missing(self: &Arc<Self>, field: &[u8]) {
         let mut state = self.state();
-        // A release may have been on its way before: then this is no loss.
+        // Not a loss if a release was sent before.
         let server_lease = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
         if let Some(server_lease) = server_lease.filter(|server_lease| server_lease.field() == field) {
             self.mark_lost(&mut state, &server_lease, LostReason::Gone);
         }
     }
 
-    /// Those that may go together in one script.
+    /// Groups the server leases that one script can renew.
     fn grouped(&self, mut server_leases: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
         let place = |server_lease: &Arc<ServerLease>| {
             (server_lease.kind.name(), self.core.topology.slot(&server_lease.target.key))
@@ -369,8 +381,10 @@ impl Table {
     }
 }
 
-/// What a look asks for: the lease of what is renewed, nothing more where it is fixed. Where others are in beside it, one of
-/// them may have shortened what they share on the server: then what was confirmed before, so that it is there again.
+/// Returns the lease that a renewal sends: the full lease if it is renewed, zero if it is fixed.
+///
+/// Holders beside a shared lease may have shortened it on the server. Then a fixed lease sends what
+/// was confirmed before, to restore it.
 fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     let left = server_lease.deadline().since(now);
     match server_lease.kind.is_shared() && !left.is_zero() {
@@ -380,24 +394,24 @@ fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     }
 }
 
-/// What is due for one of those who have a server lease.
+/// What is due for one hold of a server lease.
 enum Due {
-    /// Nothing before then.
+    /// Nothing before this time.
     At(Instant),
-    /// Its request is asked for an answer no more; if it ever is, it asks anew.
+    /// Its caller has not polled for the grant; if it polls later, it sends a new request.
     NotTaken,
     /// Its lease has ended.
     Over,
 }
 
-/// The number of a server lease, by its field.
+/// Returns the id of the server lease with this holder field.
 fn number_of(field: &[u8]) -> Option<u64> {
     std::str::from_utf8(field).ok()?.rsplit_once(':')?.1.parse().ok()
 }
 
 fn due_of(hold: &Hold, now: Instant) -> Due {
     let name = &hold.server_lease.target.name;
-    // Another guard of its holder may live.
+    // Another guard of the holder may be alive.
     if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
         tracing::debug!(%name, "granted, and not taken");
         hold.end(Phase::Released);
@@ -413,8 +427,9 @@ fn due_of(hold: &Hold, now: Instant) -> Due {
     if now < hold.ends() { Due::At(hold.ends()) } else { Due::Over }
 }
 
-/// Whether a batch may have been refused because of some of its names only: one that is denied, or names on both sides of a
-/// migration of their slot.
+/// Returns whether only some keys of a batch may have caused its rejection.
+///
+/// These are keys without permission, or keys on both sides of a slot migration.
 fn concerns_some(code: Code) -> bool {
     !code.is_passing() || code == Code::TryAgain
 }

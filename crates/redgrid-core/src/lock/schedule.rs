@@ -1,4 +1,4 @@
-//! Which server lease is renewed or verified when, and when it, or its owner's lease, ends by the clock.
+//! When each server lease is renewed or verified, and when it or its owner's lease ends.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ pub(super) struct Schedule {
 
 struct Registered {
     server_lease: Arc<ServerLease>,
-    /// Never, while it is being looked after.
+    /// When it is renewed next; `NEVER` while a renewal is in flight.
     due: Instant,
-    /// When its end is looked at: the server lease itself may end later by now.
+    /// When its end is checked; the actual end may have moved to later.
     end: Instant,
 }
 
-/// What is never is not among them.
+/// Adds an entry, unless its time is `NEVER`.
 fn note(set: &mut BTreeSet<(Instant, u64)>, at: Instant, id: u64) {
     if at != Instant::NEVER {
         set.insert((at, id));
@@ -55,7 +55,7 @@ impl Schedule {
         self.server_leases.get(&id).map(|registered| &registered.server_lease)
     }
 
-    /// Takes in when the server lease ends now, and when it is due next. Nothing for one that is no longer here.
+    /// Updates the end of the server lease and schedules its next renewal. Unknown ids are ignored.
     pub(super) fn reschedule(&mut self, id: u64, due: Instant) {
         self.moved(id);
         let Some(registered) = self.server_leases.get_mut(&id) else { return };
@@ -64,7 +64,9 @@ impl Schedule {
         registered.due = due;
     }
 
-    /// Takes in when the server lease ends now. Where that is later it is found when its end is looked at: each renewal moves it.
+    /// Updates the end of the server lease if it is earlier now.
+    ///
+    /// A later end is found when the scheduled one is checked, because each renewal moves it.
     pub(super) fn moved(&mut self, id: u64) {
         let Some(registered) = self.server_leases.get_mut(&id) else { return };
         let end = registered.server_lease.next_end();
@@ -75,15 +77,17 @@ impl Schedule {
         }
     }
 
-    /// When something is to be done next.
+    /// Returns when something is due next.
     pub(super) fn next(&self) -> Instant {
         let due = self.due.first().map_or(Instant::NEVER, |(due, _)| *due);
         let end = self.ends.first().map_or(Instant::NEVER, |(end, _)| *end);
         due.min(end)
     }
 
-    /// The server leases of which something has ended. Those that end later by now are only noted, those whose end would be looked at by `soon`
-    /// as well: one look serves many.
+    /// Returns the server leases of which an end has passed.
+    ///
+    /// Ends that have moved to later are updated, including those that would be checked by `soon`:
+    /// one pass serves many.
     pub(super) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<ServerLease>> {
         let mut out = Vec::new();
         while let Some((noted, id)) = self.ends.first().copied()
@@ -99,7 +103,7 @@ impl Schedule {
                 break;
             }
             self.ends.pop_first();
-            // Whoever ends it removes or reschedules it; until then it is not told again.
+            // The caller removes or reschedules it; until then it is not returned again.
             registered.end = if is_over { Instant::NEVER } else { end };
             note(&mut self.ends, registered.end, id);
             if is_over {
@@ -109,8 +113,10 @@ impl Schedule {
         out
     }
 
-    /// The server leases to renew in one go: if any is due at `now`, the first `most` of those that are due by `soon`. They are
-    /// due again only when rescheduled.
+    /// Takes the server leases for one renewal.
+    ///
+    /// If any is due at `now`, these are the first `most` of those due by `soon`. They are due
+    /// again only after `reschedule`.
     pub(super) fn take_due(&mut self, now: Instant, soon: Instant, most: usize) -> Vec<Arc<ServerLease>> {
         let mut out = Vec::new();
         if self.due.first().is_none_or(|(due, _)| *due > now) {

@@ -1,4 +1,5 @@
-//! What a process has on the server under one name: one holder field, for all of its tasks that hold it in turn.
+//! One grant of the server with its lease: one holder field, used by consecutive tasks of this
+//! process.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,27 +18,27 @@ use crate::config::Durability;
 use crate::connection::{Exchange, NodeId};
 use crate::short::Short;
 
-/// What a grant of the server was, before it becomes a server lease.
+/// A grant of the server, before it becomes a server lease.
 pub(crate) struct GrantReply {
     pub(crate) id: u64,
     pub(crate) field: Bytes,
-    /// The server's time in microseconds when it granted.
+    /// Server time of the grant, in microseconds.
     pub(crate) token: u64,
     pub(crate) sent: Instant,
     pub(crate) received: Instant,
     pub(crate) retransmission_ends: Option<Instant>,
     /// The lease on the server.
     pub(crate) lease: Duration,
-    /// Until when it may pass from task to task without asking the server.
+    /// Until when tasks may hand it over within this process, without a request.
     pub(crate) handover_ends: Instant,
     /// The node that granted it.
     pub(crate) node: NodeId,
-    /// How durable the grant is.
+    /// The durability of the grant.
     pub(crate) durability: Durability,
 }
 
 impl GrantReply {
-    /// What the answer to `asked` granted.
+    /// Builds the grant from the reply to `asked`.
     pub(super) fn by(
         asked: &Exchange,
         id: u64,
@@ -64,33 +65,33 @@ impl GrantReply {
 
 /// One grant of the server, from its acquire to its release.
 pub(crate) struct ServerLease {
-    /// The number in its field; unique in this client.
+    /// The number in its holder field; unique in this client.
     pub(crate) id: u64,
     field: Field,
     pub(crate) target: Arc<LockKeys>,
     pub(crate) kind: &'static dyn LockProtocol,
     /// Which of the grants of its key it is.
     grant_id: u64,
-    /// Another hold was asked for under it: it goes back to the server, and nobody else comes in before.
+    /// Set when another hold converts from it: it is released without further hand-over or sharing.
     sealed: AtomicBool,
-    /// Also the lock under which the deadline moves.
+    /// Also the mutex under which the deadline moves.
     inner: Mutex<LeaseInner>,
     pub(crate) clock: Clock,
     /// The token of its first owner.
     pub(crate) token: u64,
-    /// When the answer was here.
+    /// When the reply was received.
     pub(crate) granted: Instant,
     pub(crate) stretch_ends: Instant,
     owners: HandoverCount,
     deadline: Deadline,
-    /// The lease that renewals write, in nanoseconds.
+    /// The lease that renewals send, in nanoseconds.
     lease: AtomicU64,
-    /// Whether the present owner's lease is renewed, and until when.
+    /// Whether the current owner's lease is renewed, and until when.
     renewed: AtomicBool,
     renewed_until: AtomicU64,
-    /// When something is to be done about the present owner: its lease ends. Never, for one that is renewed.
+    /// When the current owner's lease ends; `NEVER` if it is renewed.
     owner_due: AtomicU64,
-    /// No longer ours, or no longer believed.
+    /// Lost, released, or no longer valid locally.
     over: AtomicBool,
 }
 
@@ -107,24 +108,26 @@ impl LeaseInner {
     }
 }
 
-/// What most server leases do not have.
+/// Fields that most server leases do not need.
 #[derive(Default)]
 struct ColdFields {
-    /// Where more than the primary is wanted.
+    /// Set if more than the primary's confirmation is wanted.
     durable: DurabilityState,
     shortenings: PendingShortenings,
-    /// A copy of its acquire that was not answered: until when it may still be carried out, and the lease that it would get.
+    /// Until when a retransmission of the acquire may execute, and the lease that it would get.
     retransmission: Option<(Instant, Duration)>,
-    /// Until when the server may have it by a lengthening or a renewal that was not answered, or does not count.
+    /// Latest end on the server after an extension or renewal that was unanswered or does not
+    /// count.
     server_lease_upper_bound: Instant,
-    /// All but one of those who shared it have left: for who waits for that, from when he does.
+    /// Notifies a waiter that only one sharer is left; created by the first waiter.
     alone: Option<Arc<Notify>>,
 }
 
-/// A holder field. Whatever is sent of it is made for that: it is sent rarely, and kept for long.
+/// A holder field, stored compactly: it is sent rarely and kept for long, so each request copies
+/// it.
 enum Field {
     Here(Short),
-    /// One that is longer than ours are.
+    /// A field that is longer than those of this client.
     Apart(Bytes),
 }
 
@@ -134,26 +137,26 @@ impl Field {
     }
 }
 
-/// How durable a server lease is, and is to be.
+/// The durability of a server lease.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct DurabilityState {
-    /// Its present lease is.
+    /// The durability of its current lease.
     is: Durability,
-    /// Its owner wants its renewals to be.
+    /// The durability that its owner wants for renewals.
     wanted: Durability,
 }
 
-/// Extensions to a shorter lease that may be carried out late, and undo what a later request confirmed.
+/// Extensions to a shorter lease that may execute late, and so undo what a later request confirmed.
 #[derive(Default)]
 struct PendingShortenings {
-    /// Until when those without an answer may be carried out; never over for those that have just begun.
+    /// Until when each unanswered one may execute; `NEVER` for those that have just begun.
     unanswered: Vec<Instant>,
-    /// When the last of the others was answered: what left before it says nothing about what came after.
+    /// When the last answered one was answered. Confirmations of earlier requests do not count.
     settled: Instant,
 }
 
 impl PendingShortenings {
-    /// From when on a request that leaves is certainly carried out after them.
+    /// Returns from when on a new request is certain to execute after all of them.
     fn over(&self) -> Instant {
         self.unanswered.iter().copied().max().unwrap_or(Instant::PAST).max(self.settled)
     }
@@ -193,7 +196,7 @@ impl ServerLease {
         }
     }
 
-    /// Whether another node than this one was last known to have it; from now on this one is.
+    /// Records the node that has it now. Returns whether another node had it before.
     pub(crate) fn has_moved(&self, to: &NodeId) -> bool {
         let mut changing = self.inner();
         changing.node != *to && {
@@ -202,12 +205,13 @@ impl ServerLease {
         }
     }
 
-    /// Until when an unanswered copy of its acquire may still be carried out.
+    /// Returns until when a retransmission of the acquire may execute.
     pub(crate) fn retransmission_ends(&self) -> Option<Instant> {
         self.retransmission().map(|(until, _)| until)
     }
 
-    /// The lease that such a copy would get; where there is none, the one that it has.
+    /// Returns the lease that such a retransmission would get, or the current lease if there is
+    /// none.
     pub(crate) fn first_lease(&self) -> Duration {
         self.retransmission().map_or_else(|| self.lease(), |(_, lease)| lease)
     }
@@ -216,112 +220,114 @@ impl ServerLease {
         self.inner().cold.as_ref()?.retransmission
     }
 
-    /// The name in the table.
+    /// Returns the key of its lock in the table.
     pub(super) fn slot_key(&self) -> LockId {
         LockId(self.kind.name(), Arc::clone(&self.target), self.grant_id)
     }
 
-    /// Keeps it from all others of this process; under the table's lock.
+    /// Stops hand-over and sharing; call it under the table's lock.
     pub(super) fn seal(&self) {
         self.sealed.store(true, Ordering::Release);
     }
 
-    /// Whether another of this process may have it, or share it, without asking the server.
+    /// Returns whether another task may take it over, or share it, without a request to the server.
     pub(super) fn may_hand_over(&self, now: Instant) -> bool {
         now < self.stretch_ends && !self.sealed.load(Ordering::Acquire)
     }
 
-    /// Tells the last one who has it that the others have left.
+    /// Notifies the last sharer that all others have left.
     pub(super) fn left_alone(&self) {
-        // Who comes to wait now looks once more before he does.
+        // A waiter that registers now checks once more before it waits.
         if let Some(alone) = self.inner().cold.as_ref().and_then(|rare| rare.alone.as_ref()) {
             alone.notify_waiters();
         }
     }
 
-    /// What tells that.
+    /// Returns the `Notify` of `left_alone`, and creates it on first use.
     pub(super) fn alone(&self) -> Arc<Notify> {
         Arc::clone(self.inner().cold.get_or_insert_default().alone.get_or_insert_default())
     }
 
-    /// Until when it may be believed.
+    /// Returns until when it is valid locally.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline.at()
     }
 
-    /// A lengthening or a renewal was not answered, or does not count: the server may have it until then, although nobody here may
-    /// believe so.
+    /// Raises the latest end on the server to `until`.
+    ///
+    /// An extension or renewal that was unanswered, or does not count, may have lasted on the
+    /// server until then. It is not valid locally for that time.
     pub(crate) fn raise_upper_bound(&self, until: Instant) {
         self.inner().raise_upper_bound(until);
     }
 
-    /// When its lease ends on the server, at the latest.
+    /// Returns the latest time at which its lease ends on the server.
     pub(crate) fn lease_ends(&self) -> Instant {
         let believed = self.deadline() + terms::margin(self.lease());
         believed.max(self.inner().cold.as_ref().map_or(Instant::PAST, |rare| rare.server_lease_upper_bound))
     }
 
-    /// The lease that renewals write.
+    /// Returns the lease that renewals send.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_nanos(self.lease.load(Ordering::Acquire))
     }
 
-    /// Whether it is ours by our own clock.
+    /// Returns whether it is held, by the local clock.
     pub(crate) fn is_valid_locally(&self) -> bool {
         self.is_valid_locally_at(self.clock.now())
     }
 
-    /// The same for who has just read the clock.
+    /// Like `is_valid_locally`, for callers that have just read the clock.
     pub(crate) fn is_valid_locally_at(&self, now: Instant) -> bool {
         !self.over.load(Ordering::Acquire) && !self.has_expired(now)
     }
 
-    /// Whether its deadline has passed, or was seen passed before.
+    /// Returns whether its deadline has passed, or was observed as passed before.
     pub(crate) fn has_expired(&self, now: Instant) -> bool {
         self.deadline.has_passed(now)
     }
 
-    /// Whether it was found or given up as no longer ours.
+    /// Returns whether it was lost or given up.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// It is no longer ours; false when that was known before.
+    /// Marks it as ended. Returns `false` if it was ended before.
     pub(crate) fn end(&self) -> bool {
         !self.over.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether renewals lengthen it; otherwise they only look whether it is still ours.
+    /// Returns whether renewals extend it; otherwise they only verify it.
     pub(crate) fn is_renewed(&self) -> bool {
         self.is_renewed_at(self.clock.now())
     }
 
-    /// The same for who has just read the clock.
+    /// Like `is_renewed`, for callers that have just read the clock.
     pub(crate) fn is_renewed_at(&self, now: Instant) -> bool {
         self.has_renewed_lease() && now.as_nanos() < self.renewed_until.load(Ordering::Acquire)
     }
 
-    /// Whether the present owner asked for a lease that is renewed.
+    /// Returns whether the current owner requested a renewed lease.
     pub(crate) fn has_renewed_lease(&self) -> bool {
         self.renewed.load(Ordering::Acquire)
     }
 
-    /// From here on it is left to its lease.
+    /// Stops the renewals and leaves it to its lease.
     pub(crate) fn stop_renewing(&self) {
         self.renewed_until.store(0, Ordering::Release);
     }
 
-    /// How durable its present lease is.
+    /// Returns the durability of its current lease.
     pub(crate) fn durability(&self) -> Durability {
         self.durable(|_| {}).is
     }
 
-    /// How durable its renewals are to be.
+    /// Returns the durability that renewals must have.
     pub(crate) fn wanted_durability(&self) -> Durability {
         self.durable(|_| {}).wanted
     }
 
-    /// How durable it is, and is to be, after a change.
+    /// Changes the durability and returns the result.
     fn durable(&self, change: impl FnOnce(&mut DurabilityState)) -> DurabilityState {
         let mut changing = self.inner();
         let mut durable = changing.cold.as_ref().map(|rare| rare.durable).unwrap_or_default();
@@ -333,8 +339,8 @@ impl ServerLease {
         durable
     }
 
-    /// Takes over an owner's wishes: what renewals write, how durable, until when they do, and when the owner's own lease is
-    /// looked at.
+    /// Adopts the options of a new owner: lease and durability of renewals, their end, and the end
+    /// of its own lease.
     pub(crate) fn serve(&self, lease: LeaseMode, durability: Durability, renewed_until: Instant, owner_due: Instant) {
         self.durable(|durable| durable.wanted = durability);
         if let LeaseMode::Renewed(lease) = lease {
@@ -353,28 +359,31 @@ impl ServerLease {
         Instant::from_nanos(self.owner_due.load(Ordering::Acquire))
     }
 
-    /// When something ends by the clock: the belief in it, or the lease of its owner.
+    /// Returns when it ends by the clock, or its owner's lease does.
     pub(crate) fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
 
-    /// The token of the next owner, and from when on the server's clock is certainly past it.
+    /// Returns the next owner's token, and from when on the server's clock is certainly past it.
     pub(crate) fn next_token(&self) -> (u64, Instant) {
         self.owners.next_token(self.token, self.granted)
     }
 
-    /// Whether nobody has had it yet.
+    /// Returns whether it has had no owner yet.
     pub(crate) fn is_unowned(&self) -> bool {
         self.owners.is_zero()
     }
 
-    /// It has another owner.
+    /// Counts one more owner.
     pub(crate) fn count_owner(&self) {
         self.owners.increment();
     }
 
-    /// A confirmation that left at `sent`, so durable by now: the deadline moves forward, unless a shortening may still come
-    /// after it. Then, or where it comes too late, the server may have it for longer than is believed.
+    /// Records a confirmation of a request sent at `sent`, with its durability. Returns the
+    /// deadline.
+    ///
+    /// The deadline moves forward unless a shortening may still execute after it. In that case, or
+    /// if the confirmation came too late, only the latest end on the server is raised.
     pub(crate) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
         self.durable(|durable| durable.is = durability);
         let mut changing = self.inner();
@@ -386,14 +395,15 @@ impl ServerLease {
         self.deadline()
     }
 
-    /// Lowers the deadline for a shortening that is about to leave, at `sent` or later.
+    /// Lowers the deadline for a shortening that is sent at `sent` or later.
     pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
         self.inner().cold.get_or_insert_default().shortenings.unanswered.push(Instant::NEVER);
         self.deadline.lower(terms::deadline(sent, lease));
     }
 
-    /// The shortening was answered by now, or may be carried out until `unanswered_until`. What leaves from then on counts
-    /// again.
+    /// Ends a shortening that was answered, or that may execute until `unanswered_until`.
+    ///
+    /// Confirmations of requests that are sent from then on count again.
     pub(crate) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
         let mut changing = self.inner();
@@ -412,7 +422,7 @@ impl ServerLease {
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Its holder field, as it is.
+    /// Returns the holder field.
     pub(crate) fn field(&self) -> &[u8] {
         match &self.field {
             Field::Here(text) => text.as_ref(),
@@ -420,7 +430,7 @@ impl ServerLease {
         }
     }
 
-    /// The same to be sent.
+    /// Returns a copy of the holder field for a request.
     pub(crate) fn copied_field(&self) -> Bytes {
         match &self.field {
             Field::Here(text) => text.into_bytes(),
@@ -428,7 +438,7 @@ impl ServerLease {
         }
     }
 
-    /// It as its scripts see it, under its [field](ServerLease::copied_field).
+    /// Returns the script arguments for its [holder field](ServerLease::copied_field).
     pub(crate) fn claim<'a>(&'a self, field: &'a Bytes, lease: Duration) -> HoldArgs<'a> {
         HoldArgs { target: &self.target, field, lease }
     }

@@ -1,6 +1,9 @@
-//! One key in several slots. Tasks that may hold together share a grant of the server: who comes within its stretch, with
-//! wishes that it serves. Later, or with other wishes, they open a *part* of their own, while those before live on. A hold
-//! that is asked for under another (a writer that reads, a reader that is to write) has a part of its own, too.
+//! Several lock states for one key.
+//!
+//! Tasks that may hold together share a grant if they request it within its hand-over window, with
+//! options that it satisfies. Later requests, or those with other options, open a further grant
+//! beside it. A request that converts from another hold has a grant of its own, too. Examples are a
+//! writer that reads and a reader that becomes a writer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +26,11 @@ use super::terms::AcquireRequest;
 use crate::clock::Instant;
 use crate::connection::{Client, Reply, Request, once};
 
-/// Parts that a new request is compared with, the newest first: more are only there with wishes that differ.
+/// Grants that a new request is compared with, newest first. Further grants exist only for other
+/// options.
 const COMPARED_GRANTS: usize = 4;
 
-/// The parts of each key that has any, by kind.
+/// The further grants of each key, by lock kind.
 #[derive(Default)]
 pub(super) struct GrantSet(HashMap<(&'static str, Bytes), Vec<u64>>);
 
@@ -50,7 +54,7 @@ impl GrantSet {
         }
     }
 
-    /// The newest first.
+    /// Returns the grants of a key, newest first.
     fn of(&self, kind: &'static str, target: &Arc<LockKeys>) -> impl Iterator<Item = LockId> + use<'_> {
         let parts = if self.0.is_empty() { None } else { self.0.get(&(kind, target.key.clone())) };
         let target = Arc::clone(target);
@@ -59,13 +63,13 @@ impl GrantSet {
 }
 
 impl State {
-    /// All slots of a key: of this kind, and of that beside it.
+    /// Returns the ids of all lock states of a key, of this kind and of its paired mode.
     pub(super) fn all_of(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>) -> Vec<LockId> {
         let kinds = std::iter::once(kind.name()).chain(kind.paired_mode());
         kinds.flat_map(|kind| self.slots_of(kind, target)).collect()
     }
 
-    /// The slots of a key, whether they exist or not.
+    /// Returns the ids of a key's lock states, including one that may not exist.
     pub(super) fn slots_of(
         &self,
         kind: &'static str,
@@ -74,7 +78,7 @@ impl State {
         std::iter::once(LockId(kind, Arc::clone(target), 0)).chain(self.parts.of(kind, target))
     }
 
-    /// Whether somebody of us waits for the key as the kind beside this one.
+    /// Returns whether a request of this process waits for the key in the paired mode.
     pub(super) fn waits_in_paired_mode(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
         let waits = |key: LockId| {
             self.slots.get(&key).is_some_and(|slot| slot.queue.iter().any(|entry| !entry.answer.is_closed()))
@@ -82,8 +86,10 @@ impl State {
         kind.paired_mode().is_some_and(|other| self.slots_of(other, target).any(waits))
     }
 
-    /// The holder field under which `wish` may be granted, because its holder has the kind beside. Who would wait for
-    /// itself is told.
+    /// Returns the holder field from which the request may convert, if its holder has the paired
+    /// mode.
+    ///
+    /// A request that would wait for its own hold fails with [`AcquireError::WouldDeadlock`].
     pub(super) fn held_in_paired_mode(
         &self,
         kind: &dyn LockProtocol,
@@ -101,7 +107,8 @@ impl State {
         let (waits, deadlock) = (!wish.once, AcquireError::WouldDeadlock { name: target.name.clone() });
         match held.find(|hold| hold.holder() == wish.holder || hold.holder() == scope) {
             Some(hold) if kind.is_shared() && hold.holder() == wish.holder => {
-                // What goes back with somebody else inside is not handed on.
+                // While a second hold exists under it, the lease is released without local
+                // hand-over.
                 hold.server_lease.seal();
                 Ok(Some(hold.server_lease.copied_field()))
             }
@@ -112,8 +119,7 @@ impl State {
 }
 
 impl Table {
-    /// Where a request for a key is put: into a slot that is there, or a new one. Of a kind that shares, a grant that serves
-    /// it is shared at once.
+    /// Places a request into an existing or new lock state, or shares an existing grant at once.
     pub(super) fn place(
         &self,
         state: &mut State,
@@ -149,7 +155,7 @@ impl Table {
         Placement::Queue(key)
     }
 
-    /// A grant for all who wait for it together.
+    /// Gives every waiter a hold of the shared grant.
     pub(super) fn share(
         &self,
         (schedule, slot): (&mut Schedule, &mut LockState),
@@ -165,7 +171,7 @@ impl Table {
         answers
     }
 
-    /// Whether the holder has the key, as this kind or the one beside it.
+    /// Returns whether the holder has the key, in this mode or the paired one.
     pub(crate) fn is_in(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>, holder: HolderId) -> bool {
         let state = self.state();
         let slots = state.all_of(kind, target);
@@ -176,7 +182,7 @@ impl Table {
             .any(|hold| hold.holder() == Some(holder))
     }
 
-    /// Whether this client has a hold of the key, as this kind or the one beside it.
+    /// Returns whether this client holds the key, in this mode or the paired one.
     pub(crate) fn holds_key(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
         let state = self.state();
         state
@@ -186,7 +192,7 @@ impl Table {
             .any(|slot| slot.held().next().is_some())
     }
 
-    /// Whether others have the same grant of the server.
+    /// Returns whether other holds share the server lease.
     pub(super) fn is_shared(&self, hold: &Arc<Hold>) -> bool {
         let state = self.state();
         state
@@ -195,7 +201,8 @@ impl Table {
             .is_some_and(|slot| slot.has(&hold.server_lease) && slot.holds.len() > 1)
     }
 
-    /// Asks for `kind` of the same key under `hold`; `None` where others share it and may not be inside then.
+    /// Requests `kind` of the same key, converting from `hold`; `None` if other sharers prevent
+    /// that.
     pub(super) fn enter_converting(
         self: &Arc<Self>,
         client: &Client,
@@ -213,7 +220,7 @@ impl Table {
             if !hold.is_held() {
                 return Err(AcquireError::Lost { name: server_lease.target.name.clone() });
             }
-            // Before others of this process are looked for: nobody joins them from here on.
+            // Seal before checking for other sharers: no task joins them afterwards.
             server_lease.seal();
             if !kind.is_shared() && !alone() {
                 return Ok(None);
@@ -222,17 +229,17 @@ impl Table {
         self.enter_from(client, kind, &server_lease.target, wish, Some(server_lease.copied_field())).map(Some)
     }
 
-    /// Says that nobody of us waits any more, where it was said that somebody does.
+    /// Withdraws the announcement of a waiter, if one was sent.
     pub(super) fn withdraw(&self, slot: &mut LockState) {
         if std::mem::take(&mut slot.announced)
             && let Some(request) = slot.protocol.withdraw(&slot.keys, &self.core.id, self.number())
         {
-            // Its lifetime ends what could not be withdrawn.
+            // If the withdrawal is lost, the announcement expires.
             self.run_detached(request);
         }
     }
 
-    /// Has `request` sent once by a task; nobody is told what becomes of it.
+    /// Sends `request` once from a background task and ignores the outcome.
     pub(crate) fn run_detached(&self, request: Request) {
         let (core, limit) = (Arc::clone(&self.core), self.now() + self.core.settings.timeout);
         self.spawn_background(Box::pin(async move {
@@ -240,7 +247,7 @@ impl Table {
         }));
     }
 
-    /// Says that somebody of us waits.
+    /// Announces that a request of this process waits.
     pub(super) async fn announce(&self, key: &LockId, within: Duration) {
         let request = {
             let mut state = self.state();
@@ -253,7 +260,7 @@ impl Table {
         }
     }
 
-    /// Has those taken out who died inside, and of whom nothing but the lifetime of the whole name would tell.
+    /// Evicts holders with expired leases; otherwise they would block until the key's TTL ends.
     pub(super) async fn evict_expired(&self, key: &LockId, within: Duration) {
         let about = self.state().slots.get(key).map(|slot| (slot.protocol, Arc::clone(&slot.keys)));
         let Some((kind, target)) = about else { return };
@@ -261,20 +268,20 @@ impl Table {
         let answer = once(&*self.core.topology, request, limit).await.result;
         let Ok(holders) = answer.and_then(Reply::into_typed::<Vec<Bytes>>) else { return };
         for request in kind.evict_expired(&target, &holders) {
-            // They are found again the next time.
+            // A holder that is missed here is found the next time.
             let _ = once(&*self.core.topology, request, limit).await;
         }
     }
 }
 
-/// Where a request is put.
+/// Where a request was placed.
 pub(super) enum Placement {
     Queue(LockId),
-    /// It is in already.
+    /// Granted already, through a shared grant.
     Shared(Arc<Hold>),
 }
 
-/// What is shared under this slot, if that serves `wish`.
+/// Returns the server lease of a lock state, if it can be shared with the request.
 fn shareable(slot: &LockState, wish: &AcquireRequest, stretch: Duration, now: Instant) -> Option<Arc<ServerLease>> {
     let server_lease = slot
         .server_lease
@@ -288,13 +295,13 @@ fn satisfies(server_lease: &ServerLease, wish: &AcquireRequest, stretch: Duratio
     let (renewed, lease) = (server_lease.has_renewed_lease(), server_lease.lease());
     let (deadline, durability) = (server_lease.deadline(), server_lease.durability());
     let held = CurrentLease { renewed, lease, deadline, durability };
-    // Renewals are to be as durable as each of them asked.
+    // All sharers have the same durability, so that renewals satisfy each of them.
     wish.durability == server_lease.wanted_durability()
         && handover_window::fit(&held, wish, stretch, now) == LeaseFit::Yes
 }
 
 impl LockState {
-    /// Whether `wish` may wait here with the others, as what is granted to one of them serves it.
+    /// Returns whether the request may wait with the others, because it can share their grant.
     fn can_join_pending(&self, wish: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
         if self.is_reclaimable(now) {
             return self.queue.is_empty()

@@ -1,4 +1,4 @@
-//! The table of all names: entering and leaving their queues.
+//! The table of all locks of a client: entering and leaving their queues.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,41 +31,44 @@ use crate::clock::Instant;
 use crate::connection::{Client, Core};
 use crate::slack::give_back;
 
-/// All that one client holds and waits for.
+/// All locks that one client holds or waits for.
 pub(crate) struct Table {
     pub(super) core: Arc<Core>,
     state: Mutex<State>,
-    /// Work for tasks, so that `Drop` need not spawn.
+    /// Queue of background tasks, so that `Drop` need not spawn.
     pub(super) background: mpsc::UnboundedSender<BackgroundTask>,
-    /// When the engine wakes.
+    /// The next wake-up of the renewal loop.
     pub(super) alarm: Wakeup,
     next: AtomicU64,
-    /// Names whose waiters stand in line on the server: their places are to be kept.
+    /// Number of locks with positions in a server queue that must be kept alive.
     pub(super) attended: AtomicU64,
 }
 
-/// By name. The names are the service's own, so a hash that is seeded, and quick, will do: each hand-over looks some up.
+/// A map by lock.
+///
+/// The names are chosen by the service itself, so a seeded, fast hash suffices. Every hand-over
+/// does several look-ups.
 pub(super) type ByName<T> = HashMap<LockId, T, foldhash::fast::RandomState>;
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) slots: ByName<Box<LockState>>,
-    /// What was wished last: who holds the same has it in common.
+    /// The options of the last request, shared with following requests that have equal ones.
     wished: Option<Arc<AcquireRequest>>,
-    /// The keys that have more than one slot.
+    /// The keys that have more than one lock state.
     pub(super) parts: GrantSet,
     pub(super) schedule: Schedule,
-    /// Names that others wait for and that we have just let go of.
+    /// Locks that were released recently while other processes waited for them.
     recent: PendingYields,
-    /// Listeners that never take their turn.
+    /// Subscribers that never acquire the lock.
     pub(super) phantoms: Phantoms,
-    /// Tenures that were taken by force before their grant was known here, and when that was told.
+    /// Grants that another client took over before their reply arrived, and when the notice came.
     pub(super) forced: HashMap<u64, Instant>,
     pub(super) closed: bool,
 }
 
 impl State {
-    /// What is remembered of a name that we have just let go of.
+    /// Returns the pending yield of a lock that was released recently.
     pub(super) fn recent(&self, key: &LockId, now: Instant) -> Option<PendingYield> {
         self.recent.get(key, now)
     }
@@ -76,7 +79,7 @@ impl State {
         self.parts.remove(key);
     }
 
-    /// The wish as those have it in common who wish the same one after the other.
+    /// Returns the options as a shared value; consecutive equal requests use one allocation.
     pub(super) fn shared(&mut self, wish: &AcquireRequest) -> Arc<AcquireRequest> {
         match &self.wished {
             Some(last) if **last == *wish => Arc::clone(last),
@@ -111,35 +114,38 @@ impl Table {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Has `work` driven by a task. After the client has gone there is nobody, and leases end what is left.
+    /// Spawns a background task. After the client has gone none is run, and leases end what is
+    /// left.
     pub(crate) fn spawn_background(&self, work: BackgroundTask) {
         let _ = self.background.send(work);
     }
 
-    /// Where work for tasks goes.
+    /// Returns the queue of background tasks.
     pub(crate) fn background(&self) -> mpsc::UnboundedSender<BackgroundTask> {
         self.background.clone()
     }
 
-    /// Whether the client is being shut down.
+    /// Returns whether the client is shutting down.
     pub(crate) fn is_closed(&self) -> bool {
         self.state().closed
     }
 
-    /// How many names are in use, for tests and diagnosis.
+    /// Returns the number of locks in use, for tests and diagnosis.
     pub(crate) fn names(&self) -> usize {
         self.state().slots.len()
     }
 
-    /// The names that are held, or whose release has not been answered yet; none where the table is
-    /// in use at the moment, as the last handle of a client can be dropped in there.
+    /// Returns the names that are held, or whose release was not answered yet.
+    ///
+    /// Returns none if the table is locked: the last handle of a client can be dropped under the
+    /// lock.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let Ok(state) = self.state.try_lock() else { return Vec::new() };
         let held = state.slots.values().filter(|slot| slot.server_lease.is_some() && !slot.is_forgotten());
         held.map(|slot| slot.keys.name.to_string()).collect()
     }
 
-    /// How many requests wait in queues.
+    /// Returns the number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
         self.state()
             .slots
@@ -148,7 +154,7 @@ impl Table {
             .sum()
     }
 
-    /// Asks for `target`. The table owns the attempt from here on; the ticket waits for its outcome.
+    /// Requests `target`. The table owns the request; the returned future waits for its outcome.
     pub(crate) fn enter(
         self: &Arc<Self>,
         client: &Client,
@@ -159,7 +165,7 @@ impl Table {
         self.enter_from(client, kind, target, wish, None)
     }
 
-    /// The same, `under` the holder field of another hold on the key.
+    /// Like `enter`, converting from the hold with the holder field `under`.
     pub(super) fn enter_from(
         self: &Arc<Self>,
         client: &Client,
@@ -174,7 +180,7 @@ impl Table {
         let (answer, receiver) = oneshot::channel();
         let seen = Arc::new(RequestStatus::default());
         let id = self.number();
-        // Its end has the table locked: it is declared before, and so ends after.
+        // Dropping it locks the table, so it is declared before the guard and dropped after it.
         let mut ticket;
         let mut state = self.state();
         let wish = state.shared(&wish);
@@ -199,13 +205,14 @@ impl Table {
         if state.closed {
             return Err(into_acquire_error(&self.core, AcquireFailure::ShuttingDown, target.name.clone()));
         }
-        // Without a holder nobody is in already, however many are.
+        // A request without a holder cannot re-enter: skip the search.
         let known = match wish.holder.is_some() || Holder::current().is_some() {
             true => state.slots_of(key.0, target).find_map(|key| reenter(state.slots.get(&key)?, &wish, target)),
             false => None,
         };
         let hold = match (known, under) {
-            // Who holds it alone has it, also where it is asked for under another hold of its own.
+            // An exclusive hold is re-entered, even if the request converts from another hold of
+            // its holder.
             (Some(known), under) if under.is_none() || !kind.is_shared() => Err(known?),
             (_, under) => {
                 let under = if under.is_none() { state.held_in_paired_mode(kind, target, &wish)? } else { under };
@@ -235,7 +242,7 @@ impl Table {
         }
         let (alone, once) = (slot.is_idle(), wish.once);
         let before = if alone { recent.take(&key, now) } else { None };
-        // A look in the moment in which others are told would always come before theirs.
+        // A try-only request sent while others are being notified would always overtake them.
         let after = before.filter(|_| once).and_then(|before| Some((before, before.yields_until(now)?)));
         if let Some((before, _)) = after {
             recent.insert(key.clone(), before, now);
@@ -249,7 +256,7 @@ impl Table {
         let mut to_tasks = InlineTasks::new();
         let mut answers = Answers::new();
         if slot.is_reclaimable(now) {
-            // What is about to be given back need not be asked for again.
+            // The server lease is about to be released: reclaim it instead of sending a request.
             slot.busy = Busy::No;
             answers = self.hand_over_next(&mut state, &key, HandoverReason::HandOver, self.now());
             self.go_on(&mut state, &key);
@@ -275,10 +282,11 @@ impl Table {
                 ticket.flight = Some(flight);
             }
         } else {
-            // Somebody else now waits for what is in flight: it must not depend on its caller's being polled.
+            // A second waiter now depends on the in-flight request, which must not depend on its
+            // caller polling.
             to_tasks = std::mem::take(&mut slot.inline_tasks);
-            // The loop need not be told of each one that joins a queue, unless it has nothing else to wait for.
-            // Where they stand in line on the server, each is to have its place at once.
+            // The loop needs no notification for each new waiter, unless it waits for nothing else.
+            // In a server queue each waiter needs its position at once.
             let lines_up = slot.protocol.queue().is_some();
             if lines_up || !slot.loop_running || (slot.server_lease.is_none() && slot.busy == Busy::No && !slot.asking)
             {
@@ -301,8 +309,9 @@ impl Table {
         })
     }
 
-    /// Remembers that others go first: the next request of ours, if it comes soon, obeys the order although nobody of us
-    /// waits now.
+    /// Remembers that other processes go first.
+    ///
+    /// The next request of this process obeys that if it comes soon, although no request waits now.
     pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, turn: YieldPlan, stretch_ends: Instant) {
         let since = self.now();
         let stretch = state.slots.get(key).map_or(Duration::ZERO, |slot| self.handover_window(slot.protocol, key));
@@ -310,7 +319,7 @@ impl Table {
         state.recent.insert(key.clone(), PendingYield { turn, since, until, stretch_ends }, since);
     }
 
-    /// How long a name may pass from task to task without asking.
+    /// Returns how long tasks may hand the lock over without a request.
     pub(super) fn handover_window(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.hands_over_locally() {
             true => handover_window::length(self.core.settings.stretch, self.round_trip(key)),
@@ -318,7 +327,8 @@ impl Table {
         }
     }
 
-    /// What a fixed lease is longer on the server, for whoever gets the name within this time.
+    /// Returns the extra lease on the server for a fixed lease, which the last owner of the window
+    /// needs.
     pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.queue() {
             Some(_) => handover_window::length(self.core.settings.stretch, self.round_trip(key)),
@@ -326,12 +336,12 @@ impl Table {
         }
     }
 
-    /// How long asking for a name takes.
+    /// Returns the round-trip time of a request about this key.
     pub(super) fn round_trip(&self, key: &LockId) -> Duration {
         self.core.home(key.key()).time().round_trip()
     }
 
-    /// Starts the drive loop of a name unless it runs.
+    /// Starts the loop of a lock, or notifies it if it runs.
     pub(super) fn start_loop(self: &Arc<Self>, key: &LockId, slot: &mut LockState) {
         if slot.loop_running {
             slot.notify_loop();
@@ -344,7 +354,8 @@ impl Table {
         }
     }
 
-    /// After an attempt or release has landed: whoever still waits is driven, an idle name is forgotten.
+    /// Continues after a request or release was answered: starts the loop, or removes an idle lock
+    /// state.
     pub(super) fn go_on(self: &Arc<Self>, state: &mut State, key: &LockId) {
         let Some(slot) = state.slots.get_mut(key) else { return };
         if !slot.queue.is_empty() || slot.loop_running {
@@ -354,18 +365,20 @@ impl Table {
         }
     }
 
-    /// Forgets a name that nobody needs any more.
+    /// Removes a lock state that is no longer needed.
     pub(super) fn remove_if_idle(state: &mut State, key: &LockId) {
         if state.slots.get_mut(key).is_some_and(|slot| slot.is_idle()) {
             state.forget(key);
         }
     }
 
-    /// Takes a request out of its queue. From here on nobody counts it among those who wait; what was answered before goes back with
-    /// the receiver.
+    /// Removes a cancelled request from its queue.
+    ///
+    /// From then on it does not count as a waiter. A grant that was sent to it before is released
+    /// with the receiver.
     pub(super) fn cancel(&self, key: &LockId, id: u64, receiver: &mut oneshot::Receiver<Answer>) {
         let mut state = self.state();
-        // Under the lock: who looks at a queue twice is to see the same.
+        // Close under the lock: code that reads the queue twice must see the same.
         receiver.close();
         let Some(slot) = state.slots.get_mut(key) else { return };
         if slot.cancel(id) {
@@ -374,22 +387,23 @@ impl Table {
         Self::remove_if_idle(&mut state, key);
     }
 
-    /// When there was contact about this name: an answer, or a hold of ours that is being renewed.
+    /// Returns the last contact about this key: a reply, or now if a hold is valid and renewed.
     pub(super) fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
         let slot = state.slots.get(key)?;
-        // One of ours has it. What is being fitted or given back does not count: that takes an answer.
+        // This process holds it. A lease that is being adjusted or released does not count: that
+        // needs a reply.
         if slot.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
-        // Others have it. While the connection is up and the server does not hang, waiting is
-        // contact.
+        // Another process holds it. While the connection is up and the server does not hang,
+        // waiting does not count as loss of contact.
         let waits = if slot.contended { self.core.contact(key.key()) } else { None };
         Some(slot.contact.max(self.core.hub.contact(key.key())).max(waits.unwrap_or(Instant::PAST)))
     }
 }
 
-/// A holder that is already in gets in again, without asking anybody; one that lost its hold is told.
+/// Re-enters the hold of the request's holder without a request; fails if that hold was lost.
 pub(super) fn reenter(
     slot: &LockState,
     wish: &AcquireRequest,
@@ -407,7 +421,7 @@ pub(super) fn reenter(
             }
             return Some(Ok(Arc::clone(hold)));
         }
-        // With its last guard a loss is over: the holder may ask anew.
+        // A loss ends with the last guard of its hold: then the holder may request again.
         let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
         let lost_by =
             |hold: &Arc<Hold>| hold.holder() == Some(holder) && hold.phase() != Phase::Released && guarded(hold);

@@ -1,4 +1,4 @@
-//! Taking a name by force, past every queue.
+//! Forced takeover of a lock, past every queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,13 +39,14 @@ impl Table {
             let (answer, outcome) = oneshot::channel();
             let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
             let (wish, from, name) = (wish.clone(), from.clone(), target.name.clone());
-            // A task of its own: whoever asked may leave, and what was taken must not stay.
+            // Runs in a background task: the caller may be dropped, and what was acquired must not
+            // stay.
             self.spawn_background(Box::pin(async move {
                 let _ = answer.send(table.take_over_for(client, kind, target, wish, from).await);
             }));
             let taken = outcome.await.unwrap_or(Err(AcquireFailure::ShuttingDown));
             match taken.map_err(|failure| into_acquire_error(&self.core, failure, name))? {
-                // Not polled for so long that it was given back: taken anew.
+                // The grant was released because its caller did not poll: take over again.
                 Some(grant) if !grant.accept() => {}
                 taken => return Ok(taken),
             }
@@ -61,7 +62,8 @@ impl Table {
         from: TakeoverFrom,
     ) -> Result<Option<HoldGuard>, AcquireFailure> {
         let stretch = self.handover_window(kind, &LockId::of(kind, &target));
-        // It must outlive the wait for the former holder's stretch, also where what is wished for is shorter.
+        // The lease must outlive the wait for the former holder's window, even if a shorter one was
+        // requested.
         let lease =
             wish.server_lease(stretch).max(terms::with_margin(handover_window::LONGEST + self.core.settings.timeout));
         let takeover = Takeover { kind, target, lease, from };
@@ -76,7 +78,7 @@ impl Table {
                 let stretch_ends = asked.sent + stretch;
                 let asked_for = (takeover.lease, wish.durability);
                 let granted = GrantReply::by(&asked, id, field, token, asked_for, stretch_ends);
-                // A repeat finds only itself.
+                // A retransmission finds only its own hold.
                 let robbed = robbed || asked.is_repeat();
                 let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
                 if let Err(error) = self.core.commit(&asked, wish.durability, &takeover.target.key).await {
@@ -115,8 +117,11 @@ impl Table {
         (id, field, asked)
     }
 
-    /// The former holder may not know yet, and hand the name on inside its process until its stretch ends. Only after
-    /// that is the server's clock past every token that it can give away: the token is read anew then.
+    /// Waits until the former holder's hand-over window is over, and renews the grant.
+    ///
+    /// The former holder may not know of the takeover yet, and hand over in its process until then.
+    /// Only afterwards is the server's clock past every token that it can issue, so the token is
+    /// read again.
     async fn wait_out_previous(
         self: &Arc<Self>,
         takeover: &Takeover,
@@ -126,12 +131,14 @@ impl Table {
         self.core.clock.sleep_until(granted.received + handover_window::LONGEST).await;
         let GrantReply { id, ref field, .. } = granted;
         let claim = HoldArgs { target: &takeover.target, field, lease: takeover.lease };
-        // It finds itself in the lock: nothing is taken, the lease begins anew, and the time is told.
+        // The request finds its own hold: it acquires nothing, restarts the lease, and returns the
+        // time.
         let request = takeover.kind.acquire(claim);
         let until = terms::deadline(granted.sent, takeover.lease);
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
         let unanswered_until = asked.unanswered_until.max(granted.retransmission_ends);
-        // What it robbed is past its stretch; a late copy of the takeover finds itself, or robs anew.
+        // The former holder's window is over. A late retransmission finds its own hold, or preempts
+        // another holder.
         let settled = unanswered_until.map_or(Instant::PAST, |limit| limit + handover_window::LONGEST);
         match parse_reply(&asked) {
             AcquireReply::Granted { token, .. } => {
@@ -146,7 +153,8 @@ impl Table {
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..again })
             }
             AcquireReply::Busy(_) => {
-                // Somebody took it from us, and perhaps we have not been told yet: what is installed is lost already.
+                // Another client took it over and its notice may still be in flight: the installed
+                // grant is lost already.
                 self.state().forced.insert(granted.id, self.now());
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..granted })
             }
@@ -161,7 +169,7 @@ impl Table {
         }
     }
 
-    /// Whoever of ours had it has it no more.
+    /// Marks the server leases of this process with a lower token as lost.
     fn invalidate_local(self: &Arc<Self>, takeover: &Takeover, granted: &GrantReply) {
         let mut state = self.state();
         let all = state.all_of(takeover.kind, &takeover.target);
@@ -171,8 +179,9 @@ impl Table {
         }
     }
 
-    /// What we hold under the name now, instead of what we held before. Where nobody can have it, the name stays taken until
-    /// `keep_until`.
+    /// Installs the grant in place of what this process held under the key.
+    ///
+    /// If no caller can have it, the lock stays taken until `keep_until`.
     pub(super) fn install(
         self: &Arc<Self>,
         client: Client,
@@ -193,7 +202,8 @@ impl Table {
             InstallOutcome::Ours { slot, schedule } => {
                 let hold = self.create_hold((schedule, slot), &server_lease, (sent, now), wish);
                 if keep_until != Instant::PAST {
-                    // The job has run already: its name stays taken, whether anybody takes this or not.
+                    // The job has run already: the lock stays taken, whether or not the grant is
+                    // accepted.
                     hold.set_given();
                 }
                 let grant = HoldGuard::first(client, hold);
@@ -203,8 +213,9 @@ impl Table {
                 Some(grant)
             }
             InstallOutcome::Superseded => {
-                // Another was quicker to take it from us than we to know that we had it. Where its own was lost meanwhile, with what the
-                // server knew, the word that was to find ours has taken the name anew: it is given back.
+                // Another takeover preempted the grant before it was known here. If the server lost
+                // that takeover with its data, the request that should find this hold has acquired
+                // the lock again: release it.
                 server_lease.end();
                 let hold = Arc::new(Hold::new(Arc::clone(&server_lease), server_lease.token, sent, now, wish));
                 hold.end(LostReason::Forced.into());
@@ -224,8 +235,10 @@ impl Table {
         }
     }
 
-    /// A takeover that may have been carried out, and that nobody has: it is given back when it can not be carried out any more
-    /// and whoever it robbed can not hand on the name any more. Earlier, the next one could get a token below that.
+    /// Schedules the release of a takeover that may have executed and that no caller has.
+    ///
+    /// It runs when the takeover cannot execute any more and the preempted holder can no longer
+    /// hand over. Released earlier, the next holder could get a lower token than that one issued.
     fn unsettled(self: &Arc<Self>, takeover: &Takeover, field: &Bytes, asked: &Exchange) {
         if let Some(limit) = asked.unanswered_until {
             self.free(takeover, field, limit + handover_window::LONGEST);
@@ -239,7 +252,7 @@ impl Table {
     }
 }
 
-/// What is to be taken.
+/// The arguments of a takeover.
 struct Takeover {
     kind: &'static dyn LockProtocol,
     target: Arc<LockKeys>,

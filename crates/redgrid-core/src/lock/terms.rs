@@ -1,4 +1,4 @@
-//! Leases, margins and deadlines: decisions as functions of their inputs.
+//! Leases, margins and deadlines, as functions of their inputs.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::config::Durability;
 pub enum LeaseMode {
     /// Renewed while the guard lives; the duration is that of one lease.
     Renewed(Duration),
-    /// This long, and renewed by nobody.
+    /// This long, without renewal.
     Fixed(Duration),
 }
 
 impl LeaseMode {
-    /// The duration of one lease.
+    /// Returns the duration of one lease.
     pub fn duration(self) -> Duration {
         match self {
             LeaseMode::Renewed(lease) | LeaseMode::Fixed(lease) => lease,
@@ -24,48 +24,52 @@ impl LeaseMode {
     }
 }
 
-/// What an acquire asks for.
+/// The options of an acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcquireRequest {
     /// The lease.
     pub lease: LeaseMode,
-    /// Who asks; without one, nobody who holds already.
+    /// The holder that requests; a request without one never re-enters.
     pub holder: Option<HolderId>,
-    /// The name stays taken at least this long, also when released or abandoned earlier.
+    /// The lock stays taken at least this long, even if it is released or abandoned earlier.
     pub at_least: Duration,
-    /// Renewal ends after this long.
+    /// Renewal ends after this time.
     pub max_hold: Option<Duration>,
-    /// One look, no waiting.
+    /// Try only, without waiting.
     pub once: bool,
-    /// How long the caller waits; `None` as long as it takes.
+    /// How long the caller waits; `None` for no limit.
     pub wait: Option<Duration>,
-    /// How durable the grant and its renewals must be before they are believed.
+    /// How durable the grant and its renewals must be before they are valid.
     pub durability: Durability,
-    /// Whether the holder gets in again where it already is; otherwise it is told that it is in.
+    /// Whether the holder may re-enter its own hold; otherwise the request fails as already held.
     pub reenters: bool,
-    /// How others are waited for who send no messages; `None` where they do.
+    /// The pauses between tries if releases send no messages; `None` if they do.
     pub backoff: Option<Backoff>,
 }
 
-/// The pauses between two tries of who waits without messages: each twice as long as the one before, jittered by half.
+/// The pauses between two tries of a waiter that gets no messages.
+///
+/// Each is twice as long as the one before, and shortened at random by up to half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first.
+    /// The first pause.
     pub first: Duration,
-    /// The longest.
+    /// The longest pause.
     pub longest: Duration,
 }
 
 impl Backoff {
-    /// The mean of the pause after so many tries.
+    /// Returns the longest pause after this number of tries, before it is shortened at random.
     pub(crate) fn after(self, tries: u32) -> Duration {
         self.first.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX)).min(self.longest)
     }
 }
 
 impl AcquireRequest {
-    /// The lease that is asked for on the server: with a fixed one, what the last owner of the stretch needs, too; and long
-    /// enough for `at_least` also if nobody lives to renew it.
+    /// Returns the lease to request from the server.
+    ///
+    /// A fixed lease includes what the last owner of the hand-over window needs. The lease also
+    /// covers `at_least` if the process dies and no longer renews it.
     pub(crate) fn server_lease(&self, stretch: Duration) -> Duration {
         let lease = match self.lease {
             LeaseMode::Renewed(lease) => lease,
@@ -75,35 +79,39 @@ impl AcquireRequest {
     }
 }
 
-/// How much earlier than the server we stop to believe: a twentieth of the lease, at least 20 ms. It covers the drift of
-/// clocks, the granularity of timers and the way of a `lost` notice to the task that works.
+/// Returns how much earlier than the server this process stops trusting a lease.
+///
+/// It is a twentieth of the lease, and at least 20 ms. It covers the drift of clocks, the
+/// granularity of timers, and the delivery of a `lost` notice to the working task.
 pub(crate) fn margin(lease: Duration) -> Duration {
     (lease / 20).max(Duration::from_millis(20))
 }
 
-/// The lease on the server that may be believed for `believed`.
+/// Returns the lease on the server that is valid locally for `believed`.
 pub(crate) fn with_margin(believed: Duration) -> Duration {
-    // The margin is a share of the whole lease: 20/19 of what is left of it, rounded up.
+    // The margin is a share of the whole lease: 20/19 of what remains after it, rounded up.
     (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
 }
 
-/// Until when a hold may be believed whose (confirmed) request left at `sent`.
+/// Returns until when a hold is valid whose confirmed request was sent at `sent`.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
 
-/// When a server lease is looked after next: a renewed one after a third of its lease, so that one failed renewal is not yet a
-/// loss; another one as often as if it were renewed, to see whether it is still ours.
+/// Returns when a server lease is renewed or verified next.
+///
+/// A renewed lease is due after a third of its length, so that one failed renewal is no loss. A
+/// fixed one is verified as often as if it were renewed.
 pub(crate) fn next_look(lease: LeaseMode, watchdog: Duration, deadline: Instant, from: Instant) -> Instant {
     let third = match lease {
         LeaseMode::Renewed(lease) => lease / 3,
         LeaseMode::Fixed(_) => watchdog / 3,
     };
-    // Where less than the whole lease is left, earlier.
+    // Earlier, if less than the whole lease is left.
     from + third.min(deadline.since(from) / 2).max(SHORTEST_LOOK)
 }
 
-/// The shortest time between two looks after a server lease, however near its end is.
+/// The shortest time between two renewals or verifications, however near the end of the lease is.
 const SHORTEST_LOOK: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

@@ -1,10 +1,14 @@
-//! The loop of a name that more than one waits for, or that others hold: only the first of the queue talks to the server.
+//! The wait loop of a lock with several waiters, or held elsewhere: only the first waiter sends
+//! requests.
 //!
-//! Try; if taken, watch the channel; try again when the subscription is confirmed, and from then on at every message, gap,
-//! look of the poll that finds the key gone, and when the lease that was told has run out. After a stretch of ours others
-//! go first: then only the end of the turn, or silence, is a reason to try.
+//! The loop tries to acquire. If the lock is taken, it subscribes to the channel and tries again
+//! when the subscription is confirmed. Later it tries at every message, at every gap, when the poll
+//! finds the key gone, and when the reported lease has run out. After a hand-over window of this
+//! process others go first. Then it tries only when all of them have had the lock, or after a quiet
+//! period.
 //!
-//! Of some kinds nobody tells a release. Their names are tried again after pauses that grow, and nothing is subscribed.
+//! For lock kinds without release messages it subscribes to nothing, and tries again after growing
+//! pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,42 +24,50 @@ use super::terms::Backoff;
 use crate::clock::Instant;
 use crate::wait::{Hub, Watch};
 
-/// How long a name that a probe found free must stay free, and silent, before it is taken: 1 ms. A probe may meet the moment
-/// between a release and the acquire of whoever's turn it is, whose message is on its way.
+/// How long a lock that a probe found free must stay free, without a message, before it is
+/// acquired: 1 ms.
+///
+/// A probe may fall between a release and the next holder's acquire, while the message is in
+/// flight.
 const STAYS_FREE: Duration = Duration::from_millis(1);
 
-/// How long a name that nobody of us waits for any more may stay subscribed: half a second. Who asks again meanwhile finds it
-/// in force.
+/// How long a key without waiters may stay subscribed: 500 ms. A new request in that time finds the
+/// subscription active.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// Longer than any wait that a message or the poll does not end.
+/// Longer than any wait that neither a message nor the poll ends.
 const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Each sixteenth turn that ends by silence waits for 20 ms of it: a listener that is slow, as a process without its share of a
-/// machine is, gets a turn at last; one that never wants the name costs a tenth of a stretch more.
+/// Every 16th yield that ends by its quiet period waits for 20 ms.
+///
+/// A slow subscriber, such as a process without its share of the machine, gets the lock at last. A
+/// subscriber that never wants it costs a tenth of a hand-over window more.
 const LONG_QUIET_PERIOD_EVERY: u32 = 16;
 const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
-/// After so many tries without messages it is worth telling that somebody waits: some milliseconds.
+/// Number of tries without messages after which the waiter sets its flag on the server: some
+/// milliseconds.
 const FLAG_WAITER_AFTER: u32 = 3;
 
-/// How often who waits for a name that many hold looks whether one of them died: 1 s. It costs two calls.
+/// How often a waiter checks for expired holders of a shared lock: 1 s. It costs two requests.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
 enum Step {
-    /// Nobody waits any more.
+    /// No request waits any more.
     Done,
-    /// We hold the name, or something of ours is in flight: wait for a change. From `listen_at` on the end of the stretch is
-    /// near, and what others do is to be heard.
+    /// This process holds the lock or has a request in flight: wait for a change.
+    ///
+    /// From `listen_at` on the end of the hand-over window is near, so the loop subscribes to the
+    /// channel.
     Local {
         listen_at: Instant,
     },
     Try(Box<Attempt>),
-    /// Others go first.
+    /// Other processes go first.
     Yield,
 }
 
-/// What the loop knows of a name.
+/// The state of the loop of one lock.
 struct WaitLoop {
     key: LockId,
     hub: Arc<Hub>,
@@ -64,32 +76,32 @@ struct WaitLoop {
     changed: Arc<Notify>,
     watch: Option<Watch>,
     turn: Option<YieldPlan>,
-    /// How often it is said that somebody waits, for kinds that others step back for.
+    /// How often a waiter is announced, for lock kinds where others step back for it.
     announces: Option<Duration>,
-    /// Turns in a row that ended by silence.
+    /// Consecutive yields that ended by their quiet period.
     silent: u32,
-    /// When it is looked whether somebody died inside.
+    /// When expired holders are checked for next.
     dead_due: Instant,
-    /// How it waits where nobody sends messages.
+    /// How the loop waits if releases send no messages.
     backoff: Option<Backoff>,
-    /// Tries in a row that found it taken.
+    /// Consecutive tries that found the lock taken.
     tries: u32,
 }
 
 impl WaitLoop {
-    /// The subscription, begun where there is none.
+    /// Returns the subscription, and starts it on first use.
     fn watch(&mut self) -> &mut Watch {
         let WaitLoop { hub, channel, key, mark, watch, .. } = self;
         watch.get_or_insert_with(|| hub.watch_contended(channel.clone(), key.key().clone(), mark.clone()))
     }
 
-    /// Whether everybody had a turn.
+    /// Returns whether every other waiter has had the lock.
     fn turn_is_over(&mut self) -> bool {
         let heard = self.hub.heard(&self.channel);
         self.turn.as_mut().is_none_or(|turn| turn.is_over(heard))
     }
 
-    /// Ends the turn. Returns of how many listeners how many took none, where that is known.
+    /// Ends the yield. Returns the number of subscribers and how many acquired nothing, if known.
     fn end_turn(&mut self) -> Option<(u64, u64)> {
         self.turn.take()?.missing(self.hub.heard(&self.channel))
     }
@@ -105,7 +117,8 @@ impl Table {
                     if course.watch.is_none() && self.now() >= listen_at {
                         course.watch();
                     }
-                    // Listening, it looks now and then whether anybody still waits: the last may have got the name.
+                    // While subscribed, check periodically whether a request still waits: the last
+                    // one may have the lock.
                     let again = if course.watch.is_none() { listen_at } else { self.now() + IDLE };
                     tokio::select! {
                         () = course.changed.notified() => {}
@@ -157,7 +170,7 @@ impl Table {
             self.withdraw(slot);
             let turn = course.turn.take().or(slot.yield_plan.take().map(|turn| *turn));
             if let Some(turn) = turn.filter(|_| slot.server_lease.is_none()) {
-                // Whoever comes next takes the place of those who have left.
+                // The next request inherits the yield of the cancelled ones.
                 let now = self.now();
                 self.remember_yield(&mut state, &course.key, turn.for_next_caller(), now);
             }
@@ -167,7 +180,8 @@ impl Table {
         if let Some(server_lease) = &slot.server_lease {
             course.tries = 0;
             if let Some((listeners, missing)) = course.end_turn() {
-                // It ended by silence, and the name was free: those are no listeners that wait.
+                // The yield ended by its quiet period and the lock was free: these subscribers do
+                // not wait for it.
                 phantoms.turn_ended(&course.key, listeners, missing, self.now());
             }
             let half = self.handover_window(slot.protocol, &course.key) / 2;
@@ -180,7 +194,8 @@ impl Table {
         if let Some(turn) = slot.yield_plan.take() {
             course.turn = Some(*turn);
             slot.contended = true;
-            // Who has come to look since the release landed: others go first, that is an answer.
+            // Try-only requests that arrived since the release: others go first, so the lock is
+            // busy for them.
             let answers = slot.reject_try_waiters();
             drop(state);
             send(answers);
@@ -195,8 +210,11 @@ impl Table {
         }
     }
 
-    /// Waits until another try may succeed, or nobody waits any more. The name is taken for `left`. While others go first,
-    /// silence is a reason to look once whether it is free.
+    /// Waits until another try may succeed, or no request waits any more. The lock is taken for
+    /// `left`.
+    ///
+    /// While others go first, the end of the quiet period triggers one check whether the lock is
+    /// free.
     async fn until_worth_a_try(&self, course: &mut WaitLoop, left: Duration) {
         if let Some(backoff) = course.backoff {
             return self.back_off(course, backoff, left).await;
@@ -204,7 +222,8 @@ impl Table {
         let mut until = self.now() + left.min(NO_TIMEOUT);
         let mut silence = self.quiet_until(course);
         let mut found_free = false;
-        // Not while others go first: the try that found it taken has said it.
+        // The acquire that found the lock taken announced the waiter. Announce nothing while others
+        // go first.
         let mut said = course.announces.filter(|_| course.turn.is_none()).map(|_| self.now());
         course.watch();
         self.evict_expired_holders(course).await;
@@ -228,7 +247,7 @@ impl Table {
                     if wake.messages > 0 {
                         (silence, found_free) = (anew, false);
                     } else {
-                        // A reason to look is no message: silence goes on, or begins.
+                        // A wake-up without a message continues the quiet period, or starts one.
                         silence = silence.min(anew);
                     }
                 }
@@ -241,7 +260,8 @@ impl Table {
                     match course.hub.peek(course.key.key()).await {
                         Some(left) => {
                             (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::NEVER);
-                            // They had their turn, and it is to have an end.
+                            // Others had their chance to go first: announce from now on, so that it
+                            // ends.
                             said = said.or(course.announces.map(|_| Instant::PAST));
                         }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
@@ -259,7 +279,7 @@ impl Table {
         }
     }
 
-    /// Now and then, where one who died inside is in the way until the lifetime of the whole name ends.
+    /// Periodically evicts expired holders, which would otherwise block until the key's TTL ends.
     async fn evict_expired_holders(&self, course: &mut WaitLoop) {
         if let Some(within) = course.announces.filter(|_| self.now() >= course.dead_due) {
             self.evict_expired(&course.key, within).await;
@@ -267,8 +287,9 @@ impl Table {
         }
     }
 
-    /// The same where no message comes: a pause, twice as long each time. Who is to let others go first gives each the time of
-    /// its longest.
+    /// Waits like `until_worth_a_try` without messages, for a pause that doubles each time.
+    ///
+    /// If others go first, it adds the longest pause.
     async fn back_off(&self, course: &mut WaitLoop, backoff: Backoff, left: Duration) {
         let others = course.turn.take().map_or(Duration::ZERO, |_| backoff.longest);
         let pause = backoff.after(course.tries).mul_f64(0.5 + fastrand::f64() / 2.0);
@@ -285,10 +306,10 @@ impl Table {
         }
     }
 
-    /// Until when it must be silent while others go first.
+    /// Returns when the quiet period ends while others go first.
     fn quiet_until(&self, course: &WaitLoop) -> Instant {
         let heard = course.hub.heard(&course.channel);
-        // Now and then longer, for listeners that need more time to answer than most.
+        // Periodically longer, for subscribers that need more time to respond than most.
         let least = if course.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
             LONG_QUIET_PERIOD
         } else {

@@ -1,4 +1,4 @@
-//! When the engine is to wake.
+//! The next wake-up of the renewal loop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,34 +6,37 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Instant};
 
-/// An alarm that may be brought forward while its sleeper sleeps, but is not put off: what it was brought forward for may be gone
-/// when it rings. One that went by what is there at the moment would wake its sleeper for each hold that follows a short one.
+/// An alarm that can be brought forward while its task sleeps, but not postponed.
 ///
-/// Whoever sets it or brings it forward has the table locked: it goes by what is due there.
+/// The item that it was brought forward for may be gone when it fires. An alarm that always
+/// followed the earliest item would wake its task for every hold that follows a short one.
+///
+/// Callers of `set` and `bring_forward` hold the table's lock, because the time comes from its
+/// schedule.
 pub(super) struct Wakeup {
     at: AtomicU64,
     moved: Notify,
 }
 
 impl Wakeup {
-    /// Rings at once.
+    /// Creates an alarm that fires at once.
     pub(super) fn new() -> Self {
         Wakeup { at: AtomicU64::new(Instant::PAST.as_nanos()), moved: Notify::new() }
     }
 
-    /// Rings at that time; for its sleeper, while he is awake.
+    /// Sets the time. Only the sleeping task calls it, while it is awake.
     pub(super) fn set(&self, at: Instant) {
         self.at.store(at.as_nanos(), Ordering::Release);
     }
 
-    /// Rings at that time if it would ring later.
+    /// Brings the alarm forward to this time if it would fire later.
     pub(super) fn bring_forward(&self, at: Instant) {
         if self.at.fetch_min(at.as_nanos(), Ordering::AcqRel) > at.as_nanos() {
             self.moved.notify_one();
         }
     }
 
-    /// Completes when it rings. One may sleep by it at a time.
+    /// Completes when the alarm fires. Only one task may wait at a time.
     pub(super) async fn elapsed(&self, clock: &Clock) {
         loop {
             let at = Instant::from_nanos(self.at.load(Ordering::Acquire));
