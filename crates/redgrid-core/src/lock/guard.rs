@@ -276,24 +276,26 @@ impl HoldGuard {
     async fn release_and_wait(mut self) -> Result<(), ReleaseError> {
         self.armed = false;
         let name = self.hold.server_lease.target.name.clone();
-        let (flight, mut told) = match self.table().drop_guard(&self.hold, self.is_first, ReleasedBy::Caller) {
+        let (inline_task, mut told) = match self.table().drop_guard(&self.hold, self.is_first, ReleasedBy::Caller) {
             DropOutcome::Done => return Ok(()),
             DropOutcome::Lost(reason) => return Err(ReleaseError::Lost { name, reason }),
             DropOutcome::Release(work, told) => {
                 self.table().spawn_background(work);
                 (None, told)
             }
-            DropOutcome::Leaves(flight, told) => (Some(InlineRelease(Arc::clone(self.table()), flight)), told),
+            DropOutcome::Leaves(inline_task, told) => {
+                (Some(InlineRelease(Arc::clone(self.table()), inline_task)), told)
+            }
         };
         let core = &self.table().core;
         let until = core.clock.now() + core.settings.timeout + GRACE;
-        let mut outcome = poll_fn(|cx| match &flight {
-            Some(InlineRelease(_, flight)) if flight.poll(cx) => Poll::Pending,
+        let mut outcome = poll_fn(|cx| match &inline_task {
+            Some(InlineRelease(_, inline_task)) if inline_task.poll(cx) => Poll::Pending,
             _ => Pin::new(&mut told).poll(cx),
         });
         // A caller that sends its own request over a live connection is woken by that request if no
         // reply arrives in time. Most replies arrive earlier and need no timer of their own.
-        let alone = flight.is_some() && core.is_connected(&self.hold.server_lease.target.key);
+        let alone = inline_task.is_some() && core.is_connected(&self.hold.server_lease.target.key);
         let mut polled = false;
         let first = poll_fn(|cx| match outcome.poll_unpin(cx) {
             Poll::Ready(released) => Poll::Ready(Some(released)),

@@ -37,24 +37,24 @@ impl InlineTask {
     ///
     /// A task takes it over if it is still here after a quarter to half a second.
     pub(crate) fn observed(unattended: &Unattended, work: BackgroundTask) -> Self {
-        let flight = InlineTask::new(work);
-        unattended.note_inline(&flight.0);
-        flight
+        let inline_task = InlineTask::new(work);
+        unattended.note_inline(&inline_task.0);
+        inline_task
     }
 
     /// Polls the work if it is still here.
     ///
     /// Returns true when it stays here: its caller need not wait for anything else then.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
-        let mut aboard = self.inner();
+        let mut inner = self.inner();
         // Out of it meanwhile: work that panics is gone, and is not polled again.
-        let Some(mut work) = aboard.work.take() else { return false };
+        let Some(mut work) = inner.work.take() else { return false };
         if work.as_mut().poll(cx).is_ready() {
-            aboard.caller = None;
+            inner.caller = None;
             return false;
         }
-        aboard.work = Some(work);
-        match &mut aboard.caller {
+        inner.work = Some(work);
+        match &mut inner.caller {
             Some(caller) => caller.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
@@ -64,7 +64,7 @@ impl InlineTask {
     /// Returns whether the work has completed or was taken away. While it is polled, it is neither.
     pub(crate) fn is_over(&self) -> bool {
         match self.0.try_lock() {
-            Ok(aboard) => aboard.work.is_none(),
+            Ok(inner) => inner.work.is_none(),
             Err(TryLockError::Poisoned(panicked)) => panicked.into_inner().work.is_none(),
             Err(TryLockError::WouldBlock) => false,
         }
@@ -88,16 +88,16 @@ impl Unpolled for Mutex<Inner> {
     }
 }
 
-fn take(flight: &Mutex<Inner>) -> Option<BackgroundTask> {
-    let Inner { work, caller } = std::mem::replace(&mut *lock(flight), Inner { work: None, caller: None });
+fn take(inline_task: &Mutex<Inner>) -> Option<BackgroundTask> {
+    let Inner { work, caller } = std::mem::replace(&mut *lock(inline_task), Inner { work: None, caller: None });
     if let Some(caller) = caller {
         caller.wake();
     }
     work
 }
 
-fn lock(flight: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
-    flight.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+fn lock(inline_task: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inline_task.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]
@@ -108,9 +108,9 @@ mod tests {
 
     #[test]
     fn work_that_panics_is_not_left_for_a_task() {
-        let flight = InlineTask::new(Box::pin(async { panic!("it does") }));
-        let poll = || flight.poll(&mut Context::from_waker(Waker::noop()));
+        let inline_task = InlineTask::new(Box::pin(async { panic!("it does") }));
+        let poll = || inline_task.poll(&mut Context::from_waker(Waker::noop()));
         assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
-        assert!(flight.is_over() && flight.take().is_none());
+        assert!(inline_task.is_over() && inline_task.take().is_none());
     }
 }

@@ -360,9 +360,9 @@ impl LockState {
     }
 
     /// Registers an inline task, so that other tasks can move it to a background task.
-    pub(super) fn register(&mut self, number: u64, flight: &InlineTask) {
-        self.inline_tasks.retain(|(_, flight)| !flight.is_over());
-        self.inline_tasks.push((number, flight.clone()));
+    pub(super) fn register(&mut self, number: u64, inline_task: &InlineTask) {
+        self.inline_tasks.retain(|(_, inline_task)| !inline_task.is_over());
+        self.inline_tasks.push((number, inline_task.clone()));
     }
 
     /// Unregisters an inline task that has delivered its result.

@@ -23,7 +23,7 @@ use crate::error::ServerError;
 /// Guards of several keys of one client, lock kind and hash slot.
 ///
 /// Dropping it releases all of them together, in the background.
-#[must_use = "dropping the bundle gives all of it back"]
+#[must_use = "dropping it gives all of it back"]
 pub struct MultiGrant(Vec<HoldGuard>);
 
 impl MultiGrant {
@@ -92,8 +92,8 @@ impl MultiGrant {
                 DropStep::Lost(reason) => errors.push(lost(&hold.server_lease, reason)),
                 DropStep::Release { id, keep_until } => leaving.push(PendingRelease::of(hold, id, keep_until)),
                 // Only releases by a caller are polled inline; these are released by a task.
-                DropStep::ReleasingInline(flight, _) => {
-                    flight.take().into_iter().for_each(|work| table.spawn_background(work))
+                DropStep::ReleasingInline(inline_task, _) => {
+                    inline_task.take().into_iter().for_each(|work| table.spawn_background(work))
                 }
             }
         }

@@ -82,7 +82,7 @@ pub struct PendingAcquire {
     pub(super) seen: Arc<RequestStatus>,
     /// Holder field of the hold that the request converts from.
     pub(super) under: Option<Bytes>,
-    pub(super) flight: Option<InlineTask>,
+    pub(super) inline_task: Option<InlineTask>,
     pub(super) ready: Option<Answer>,
     /// Part of a multi-key acquire: the grant reaches the caller only when all members are granted.
     pub(super) is_member: bool,
@@ -130,7 +130,7 @@ impl PendingAcquire {
         QueuePositionView::new(self.table.core.id.clone(), self.id, &self.seen)
     }
 
-    #[expect(clippy::manual_async_fn, reason = "that one would have room for the ticket twice")]
+    #[expect(clippy::manual_async_fn, reason = "that one would have room for the request twice")]
     fn wait(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send {
         async move {
             let patience = match self.wish.wait {
@@ -142,7 +142,7 @@ impl PendingAcquire {
             let mut contact = self.entered;
             // An inline request without a timeout is woken by its own reply before `patience` ends.
             // Most are answered by then and need no timer.
-            let mut asks_himself = self.flight.is_some() && self.wish.wait.is_none();
+            let mut asks_himself = self.inline_task.is_some() && self.wish.wait.is_none();
             // A try-only request on a lost connection waits at most one response timeout. With a
             // live connection the request was sent.
             let mut looks = self.wish.once && !self.table.core.is_connected(&self.target.key);
@@ -224,15 +224,15 @@ impl PendingAcquire {
 
     /// Returns whether the request is not polled inline, or no longer.
     fn is_driven(&self) -> bool {
-        self.flight.as_ref().is_none_or(InlineTask::is_over)
+        self.inline_task.as_ref().is_none_or(InlineTask::is_over)
     }
 
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
         if let Some(answer) = self.ready.take() {
             return Poll::Ready(answer);
         }
-        if let Some(flight) = &self.flight
-            && flight.poll(cx)
+        if let Some(inline_task) = &self.inline_task
+            && inline_task.poll(cx)
         {
             // Do not register with the receiver: an answer of the inline request would wake the
             // task that polls it.
@@ -283,7 +283,7 @@ impl Drop for PendingAcquire {
             }
         }
         // If a shutdown answered, the inline request may still be in flight.
-        if let Some(work) = self.flight.take().and_then(|flight| flight.take()) {
+        if let Some(work) = self.inline_task.take().and_then(|inline_task| inline_task.take()) {
             self.table.spawn_background(work);
         }
     }

@@ -93,8 +93,8 @@ pub trait LockProtocol: Send + Sync + 'static {
     }
 
     /// Acquires like `acquire`, for kinds that depend on how the request arrives.
-    fn enter(&self, claim: HoldArgs<'_>, entrance: &AcquireContext) -> Request {
-        let _ = entrance;
+    fn enter(&self, claim: HoldArgs<'_>, context: &AcquireContext) -> Request {
+        let _ = context;
         self.acquire(claim)
     }
 

@@ -175,6 +175,6 @@ impl QueuePositionView {
 
 impl std::fmt::Debug for QueuePositionView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PlaceView").field("field", &self.field()).finish()
+        f.debug_struct("QueuePositionView").field("field", &self.field()).finish()
     }
 }

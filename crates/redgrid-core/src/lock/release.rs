@@ -125,7 +125,7 @@ impl Table {
         match self.drop_last_guard(hold, is_first, by) {
             DropStep::Done => DropOutcome::Done,
             DropStep::Lost(reason) => DropOutcome::Lost(reason),
-            DropStep::ReleasingInline(flight, told) => DropOutcome::Leaves(flight, told),
+            DropStep::ReleasingInline(inline_task, told) => DropOutcome::Leaves(inline_task, told),
             DropStep::Release { id, keep_until } => {
                 let (tell, told) = oneshot::channel();
                 DropOutcome::Release(
@@ -190,13 +190,13 @@ impl Table {
         if leaves {
             // Registered as the lock's inline task: a new waiter moves it to a background task.
             let (tell, told) = oneshot::channel();
-            let flight = InlineTask::observed(
+            let inline_task = InlineTask::observed(
                 &self.core.unattended,
                 self.begun_release(id, Arc::clone(server_lease), (keep_until, false), tell),
             );
-            slot.register(server_lease.id, &flight);
+            slot.register(server_lease.id, &inline_task);
             state.schedule.remove(server_lease.id);
-            return DropStep::ReleasingInline(flight, told);
+            return DropStep::ReleasingInline(inline_task, told);
         }
         state.schedule.remove(server_lease.id);
         drop(state);
@@ -457,7 +457,7 @@ impl Table {
         let mut state = self.state();
         state.closed = true;
         let mut waiting = Vec::new();
-        let mut flights = Vec::new();
+        let mut inline_tasks = Vec::new();
         for slot in state.slots.values_mut() {
             for entry in slot.queue.drain(..) {
                 self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.seen), &entry.request);
@@ -466,7 +466,7 @@ impl Table {
             self.take_out_served(slot);
             slot.notify_loop();
             // Drive inline tasks to their end from here: their callers may stop polling.
-            flights.extend(slot.inline_tasks.drain(..).map(|(_, flight)| flight));
+            inline_tasks.extend(slot.inline_tasks.drain(..).map(|(_, inline_task)| inline_task));
         }
         let server_leases = state.schedule.drain();
         let mut held = Vec::new();
@@ -495,7 +495,7 @@ impl Table {
             .into_iter()
             .partition(|(server_lease, keep_until)| *keep_until > now || server_lease.retransmission_ends().is_some());
         let mut work: Vec<BackgroundTask> =
-            flights.into_iter().filter_map(|flight: InlineTask| flight.take()).collect();
+            inline_tasks.into_iter().filter_map(|inline_task: InlineTask| inline_task.take()).collect();
         for (server_lease, keep_until) in keeping {
             let table = Arc::clone(self);
             work.push(Box::pin(async move {

@@ -197,7 +197,7 @@ impl Table {
             receiver,
             seen: Arc::clone(&seen),
             under: under.clone(),
-            flight: None,
+            inline_task: None,
             ready: None,
             is_member: false,
             done: false,
@@ -271,15 +271,15 @@ impl Table {
             } else {
                 slot.asking = true;
                 let attempt = self.attempt(&key, slot, now);
-                let flight = InlineTask::observed(
+                let inline_task = InlineTask::observed(
                     &self.core.unattended,
                     match after {
                         Some((_, at)) => self.begin_at(at, attempt),
                         None => attempt,
                     },
                 );
-                slot.register(id, &flight);
-                ticket.flight = Some(flight);
+                slot.register(id, &inline_task);
+                ticket.inline_task = Some(inline_task);
             }
         } else {
             // A second waiter now depends on the in-flight request, which must not depend on its
@@ -295,7 +295,7 @@ impl Table {
         }
         drop(state);
         send(answers);
-        for work in to_tasks.into_iter().filter_map(|(_, flight)| flight.take()) {
+        for work in to_tasks.into_iter().filter_map(|(_, inline_task)| inline_task.take()) {
             self.spawn_background(work);
         }
         Ok(ticket)

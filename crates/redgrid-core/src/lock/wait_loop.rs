@@ -109,28 +109,28 @@ impl WaitLoop {
 
 impl Table {
     pub(super) async fn wait_loop(self: Arc<Self>, key: LockId) {
-        let Some(mut course) = self.new_wait_loop(key) else { return };
+        let Some(mut wait_loop) = self.new_wait_loop(key) else { return };
         loop {
-            match self.step(&mut course) {
+            match self.step(&mut wait_loop) {
                 Step::Done => return,
                 Step::Local { listen_at } => {
-                    if course.watch.is_none() && self.now() >= listen_at {
-                        course.watch();
+                    if wait_loop.watch.is_none() && self.now() >= listen_at {
+                        wait_loop.watch();
                     }
                     // While subscribed, check periodically whether a request still waits: the last
                     // one may have the lock.
-                    let again = if course.watch.is_none() { listen_at } else { self.now() + IDLE };
+                    let again = if wait_loop.watch.is_none() { listen_at } else { self.now() + IDLE };
                     tokio::select! {
-                        () = course.changed.notified() => {}
+                        () = wait_loop.changed.notified() => {}
                         () = self.core.clock.sleep_until(again) => {}
                     }
                 }
                 Step::Try(attempt) => {
                     if let Some(left) = Arc::clone(&self).try_for(*attempt).await {
-                        self.until_worth_a_try(&mut course, left).await;
+                        self.until_worth_a_try(&mut wait_loop, left).await;
                     }
                 }
-                Step::Yield => self.until_worth_a_try(&mut course, Duration::MAX).await,
+                Step::Yield => self.until_worth_a_try(&mut wait_loop, Duration::MAX).await,
             }
         }
     }
@@ -158,41 +158,41 @@ impl Table {
         })
     }
 
-    fn step(self: &Arc<Self>, course: &mut WaitLoop) -> Step {
+    fn step(self: &Arc<Self>, wait_loop: &mut WaitLoop) -> Step {
         let mut state = self.state();
         let State { slots, phantoms, .. } = &mut *state;
-        let Some(slot) = slots.get_mut(&course.key) else { return Step::Done };
+        let Some(slot) = slots.get_mut(&wait_loop.key) else { return Step::Done };
         slot.contended = false;
         slot.queue.retain(|entry| !entry.answer.is_closed());
         if slot.queue.is_empty() {
             slot.loop_running = false;
             slot.shrink_if_idle();
             self.withdraw(slot);
-            let turn = course.turn.take().or(slot.yield_plan.take().map(|turn| *turn));
+            let turn = wait_loop.turn.take().or(slot.yield_plan.take().map(|turn| *turn));
             if let Some(turn) = turn.filter(|_| slot.server_lease.is_none()) {
                 // The next request inherits the yield of the cancelled ones.
                 let now = self.now();
-                self.remember_yield(&mut state, &course.key, turn.for_next_caller(), now);
+                self.remember_yield(&mut state, &wait_loop.key, turn.for_next_caller(), now);
             }
-            Self::remove_if_idle(&mut state, &course.key);
+            Self::remove_if_idle(&mut state, &wait_loop.key);
             return Step::Done;
         }
         if let Some(server_lease) = &slot.server_lease {
-            course.tries = 0;
-            if let Some((listeners, missing)) = course.end_turn() {
+            wait_loop.tries = 0;
+            if let Some((listeners, missing)) = wait_loop.end_turn() {
                 // The yield ended by its quiet period and the lock was free: these subscribers do
                 // not wait for it.
-                phantoms.turn_ended(&course.key, listeners, missing, self.now());
+                phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
             }
-            let half = self.handover_window(slot.protocol, &course.key) / 2;
-            let listens = course.backoff.is_none();
+            let half = self.handover_window(slot.protocol, &wait_loop.key) / 2;
+            let listens = wait_loop.backoff.is_none();
             return Step::Local { listen_at: if listens { server_lease.stretch_ends - half } else { Instant::NEVER } };
         }
         if slot.busy != Busy::No || slot.asking {
             return Step::Local { listen_at: Instant::NEVER };
         }
         if let Some(turn) = slot.yield_plan.take() {
-            course.turn = Some(*turn);
+            wait_loop.turn = Some(*turn);
             slot.contended = true;
             // Try-only requests that arrived since the release: others go first, so the lock is
             // busy for them.
@@ -201,7 +201,7 @@ impl Table {
             send(answers);
             return Step::Yield;
         }
-        match self.attempt_of(&course.key, slot, self.now()) {
+        match self.attempt_of(&wait_loop.key, slot, self.now()) {
             Some(attempt) => {
                 slot.asking = true;
                 Step::Try(Box::new(attempt))
@@ -215,35 +215,35 @@ impl Table {
     ///
     /// While others go first, the end of the quiet period triggers one check whether the lock is
     /// free.
-    async fn until_worth_a_try(&self, course: &mut WaitLoop, left: Duration) {
-        if let Some(backoff) = course.backoff {
-            return self.back_off(course, backoff, left).await;
+    async fn until_worth_a_try(&self, wait_loop: &mut WaitLoop, left: Duration) {
+        if let Some(backoff) = wait_loop.backoff {
+            return self.back_off(wait_loop, backoff, left).await;
         }
         let mut until = self.now() + left.min(NO_TIMEOUT);
-        let mut silence = self.quiet_until(course);
+        let mut silence = self.quiet_until(wait_loop);
         let mut found_free = false;
         // The acquire that found the lock taken announced the waiter. Announce nothing while others
         // go first.
-        let mut said = course.announces.filter(|_| course.turn.is_none()).map(|_| self.now());
-        course.watch();
-        self.evict_expired_holders(course).await;
+        let mut said = wait_loop.announces.filter(|_| wait_loop.turn.is_none()).map(|_| self.now());
+        wait_loop.watch();
+        self.evict_expired_holders(wait_loop).await;
         loop {
-            if course.turn.is_some() && course.turn_is_over() {
-                if let Some((listeners, missing)) = course.end_turn() {
-                    self.state().phantoms.turn_ended(&course.key, listeners, missing, self.now());
+            if wait_loop.turn.is_some() && wait_loop.turn_is_over() {
+                if let Some((listeners, missing)) = wait_loop.end_turn() {
+                    self.state().phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
                 }
-                course.silent = 0;
+                wait_loop.silent = 0;
                 return;
             }
-            let say = said.zip(course.announces).map_or(Instant::NEVER, |(said, every)| said + every);
-            let WaitLoop { watch, changed, turn, key, .. } = &mut *course;
+            let say = said.zip(wait_loop.announces).map_or(Instant::NEVER, |(said, every)| said + every);
+            let WaitLoop { watch, changed, turn, key, .. } = &mut *wait_loop;
             let Some(watch) = watch else { return };
             tokio::select! {
                 wake = watch.wake() => {
                     if turn.is_none() {
                         return;
                     }
-                    let anew = self.quiet_until(course);
+                    let anew = self.quiet_until(wait_loop);
                     if wake.messages > 0 {
                         (silence, found_free) = (anew, false);
                     } else {
@@ -254,25 +254,25 @@ impl Table {
                 () = self.core.clock.wait_until(until) => return,
                 () = self.core.clock.wait_until(silence) => {
                     if found_free {
-                        course.silent = course.silent.wrapping_add(1);
+                        wait_loop.silent = wait_loop.silent.wrapping_add(1);
                         return;
                     }
-                    match course.hub.peek(course.key.key()).await {
+                    match wait_loop.hub.peek(wait_loop.key.key()).await {
                         Some(left) => {
                             (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::NEVER);
                             // Others had their chance to go first: announce from now on, so that it
                             // ends.
-                            said = said.or(course.announces.map(|_| Instant::PAST));
+                            said = said.or(wait_loop.announces.map(|_| Instant::PAST));
                         }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
                     }
                 }
                 () = self.core.clock.wait_until(say) => {
                     said = Some(self.now());
-                    if let Some(every) = course.announces {
-                        self.announce(&course.key, every).await;
+                    if let Some(every) = wait_loop.announces {
+                        self.announce(&wait_loop.key, every).await;
                     }
-                    self.evict_expired_holders(course).await;
+                    self.evict_expired_holders(wait_loop).await;
                 }
                 () = changed.notified() => if self.nobody_waits(key) { return },
             }
@@ -280,42 +280,42 @@ impl Table {
     }
 
     /// Periodically evicts expired holders, which would otherwise block until the key's TTL ends.
-    async fn evict_expired_holders(&self, course: &mut WaitLoop) {
-        if let Some(within) = course.announces.filter(|_| self.now() >= course.dead_due) {
-            self.evict_expired(&course.key, within).await;
-            course.dead_due = self.now() + EVICTION_INTERVAL;
+    async fn evict_expired_holders(&self, wait_loop: &mut WaitLoop) {
+        if let Some(within) = wait_loop.announces.filter(|_| self.now() >= wait_loop.dead_due) {
+            self.evict_expired(&wait_loop.key, within).await;
+            wait_loop.dead_due = self.now() + EVICTION_INTERVAL;
         }
     }
 
     /// Waits like `until_worth_a_try` without messages, for a pause that doubles each time.
     ///
     /// If others go first, it adds the longest pause.
-    async fn back_off(&self, course: &mut WaitLoop, backoff: Backoff, left: Duration) {
-        let others = course.turn.take().map_or(Duration::ZERO, |_| backoff.longest);
-        let pause = backoff.after(course.tries).mul_f64(0.5 + fastrand::f64() / 2.0);
+    async fn back_off(&self, wait_loop: &mut WaitLoop, backoff: Backoff, left: Duration) {
+        let others = wait_loop.turn.take().map_or(Duration::ZERO, |_| backoff.longest);
+        let pause = backoff.after(wait_loop.tries).mul_f64(0.5 + fastrand::f64() / 2.0);
         let until = self.now() + others + pause.min(left);
-        course.tries = course.tries.saturating_add(1);
-        if course.tries > FLAG_WAITER_AFTER {
-            course.hub.mark(&course.mark).await;
+        wait_loop.tries = wait_loop.tries.saturating_add(1);
+        if wait_loop.tries > FLAG_WAITER_AFTER {
+            wait_loop.hub.mark(&wait_loop.mark).await;
         }
         loop {
             tokio::select! {
                 () = self.core.clock.sleep_until(until) => return,
-                () = course.changed.notified() => if self.nobody_waits(&course.key) { return },
+                () = wait_loop.changed.notified() => if self.nobody_waits(&wait_loop.key) { return },
             }
         }
     }
 
     /// Returns when the quiet period ends while others go first.
-    fn quiet_until(&self, course: &WaitLoop) -> Instant {
-        let heard = course.hub.heard(&course.channel);
+    fn quiet_until(&self, wait_loop: &WaitLoop) -> Instant {
+        let heard = wait_loop.hub.heard(&wait_loop.channel);
         // Periodically longer, for subscribers that need more time to respond than most.
-        let least = if course.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
+        let least = if wait_loop.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
             LONG_QUIET_PERIOD
         } else {
             Duration::ZERO
         };
-        course.turn.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.quiet_period(heard).max(least))
+        wait_loop.turn.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.quiet_period(heard).max(least))
     }
 
     fn nobody_waits(&self, key: &LockId) -> bool {
