@@ -153,13 +153,18 @@ struct Lock {
     client: Client,
     kind: &'static dyn LockProtocol,
     target: Arc<LockKeys>,
-    wish: AcquireRequest,
+    request: AcquireRequest,
 }
 
 impl Lock {
     fn of(grant: &HoldGuard) -> Lock {
-        let wish = AcquireRequest { wait: None, once: false, ..grant.request().clone() };
-        Lock { client: grant.client().clone(), kind: grant.protocol(), target: Arc::clone(grant.keys()), wish }
+        let wanted = AcquireRequest { wait: None, once: false, ..grant.request().clone() };
+        Lock {
+            client: grant.client().clone(),
+            kind: grant.protocol(),
+            target: Arc::clone(grant.keys()),
+            request: wanted,
+        }
     }
 
     fn name(&self) -> Name {
@@ -170,7 +175,7 @@ impl Lock {
     async fn acquire(self) -> Result<HoldGuard, ConditionError> {
         let lock = self.name();
         let acquire = async {
-            let asked = self.client.enter(self.kind, &self.target, self.wish)?.member().await?;
+            let asked = self.client.enter(self.kind, &self.target, self.request)?.member().await?;
             asked.ok_or_else(|| AcquireError::ShuttingDown { name: lock.clone() })
         };
         acquire.await.map_err(|source| ConditionError::NotAcquired { lock, source })

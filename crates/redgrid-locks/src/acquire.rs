@@ -156,8 +156,8 @@ impl Options {
 
     /// Asks at the front of a line.
     async fn ask_behind(&self, line: &Arc<LockKeys>, once: bool) -> Result<Option<HoldGuard>, AcquireError> {
-        let (wish, target) = (self.wish(once)?, self.target.as_ref().map_err(Clone::clone)?);
-        if self.client.is_in(self.kind, target, wish.holder) {
+        let (request, target) = (self.request(once)?, self.target.as_ref().map_err(Clone::clone)?);
+        if self.client.is_in(self.kind, target, request.holder) {
             // Those in the line wait for this one.
             return self.ask_now(once).await;
         }
@@ -206,7 +206,7 @@ impl Options {
 
     // Apart from its outcome, which would have room for the ticket twice.
     fn enter(&self, once: bool) -> Result<PendingAcquire, AcquireError> {
-        let ticket = self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.wish(once)?)?;
+        let ticket = self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.request(once)?)?;
         if let Some(place) = &self.place {
             place.taken(ticket.queue_position());
         }
@@ -214,7 +214,7 @@ impl Options {
     }
 
     /// What is wished, once its values are found to be possible.
-    pub(crate) fn wish(&self, once: bool) -> Result<AcquireRequest, AcquireError> {
+    pub(crate) fn request(&self, once: bool) -> Result<AcquireRequest, AcquireError> {
         let target = self.target.as_ref().map_err(Clone::clone)?;
         let refuse = |option, expected, got| {
             Err(AcquireError::InvalidArgument { name: target.name.clone(), option, expected, got })

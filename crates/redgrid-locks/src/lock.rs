@@ -264,9 +264,9 @@ impl Lock {
     }
 
     async fn seize_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
-        let wish =
-            AcquireRequest { lease: LeaseMode::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.wish() };
-        match self.client.seize(self.kind, self.target()?, wish, from).await? {
+        let request =
+            AcquireRequest { lease: LeaseMode::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.request() };
+        match self.client.take_over(self.kind, self.target()?, request, from).await? {
             None => Ok(false),
             Some(grant) => {
                 // Our own lease of it ends it in any case.
@@ -289,7 +289,7 @@ impl Lock {
     /// Dropped early, the former holder may have lost it, and what was taken is given back in the background.
     pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
         let target = self.target()?;
-        match self.client.seize(self.kind, target, self.wish(), TakeoverFrom::Anybody).await? {
+        match self.client.take_over(self.kind, target, self.request(), TakeoverFrom::Anybody).await? {
             Some(grant) => Ok(LockGuard::new(grant)),
             None => Err(AcquireError::ShuttingDown { name: target.name.clone() }),
         }
@@ -344,8 +344,8 @@ impl Lock {
     }
 
     /// What is asked for unless something else is said.
-    fn wish(&self) -> AcquireRequest {
-        AcquireRequest { reenters: self.reenters, backoff: self.backoff, ..wish(&self.client) }
+    fn request(&self) -> AcquireRequest {
+        AcquireRequest { reenters: self.reenters, backoff: self.backoff, ..request(&self.client) }
     }
 }
 
@@ -355,7 +355,7 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-pub(crate) fn wish(client: &Client) -> AcquireRequest {
+pub(crate) fn request(client: &Client) -> AcquireRequest {
     let (lease, durability) = (LeaseMode::Renewed(client.watchdog_lease()), client.durability());
     let (holder, at_least, max_hold, once, wait) = (None, Duration::ZERO, None, false, None);
     AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters: true, backoff: None }

@@ -216,8 +216,8 @@ impl Members {
                 return Err(out_of_time(false));
             }
             let wait = said.wait.map(|_| until.since(now));
-            let wish = AcquireRequest { wait, ..lock.options().with(&said).wish(false)? };
-            match one(lock, wish).await {
+            let request = AcquireRequest { wait, ..lock.options().with(&said).request(false)? };
+            match one(lock, request).await {
                 Ok(grant) => waited = grant.map(|grant| (busy, grant)),
                 Err(AcquireError::TimedOut { by_this_client, .. }) => return Err(out_of_time(by_this_client)),
                 Err(error) => return Err(error),
@@ -226,8 +226,8 @@ impl Members {
     }
 }
 
-async fn one(lock: &Lock, wish: AcquireRequest) -> Result<Option<HoldGuard>, AcquireError> {
-    lock.client().enter(lock.kind(), lock.target()?, wish)?.member().await
+async fn one(lock: &Lock, request: AcquireRequest) -> Result<Option<HoldGuard>, AcquireError> {
+    lock.client().enter(lock.kind(), lock.target()?, request)?.member().await
 }
 
 /// One look at all of them: what was taken, and which one was busy. What was waited for is there already.
@@ -249,8 +249,8 @@ async fn round(
             }
             let targets =
                 missing.iter().map(|at| members.locks[*at].target().cloned()).collect::<Result<Vec<_>, _>>()?;
-            let wish = lock.options().with(said).wish(once)?;
-            match lock.client().take_all(lock.kind(), targets, wish, until).await? {
+            let request = lock.options().with(said).request(once)?;
+            match lock.client().take_all(lock.kind(), targets, request, until).await? {
                 MultiOutcome::All(bundle) => {
                     taken.push(bundle);
                     break;
@@ -260,8 +260,8 @@ async fn round(
                 MultiOutcome::Busy { at, theirs: false } => {
                     let at = missing[at];
                     let lock = &members.locks[at];
-                    let wish = AcquireRequest { wait: None, ..lock.options().with(said).wish(true)? };
-                    let Some(grant) = one(lock, wish).await? else { return Ok((taken, Some(at))) };
+                    let wanted = AcquireRequest { wait: None, ..lock.options().with(said).request(true)? };
+                    let Some(grant) = one(lock, wanted).await? else { return Ok((taken, Some(at))) };
                     have.push(at);
                     taken.push(MultiGrant::of(vec![grant]));
                 }

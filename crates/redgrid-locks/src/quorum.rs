@@ -244,12 +244,12 @@ impl QuorumLock {
     }
 
     /// One look at all servers but those that have it; their answers come one by one.
-    pub(crate) fn ask_all(&self, wish: &AcquireRequest, but: &[usize]) -> Answers<Vote> {
+    pub(crate) fn ask_all(&self, request: &AcquireRequest, but: &[usize]) -> Answers<Vote> {
         let asking = self.locks.iter().enumerate().filter(|(at, _)| !but.contains(at)).map(|(at, lock)| {
-            let (lock, wish, quorum, share) = (lock.clone(), wish.clone(), self.quorum.clone(), self.quorum.share);
+            let (lock, wanted, quorum, share) = (lock.clone(), request.clone(), self.quorum.clone(), self.quorum.share);
             async move {
                 let until = lock.client().clock().now() + share;
-                let look = async { lock.client().enter(lock.kind(), lock.target()?, wish)?.outcome().await };
+                let look = async { lock.client().enter(lock.kind(), lock.target()?, wanted)?.outcome().await };
                 let late =
                     || ServerError::NotSent { reason: "the server did not answer within its share of the time".into() };
                 match within(lock.client(), until, look).await {
@@ -370,9 +370,9 @@ impl QuorumLock {
     async fn take(self, said: Said, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
         let lock = &self;
         let name = lock.first()?.clone();
-        let wish = AcquireRequest { wait: None, ..lock.locks[0].options().with(&said).wish(true)? };
+        let request = AcquireRequest { wait: None, ..lock.locks[0].options().with(&said).request(true)? };
         for (option, got, most) in
-            [("lease", wish.lease.duration(), lock.quorum.longest), ("at_least", wish.at_least, Duration::ZERO)]
+            [("lease", request.lease.duration(), lock.quorum.longest), ("at_least", request.at_least, Duration::ZERO)]
         {
             if got > most {
                 let expected = "at most the longest lease of the quorum, and no `at_least`";
@@ -384,7 +384,7 @@ impl QuorumLock {
         let (mut contact, mut tries) = (began, 0_u32);
         let mut watches: Vec<Watch> = Vec::new();
         loop {
-            let (failed, voted) = match round(lock, &wish).await {
+            let (failed, voted) = match round(lock, &request).await {
                 Round::Held(guard) => return Ok(Some(*guard)),
                 Round::Busy { voted } => (None, voted),
                 Round::Failed(error) => (Some(error), false),
@@ -445,9 +445,9 @@ enum Round {
     Failed(AcquireError),
 }
 
-async fn round(lock: &QuorumLock, wish: &AcquireRequest) -> Round {
+async fn round(lock: &QuorumLock, request: &AcquireRequest) -> Round {
     let (majority, servers) = (lock.majority(), lock.servers());
-    let (mut votes, mut grants) = (lock.ask_all(wish, &[]), Vec::new());
+    let (mut votes, mut grants) = (lock.ask_all(request, &[]), Vec::new());
     let (mut busy, mut failures) = (0, Vec::new());
     while grants.len() < majority {
         match votes.recv().await {
@@ -471,7 +471,7 @@ async fn round(lock: &QuorumLock, wish: &AcquireRequest) -> Round {
             return Round::Busy { voted: true };
         }
     }
-    let guard = QuorumGuard::new(lock.clone(), wish.clone(), grants, votes, token);
+    let guard = QuorumGuard::new(lock.clone(), request.clone(), grants, votes, token);
     // A majority whose answers took too long holds nothing.
     if guard.is_held() { Round::Held(Box::new(guard)) } else { Round::Busy { voted: true } }
 }

@@ -20,7 +20,7 @@ use crate::quorum::{Answers, QuorumLock, Vote, each};
 pub struct QuorumGuard {
     lock: QuorumLock,
     name: Name,
-    wish: AcquireRequest,
+    request: AcquireRequest,
     token: Option<Token>,
     held: Mutex<Held>,
 }
@@ -53,13 +53,13 @@ impl Held {
 impl QuorumGuard {
     pub(crate) fn new(
         lock: QuorumLock,
-        wish: AcquireRequest,
+        wanted: AcquireRequest,
         grants: Vec<(usize, HoldGuard)>,
         late: Answers<Vote>,
         token: Option<Token>,
     ) -> Self {
         let name = grants[0].1.name().clone();
-        QuorumGuard { lock, name, wish, token, held: Mutex::new(Held { grants, late, over: false }) }
+        QuorumGuard { lock, name, request: wanted, token, held: Mutex::new(Held { grants, late, over: false }) }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -172,11 +172,11 @@ impl QuorumGuard {
         if have.len() < majority || !self.is_held() {
             return Err(ExtendError::Lost { name: self.name.clone(), reason: LostReason::Expired });
         }
-        let wish = match self.wish.lease {
-            LeaseMode::Fixed(_) => AcquireRequest { lease: LeaseMode::Fixed(lease), ..self.wish.clone() },
-            LeaseMode::Renewed(_) => self.wish.clone(),
+        let request = match self.request.lease {
+            LeaseMode::Fixed(_) => AcquireRequest { lease: LeaseMode::Fixed(lease), ..self.request.clone() },
+            LeaseMode::Renewed(_) => self.request.clone(),
         };
-        let mut again = self.lock.ask_all(&wish, &have);
+        let mut again = self.lock.ask_all(&request, &have);
         let mut answers = each(mine.into_iter().map(|(_, mine)| async move { mine.extend(lease).await }));
         let (mut confirmed, mut error) = (0, None);
         while let Some(extended) = answers.recv().await {

@@ -22,8 +22,8 @@ use crate::pinned::pinned;
 /// One acquire attempt: the waiter that it is for, and the parameters of its request.
 pub(super) struct Attempt {
     pub(super) key: LockId,
-    kind: &'static dyn LockProtocol,
-    pub(super) target: Arc<LockKeys>,
+    protocol: &'static dyn LockProtocol,
+    pub(super) keys: Arc<LockKeys>,
     entry: u64,
     request: Arc<AcquireRequest>,
     status: Arc<RequestStatus>,
@@ -40,13 +40,13 @@ impl Attempt {
     /// Returns the server queue in which the attempt has, or gets, a position. A `once` request has
     /// none.
     fn queue(&self) -> Option<&'static dyn ServerQueue> {
-        self.kind.queue().filter(|_| !self.request.once)
+        self.protocol.queue().filter(|_| !self.request.once)
     }
 
     /// Builds the release of what the attempt may acquire until `limit`.
     fn deferred_release(&self, field: &Bytes, limit: Instant, at_once: bool) -> DeferredRelease {
-        let (kind, target, field, lease) = (self.kind, Arc::clone(&self.target), field.clone(), self.lease);
-        DeferredRelease { kind, target, field, limit, at_once, keep_until: Instant::PAST, lease }
+        let (kind, target, field, lease) = (self.protocol, Arc::clone(&self.keys), field.clone(), self.lease);
+        DeferredRelease { protocol: kind, keys: target, field, limit, at_once, keep_until: Instant::PAST, lease }
     }
 }
 
@@ -79,11 +79,11 @@ impl Table {
         let patience = if entry.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
-            kind: slot.protocol,
-            target: Arc::clone(&slot.keys),
+            protocol: slot.protocol,
+            keys: Arc::clone(&slot.keys),
             entry: entry.id,
             request: Arc::clone(&entry.request),
-            status: Arc::clone(&entry.seen),
+            status: Arc::clone(&entry.status),
             until: entry.until.min(now + patience),
             lease: entry.request.server_lease(spare),
             stretch,
@@ -132,7 +132,7 @@ impl Table {
                     continue;
                 }
                 let proven = match verdict {
-                    AcquireReply::Granted { .. } => self.core.commit(&asked, durability, &attempt.target.key).await,
+                    AcquireReply::Granted { .. } => self.core.commit(&asked, durability, &attempt.keys.key).await,
                     _ => Ok(()),
                 };
                 if proven.as_ref().is_err_and(CommitError::is_passing) && self.now() < attempt.until {
@@ -204,9 +204,9 @@ impl Table {
         let queue = attempt.queue();
         let id = queue.map_or_else(|| self.number(), |_| attempt.status.position.number(attempt.entry));
         let field = self.core.field(id);
-        let claim = HoldArgs { target: &attempt.target, field: &field, lease: attempt.lease };
+        let claim = HoldArgs { target: &attempt.keys, field: &field, lease: attempt.lease };
         let request = match queue {
-            None => attempt.kind.enter(claim, &attempt.context),
+            None => attempt.protocol.enter(claim, &attempt.context),
             Some(queue) => {
                 attempt.status.position.asked();
                 queue.enter(claim, self.position_ttl())
@@ -241,8 +241,8 @@ impl Table {
     /// Returns the same as `try_for` if the grant was superseded before it was known here.
     fn granted(self: &Arc<Self>, attempt: &Attempt, granted: GrantReply) -> Option<Duration> {
         let (sent, received) = (granted.sent, granted.received);
-        let (target, clock) = (Arc::clone(&attempt.target), self.core.clock.clone());
-        let server_lease = Arc::new(ServerLease::new(granted, &attempt.key, target, attempt.kind, clock));
+        let (target, clock) = (Arc::clone(&attempt.keys), self.core.clock.clone());
+        let server_lease = Arc::new(ServerLease::new(granted, &attempt.key, target, attempt.protocol, clock));
         let mut state = self.state();
         let slot = match self.install_grant(&mut state, &attempt.key, &server_lease, sent) {
             InstallOutcome::Ours { slot, .. } => slot,
@@ -300,7 +300,7 @@ impl Table {
             // busy.
             let first = slot.next(received).map(|entry| (entry.id, entry.request.holder));
             let is_in = |entry: &Waiter| {
-                attempt.kind.is_shared()
+                attempt.protocol.is_shared()
                     || first.is_some_and(|(id, holder)| {
                         id == entry.id || (holder.is_some() && holder == entry.request.holder)
                     })
@@ -313,7 +313,7 @@ impl Table {
                 false => Some(entry),
             });
         }
-        slot.queue.iter().for_each(|entry| entry.seen.set_busy());
+        slot.queue.iter().for_each(|entry| entry.status.set_busy());
         let passed_on =
             self.hand_over_next(&mut state, &attempt.key, HandoverReason::Granted { entry: attempt.entry, sent }, now);
         if answers.is_empty() {
@@ -354,19 +354,19 @@ impl Table {
                 attempt.status.position.landed(waits);
                 if !waits {
                     self.release_position(
-                        attempt.kind,
-                        &attempt.target,
+                        attempt.protocol,
+                        &attempt.keys,
                         (attempt.entry, &attempt.status),
                         &attempt.request,
                     );
                 }
             }
             slot.retain_map(|entry| {
-                entry.seen.set_busy();
+                entry.status.set_busy();
                 let unsure = unanswered_until.filter(|_| entry.id == attempt.entry);
                 match (entry.request.once, unsure) {
                     (false, unsure) => {
-                        unsure.into_iter().for_each(|until| entry.seen.set_maybe_executed(until));
+                        unsure.into_iter().for_each(|until| entry.status.set_maybe_executed(until));
                         return Some(entry);
                     }
                     (true, None) => answers.push((entry.answer, Ok(None))),
@@ -381,7 +381,7 @@ impl Table {
             if slot.waits_since == 0 {
                 slot.waits_since = time;
             }
-            slot.announced |= attempt.context.waits && attempt.kind.announces_every().is_some();
+            slot.announced |= attempt.context.waits && attempt.protocol.announces_every().is_some();
             if slot.queue.is_empty() && !slot.loop_running {
                 self.withdraw(slot);
             }
@@ -410,8 +410,8 @@ impl Table {
                 // The waiter left while its request was in flight. That request may still execute.
                 attempt.status.position.landed(false);
                 self.release_position(
-                    attempt.kind,
-                    &attempt.target,
+                    attempt.protocol,
+                    &attempt.keys,
                     (attempt.entry, &attempt.status),
                     &attempt.request,
                 );
@@ -419,7 +419,12 @@ impl Table {
             slot.retain_map(|entry| {
                 match entry.id == attempt.entry || also_lacks_durability(&failure, &attempt.request, &entry.request) {
                     true => {
-                        self.release_position(attempt.kind, &attempt.target, (entry.id, &entry.seen), &entry.request);
+                        self.release_position(
+                            attempt.protocol,
+                            &attempt.keys,
+                            (entry.id, &entry.status),
+                            &entry.request,
+                        );
                         answers.push((entry.answer, Err(failure.clone())));
                         None
                     }

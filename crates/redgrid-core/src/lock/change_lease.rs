@@ -37,13 +37,13 @@ impl Table {
         lease: Duration,
         durability: Durability,
     ) -> Set {
-        let request = server_lease.kind.renew(&[server_lease.claim(&server_lease.copied_field(), lease)]);
+        let request = server_lease.protocol.renew(&[server_lease.claim(&server_lease.copied_field(), lease)]);
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());
         let mut underway = Lengthening::begin(server_lease, lease, self.core.settings.timeout);
         let asked = self.core.exchange(request, until, Persistence::Retries, &underway.progress).await;
         let status = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let set = match status.map(|list| list.first().copied()) {
-            Ok(Some(1)) => match self.core.commit(&asked, durability, &server_lease.target.key).await {
+            Ok(Some(1)) => match self.core.commit(&asked, durability, &server_lease.keys.key).await {
                 Ok(()) => confirmed(server_lease, asked.sent, lease, durability),
                 Err(error) => Set::NotDurable(error),
             },
@@ -69,7 +69,7 @@ impl Table {
         let sent = self.now();
         let underway = Shortening::begin(server_lease, sent, lease, self.core.settings.timeout);
         self.reschedule(server_lease);
-        let request = server_lease.kind.extend(server_lease.claim(&server_lease.copied_field(), lease));
+        let request = server_lease.protocol.extend(server_lease.claim(&server_lease.copied_field(), lease));
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());
         let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
         let answer = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
@@ -80,7 +80,7 @@ impl Table {
             Ok((1, _)) if server_lease.durability().covers(durability) => {
                 confirmed(server_lease, sent, lease, server_lease.durability())
             }
-            Ok((1, _)) => match self.core.commit(&asked, durability, &server_lease.target.key).await {
+            Ok((1, _)) => match self.core.commit(&asked, durability, &server_lease.keys.key).await {
                 Ok(()) => confirmed(server_lease, sent, lease, durability),
                 Err(error) => Set::NotDurable(error),
             },

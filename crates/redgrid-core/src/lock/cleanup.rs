@@ -19,8 +19,8 @@ const LONGEST_STEP: Duration = Duration::from_secs(20);
 
 /// Release of what an unanswered request may have acquired, or may still acquire.
 pub(super) struct DeferredRelease {
-    pub(super) kind: &'static dyn LockProtocol,
-    pub(super) target: Arc<LockKeys>,
+    pub(super) protocol: &'static dyn LockProtocol,
+    pub(super) keys: Arc<LockKeys>,
     pub(super) field: Bytes,
     /// Until when a retransmission may acquire it.
     pub(super) limit: Instant,
@@ -74,8 +74,8 @@ impl Table {
         keep_until: Instant,
     ) -> DeferredRelease {
         DeferredRelease {
-            kind: server_lease.kind,
-            target: Arc::clone(&server_lease.target),
+            protocol: server_lease.protocol,
+            keys: Arc::clone(&server_lease.keys),
             field: server_lease.copied_field(),
             limit,
             at_once,
@@ -109,7 +109,7 @@ impl Table {
         if what.limit == Instant::PAST {
             return what.limit;
         }
-        what.limit + self.core.home(&what.target.key).time().set_back(self.now()).min(LONGEST_STEP)
+        what.limit + self.core.home(&what.keys.key).time().set_back(self.now()).min(LONGEST_STEP)
     }
 
     /// Releases, and waits for the first release as long as one reply may take. What remains is
@@ -130,12 +130,12 @@ impl Table {
     /// Returns when the answered (or last) transmission left.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let keep = what.keep_until.since(self.now());
-        let claim = HoldArgs { target: &what.target, field: &what.field, lease: keep };
-        let request = if keep.is_zero() { what.kind.release(claim) } else { what.kind.retain(claim) };
+        let claim = HoldArgs { target: &what.keys, field: &what.field, lease: keep };
+        let request = if keep.is_zero() { what.protocol.release(claim) } else { what.protocol.retain(claim) };
         let until = what.limit.max(self.now()) + what.lease;
         let asked = self.core.give_back(request, until, Persistence::ToTheEnd).await;
         if let Err(error) = asked.result {
-            tracing::debug!(name = %what.target.name, %error, "could not give back; the lease ends it");
+            tracing::debug!(name = %what.keys.name, %error, "could not give back; the lease ends it");
         }
         asked.sent
     }

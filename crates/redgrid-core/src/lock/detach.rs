@@ -74,7 +74,7 @@ impl HoldGuard {
 
     async fn try_detach(&mut self) -> Result<DetachedHold, DetachError> {
         let (server_lease, name) = (&self.hold.server_lease, || self.name().clone());
-        let kind = server_lease.kind;
+        let kind = server_lease.protocol;
         let field = server_lease.copied_field();
         if kind.adopt(server_lease.claim(&field, Duration::ZERO), &field).is_none() {
             return Err(DetachError::Unsupported { name: name(), kind: kind.name() });
@@ -105,7 +105,7 @@ impl HoldGuard {
 impl Table {
     fn detach(self: &Arc<Self>, hold: &Arc<super::hold::Hold>) -> Result<DetachedHold, DetachError> {
         let server_lease = &hold.server_lease;
-        let name = || server_lease.target.name.clone();
+        let name = || server_lease.keys.name.clone();
         let key = server_lease.slot_key();
         let mut state = self.state();
         if hold.guards.load(Ordering::Acquire) > 1 {
@@ -197,10 +197,11 @@ impl Table {
     ) -> Result<Option<HoldGuard>, AcquireFailure> {
         let DetachedHold { lease, at_least, max_hold, .. } = detached;
         let (holder, once, wait, reenters, backoff) = (None, false, None, true, None);
-        let mut wish = AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff };
+        let mut acquire =
+            AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff };
         // After its `max_hold` no process renews it.
         let wanted = match lease {
-            LeaseMode::Renewed(_) if max_hold != Some(Duration::ZERO) => wish.server_lease(Duration::ZERO),
+            LeaseMode::Renewed(_) if max_hold != Some(Duration::ZERO) => acquire.server_lease(Duration::ZERO),
             _ => Duration::ZERO,
         };
         let id = self.number();
@@ -212,7 +213,7 @@ impl Table {
         let keep_until = if at_least.is_zero() { Instant::PAST } else { self.now() + at_least };
         let settlement = |limit| {
             let (target, field, lease) = (Arc::clone(&target), field.clone(), lease.duration());
-            DeferredRelease { kind, target, field, limit, at_once: true, keep_until, lease }
+            DeferredRelease { protocol: kind, keys: target, field, limit, at_once: true, keep_until, lease }
         };
         let until = self.now() + self.core.settings.patience();
         let ask = || self.core.exchange(request.clone(), until, Persistence::Retries, &progress);
@@ -250,18 +251,18 @@ impl Table {
         }
         if let LeaseMode::Fixed(_) = lease {
             // Counted from before the request left, so the end is no later than it was.
-            wish.lease = LeaseMode::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
+            acquire.lease = LeaseMode::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
         }
         let on_server = if wanted.is_zero() { left } else { wanted };
         let sent = asked.sent;
-        if self.now() >= terms::deadline(sent, on_server).min(terms::deadline(sent, wish.lease.duration())) {
+        if self.now() >= terms::deadline(sent, on_server).min(terms::deadline(sent, acquire.lease.duration())) {
             self.schedule_cleanup(settlement(limit.unwrap_or(Instant::PAST)));
             return Ok(None);
         }
         let stretch = self.handover_window(kind, &LockId::of(kind, &target));
         let granted =
             GrantReply::by(&asked, id, field.clone(), detached.token.get(), (on_server, durability), sent + stretch);
-        let grant = self.install(client, kind, Arc::clone(&target), granted, (wish, keep_until));
+        let grant = self.install(client, kind, Arc::clone(&target), granted, (acquire, keep_until));
         grant.map(Some).ok_or(AcquireFailure::ShuttingDown)
     }
 }

@@ -123,9 +123,9 @@ impl Table {
         for entry in slot.queue.iter().filter(|entry| entry.until <= now) {
             // Its timeout has passed, and its future was not polled to report that. Other waiters
             // must not stand behind it.
-            let place = &entry.seen.position;
+            let place = &entry.status.position;
             if place.is_asked() && !place.is_asking() {
-                self.release_position(line.kind, &line.target, (entry.id, &entry.seen), &entry.request);
+                self.release_position(line.kind, &line.target, (entry.id, &entry.status), &entry.request);
             }
         }
         self.listen(line, slot, now);
@@ -134,7 +134,7 @@ impl Table {
             // Notifications from before this process acquired the lock are void. They are kept
             // while the server lease is busy: it may just be released.
             let calm = slot.busy == Busy::No;
-            slot.queue.iter().filter(|_| calm).for_each(|entry| entry.seen.position.clear_notification());
+            slot.queue.iter().filter(|_| calm).for_each(|entry| entry.status.position.clear_notification());
         } else if let Some(at) = self.next_to_ask(slot, now)
             && let Some(attempt) = self.attempt_for(&line.key, slot, at, now)
         {
@@ -144,9 +144,9 @@ impl Table {
                 table.try_for(attempt).await;
             }));
         }
-        let inside = || slot.queue.iter().filter(|entry| entry.seen.position.is_inside() && entry.until > now);
-        let places: Vec<_> = inside().map(|entry| (entry.id, entry.seen.position.number(entry.id))).collect();
-        let due = inside().map(|entry| entry.seen.position.due()).min().filter(|_| may_ask(slot));
+        let inside = || slot.queue.iter().filter(|entry| entry.status.position.is_inside() && entry.until > now);
+        let places: Vec<_> = inside().map(|entry| (entry.id, entry.status.position.number(entry.id))).collect();
+        let due = inside().map(|entry| entry.status.position.due()).min().filter(|_| may_ask(slot));
         let over = inside().map(|entry| entry.until).min();
         if along {
             self.send_pass(&mut state, &line.key, false);
@@ -173,7 +173,7 @@ impl Table {
         let along = self.passes_locally(slot).is_some();
         let waits = slot.queue.iter().filter(|entry| !entry.request.once && entry.until > now);
         for (at, entry) in waits.enumerate() {
-            let place = &entry.seen.position;
+            let place = &entry.status.position;
             if at >= depth && !place.is_asked() {
                 continue;
             }
@@ -214,7 +214,7 @@ impl Table {
         let mut outside = None;
         let waits = slot.queue.iter().enumerate().filter(|(_, entry)| entry.until > now);
         for (nth, (at, entry)) in waits.enumerate() {
-            let place = &entry.seen.position;
+            let place = &entry.status.position;
             if !place.is_inside() {
                 let may = nth < depth && (!holds || !entry.request.once);
                 outside = outside.or(may.then_some((at, place.is_asking())));
@@ -260,8 +260,8 @@ impl Table {
         let mut lost = Vec::new();
         for (nth, ((request, number), kept)) in (1..).zip(places.iter().zip(&parts[3..])) {
             let entry = slot.queue.iter().find(|entry| entry.id == *request);
-            let Some(entry) = entry.filter(|entry| entry.seen.position.number(*request) == *number) else { continue };
-            let place = &entry.seen.position;
+            let Some(entry) = entry.filter(|entry| entry.status.position.number(*request) == *number) else { continue };
+            let place = &entry.status.position;
             if *kept == 0 && place.is_inside() && !place.is_asking() {
                 place.left();
                 lost.push(*number);

@@ -98,22 +98,22 @@ impl HoldGuard {
     }
 
     fn about(&self) -> About<'_> {
-        About { kind: self.hold.server_lease.kind.name(), name: self.name() }
+        About { kind: self.hold.server_lease.protocol.name(), name: self.name() }
     }
 
     /// Returns the name of the lock.
     pub fn name(&self) -> &Name {
-        &self.hold.server_lease.target.name
+        &self.hold.server_lease.keys.name
     }
 
     /// Returns the name of the lock with its key and channel.
     pub fn keys(&self) -> &Arc<LockKeys> {
-        &self.hold.server_lease.target
+        &self.hold.server_lease.keys
     }
 
     /// Returns the protocol of the lock.
     pub fn protocol(&self) -> &'static dyn LockProtocol {
-        self.hold.server_lease.kind
+        self.hold.server_lease.protocol
     }
 
     /// Returns the fencing token of this hold.
@@ -175,9 +175,9 @@ impl HoldGuard {
     pub async fn convert(
         &self,
         kind: &'static dyn LockProtocol,
-        wish: AcquireRequest,
+        request: AcquireRequest,
     ) -> Result<Option<HoldGuard>, AcquireError> {
-        match self.table().enter_converting(&self.client, &self.hold, kind, wish)? {
+        match self.table().enter_converting(&self.client, &self.hold, kind, request)? {
             Some(ticket) => ticket.outcome().await,
             None => Ok(None),
         }
@@ -275,7 +275,7 @@ impl HoldGuard {
 
     async fn release_and_wait(mut self) -> Result<(), ReleaseError> {
         self.armed = false;
-        let name = self.hold.server_lease.target.name.clone();
+        let name = self.hold.server_lease.keys.name.clone();
         let (inline_task, mut told) = match self.table().drop_guard(&self.hold, self.is_first, ReleasedBy::Caller) {
             DropOutcome::Done => return Ok(()),
             DropOutcome::Lost(reason) => return Err(ReleaseError::Lost { name, reason }),
@@ -295,7 +295,7 @@ impl HoldGuard {
         });
         // A caller that sends its own request over a live connection is woken by that request if no
         // reply arrives in time. Most replies arrive earlier and need no timer of their own.
-        let alone = inline_task.is_some() && core.is_connected(&self.hold.server_lease.target.key);
+        let alone = inline_task.is_some() && core.is_connected(&self.hold.server_lease.keys.key);
         let mut polled = false;
         let first = poll_fn(|cx| match outcome.poll_unpin(cx) {
             Poll::Ready(released) => Poll::Ready(Some(released)),
@@ -349,14 +349,14 @@ impl Extender {
     /// As [`HoldGuard::extend`].
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let server_lease = &self.hold.server_lease;
-        let about = About { kind: server_lease.kind.name(), name: &server_lease.target.name };
+        let about = About { kind: server_lease.protocol.name(), name: &server_lease.keys.name };
         Observed::extend(about, self.hold.token).around(set_lease(self.client.table(), &self.hold, lease)).await
     }
 }
 
 async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
     let server_lease = &hold.server_lease;
-    let name = || server_lease.target.name.clone();
+    let name = || server_lease.keys.name.clone();
     if lease < SHORTEST_LEASE || lease > LONGEST_LEASE {
         return Err(ExtendError::InvalidArgument { name: name(), expected: "100 ms to 30 days", got: lease });
     }

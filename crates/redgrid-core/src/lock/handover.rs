@@ -169,7 +169,7 @@ impl Table {
             return Answers::new();
         }
         let Some(first) = slot.queue.remove(at) else { return Answers::new() };
-        if server_lease.kind.is_shared() {
+        if server_lease.protocol.is_shared() {
             let others = std::mem::take(&mut slot.queue);
             let first = std::iter::once(first).chain(others).filter(|entry| !entry.answer.is_closed());
             return self.share((schedule, slot), &server_lease, (confirmed.unwrap_or(now), now), first);
@@ -185,10 +185,10 @@ impl Table {
         }
         for entry in std::iter::once(&first).chain(&same) {
             // Admitted through another request's queue position; release its own.
-            self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.seen), &entry.request);
+            self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.status), &entry.request);
         }
         if confirmed.is_none() && !server_lease.is_unowned() {
-            count::handed_over(server_lease.kind.name());
+            count::handed_over(server_lease.protocol.name());
         }
         let hold = self.create_hold((schedule, slot), &server_lease, (confirmed.unwrap_or(now), now), first.request);
         slot.shrink_if_idle();
@@ -216,12 +216,12 @@ impl Table {
         (schedule, slot): (&mut Schedule, &mut LockState),
         server_lease: &Arc<ServerLease>,
         (from, now): (Instant, Instant),
-        wish: Arc<AcquireRequest>,
+        request: Arc<AcquireRequest>,
     ) -> Arc<Hold> {
         let (token, _) = server_lease.next_token();
         let (lease, mut owner_due) =
             ((server_lease.has_renewed_lease(), server_lease.lease()), server_lease.owner_due());
-        let hold = Arc::new(Hold::new(Arc::clone(server_lease), token, from, now, wish));
+        let hold = Arc::new(Hold::new(Arc::clone(server_lease), token, from, now, request));
         server_lease.count_owner();
         if !slot.holds.is_empty() {
             // The hold whose lease ends first is checked first.
@@ -251,7 +251,7 @@ impl Table {
         let lease = match server_lease.is_renewed_at(now) {
             // A holder beside this one may shorten the common lease to that of a watchdog, which
             // must be found in time.
-            true if server_lease.kind.is_shared() => LeaseMode::Renewed(lease.min(watchdog)),
+            true if server_lease.protocol.is_shared() => LeaseMode::Renewed(lease.min(watchdog)),
             true => LeaseMode::Renewed(lease),
             false => LeaseMode::Fixed(lease),
         };

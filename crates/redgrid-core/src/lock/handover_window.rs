@@ -115,7 +115,7 @@ mod tests {
         let stretch = 10 * MS;
         let renewed = |seconds: u32| LeaseMode::Renewed(seconds * SECOND);
         let fixed = |seconds: u32| LeaseMode::Fixed(seconds * SECOND);
-        let server = |lease| wish(lease, Duration::ZERO).server_lease(stretch);
+        let server = |lease| request(lease, Duration::ZERO).server_lease(stretch);
         let cases = [
             // The same request again costs nothing, to the end of the window.
             (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
@@ -138,14 +138,14 @@ mod tests {
             (renewed(30), 5 * MS, renewed(30), 5, LeaseFit::Yes),
         ];
         for (held, ago, next, at_least, expected) in cases {
-            let lease = wish(held, Duration::ZERO).server_lease(stretch);
+            let lease = request(held, Duration::ZERO).server_lease(stretch);
             let held_for = CurrentLease {
                 renewed: matches!(held, LeaseMode::Renewed(_)),
                 lease: held.duration(),
                 deadline: super::super::terms::deadline(now - ago, lease),
                 durability: Durability::Primary,
             };
-            let next_wish = wish(next, at_least * SECOND);
+            let next_wish = request(next, at_least * SECOND);
             assert_eq!(fit(&held_for, &next_wish, stretch, now), expected, "{held:?} {ago:?} {next:?} {at_least}");
         }
     }
@@ -169,12 +169,12 @@ mod tests {
         ] {
             let deadline = super::super::terms::deadline(now, 30 * SECOND);
             let held = CurrentLease { renewed: true, lease: 30 * SECOND, deadline, durability: held };
-            let next = AcquireRequest { durability: asked, ..wish(lease, Duration::ZERO) };
+            let next = AcquireRequest { durability: asked, ..request(lease, Duration::ZERO) };
             assert_eq!(fit(&held, &next, 10 * MS, now), expected, "{asked:?}");
         }
     }
 
-    fn wish(lease: LeaseMode, at_least: Duration) -> AcquireRequest {
+    fn request(lease: LeaseMode, at_least: Duration) -> AcquireRequest {
         let durability = Durability::Primary;
         AcquireRequest {
             lease,

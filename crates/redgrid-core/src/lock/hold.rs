@@ -102,7 +102,7 @@ impl Hold {
         token: u64,
         from: Instant,
         now: Instant,
-        wish: Arc<AcquireRequest>,
+        wanted: Arc<AcquireRequest>,
     ) -> Self {
         let hold = Hold {
             server_lease,
@@ -117,9 +117,9 @@ impl Hold {
             ends: AtomicU64::new(Instant::NEVER.as_nanos()),
             deadline: Deadline::new(Instant::NEVER),
             ended: OnceLock::new(),
-            request: wish,
+            request: wanted,
         };
-        count::held(hold.server_lease.kind.name());
+        count::held(hold.server_lease.protocol.name());
         if let LeaseMode::Fixed(lease) = hold.request.lease {
             hold.set_end(from, lease, now);
         }
@@ -262,7 +262,7 @@ impl Hold {
         if !cfg!(feature = "metrics") {
             return;
         }
-        let (kind, now) = (self.server_lease.kind.name(), self.server_lease.clock.now());
+        let (kind, now) = (self.server_lease.protocol.name(), self.server_lease.clock.now());
         let held = now.since(self.granted);
         let is_forgotten = to != Phase::Released && self.guards.load(Ordering::Acquire) == 0;
         if !self.is_given() {
@@ -323,7 +323,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.phase() == Phase::Held {
-            count::never_held(self.server_lease.kind.name());
+            count::never_held(self.server_lease.protocol.name());
         }
     }
 }

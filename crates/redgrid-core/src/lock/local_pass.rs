@@ -77,8 +77,8 @@ struct PassRequest {
 struct New {
     request: u64,
     number: u64,
-    seen: Arc<RequestStatus>,
-    wish: Arc<AcquireRequest>,
+    status: Arc<RequestStatus>,
+    wanted: Arc<AcquireRequest>,
 }
 
 /// Parsed reply to a pass request.
@@ -108,7 +108,7 @@ impl LockState {
         };
         while let Some(number) = run.next.front() {
             let is_it = |entry: &Waiter| {
-                let place = &entry.seen.position;
+                let place = &entry.status.position;
                 place.is_inside() && place.number(entry.id) == *number && !entry.answer.is_closed() && entry.until > now
             };
             if let Some(entry) = self.queue.iter().position(is_it).and_then(|at| self.queue.remove(at)) {
@@ -164,7 +164,7 @@ impl Table {
 
     /// Records that a request got the server lease by its position.
     pub(super) fn served(self: &Arc<Self>, slot: &mut LockState, entry: &Waiter, now: Instant) {
-        let place = &entry.seen.position;
+        let place = &entry.status.position;
         if !place.is_inside() {
             return;
         }
@@ -173,10 +173,10 @@ impl Table {
         let run = slot.local_pass.get_or_insert_default();
         run.lost(number);
         run.served.push(number);
-        if entry.seen.may_be_executed(now) {
+        if entry.status.may_be_executed(now) {
             // An earlier request for this position may execute late, and create one that no waiter
             // wants.
-            self.take_out(slot, number, (entry.seen.may_execute_until(), false));
+            self.take_out(slot, number, (entry.status.may_execute_until(), false));
         }
     }
 
@@ -189,7 +189,7 @@ impl Table {
         server_lease: &ServerLease,
         until: Instant,
     ) -> Option<Released> {
-        let queue = server_lease.kind.queue()?;
+        let queue = server_lease.protocol.queue()?;
         let served = {
             let mut state = self.state();
             let slot = state.slots.get_mut(&server_lease.slot_key()).filter(|slot| slot.has_id(server_lease.id))?;
@@ -220,7 +220,7 @@ impl Table {
 
     /// Remembers a pass request that released the lock as the release of its server lease.
     fn given_back_along(&self, server_lease: &ServerLease, answered: &Exchange) {
-        let release = server_lease.kind.release(server_lease.claim(&server_lease.copied_field(), Duration::ZERO));
+        let release = server_lease.protocol.release(server_lease.claim(&server_lease.copied_field(), Duration::ZERO));
         self.core.given_back.remember(Arc::new(release), answered);
     }
 
@@ -247,7 +247,15 @@ impl Table {
     fn take_out(self: &Arc<Self>, slot: &LockState, number: u64, (limit, at_once): (Instant, bool)) {
         let (kind, target, field) = (slot.protocol, Arc::clone(&slot.keys), self.core.field(number));
         let (keep_until, lease) = (Instant::PAST, self.core.settings.watchdog_lease);
-        self.schedule_cleanup(DeferredRelease { kind, target, field, limit, at_once, keep_until, lease });
+        self.schedule_cleanup(DeferredRelease {
+            protocol: kind,
+            keys: target,
+            field,
+            limit,
+            at_once,
+            keep_until,
+            lease,
+        });
     }
 
     /// Sends a pass request, if there is something to report and none is in flight.
@@ -268,7 +276,7 @@ impl Table {
         let waits =
             slot.queue.iter().filter(|entry| !entry.request.once && entry.until > now && !entry.answer.is_closed());
         let outside =
-            waits.take(depth).filter(|entry| !entry.seen.position.is_inside() && !entry.seen.position.is_asking());
+            waits.take(depth).filter(|entry| !entry.status.position.is_inside() && !entry.status.position.is_asking());
         let new: Vec<New> = outside.map(New::of).collect();
         if new.is_empty() && run.served.is_empty() && !frees {
             return false;
@@ -356,7 +364,7 @@ impl Table {
                 return self.release_answered(None, &server_lease, None);
             }
             Err(error) => {
-                tracing::debug!(name = %server_lease.target.name, %error, "not passed along");
+                tracing::debug!(name = %server_lease.keys.name, %error, "not passed along");
                 run.ended = Some(server_lease.id);
                 self.take_out_served(slot);
                 if waits.is_some() {
@@ -378,26 +386,27 @@ impl Table {
         new: &New,
         (asked, is_known): (&Exchange, bool),
     ) {
-        let New { request, number, seen, wish } = new;
+        let New { request, number, status: request_status, wanted } = new;
         let slot = state.slots.get(&server_lease.slot_key());
-        let is_its_own = seen.position.number(*request) == *number;
+        let is_its_own = request_status.position.number(*request) == *number;
         let is_it = |entry: &Waiter| entry.id == *request && !entry.answer.is_closed();
         if is_its_own {
-            asked.unanswered_until.into_iter().for_each(|until| seen.set_maybe_executed(until));
+            asked.unanswered_until.into_iter().for_each(|until| request_status.set_maybe_executed(until));
             if slot.is_some_and(|slot| slot.queue.iter().any(is_it)) {
-                return seen.position.landed(is_known);
+                return request_status.position.landed(is_known);
             }
-            seen.position.left();
+            request_status.position.left();
         }
         // The request does not wait any more, or is enqueued under another number. A server lease
         // of this process under this number is released with its hold.
         if slot.is_none_or(|slot| !slot.has_id(*number)) {
-            let (kind, target, field) = (server_lease.kind, Arc::clone(&server_lease.target), self.core.field(*number));
-            let (limit, lease) = (asked.unanswered_until.unwrap_or(Instant::PAST), wish.lease.duration());
-            let limit = limit.max(seen.may_execute_until());
+            let (kind, target, field) =
+                (server_lease.protocol, Arc::clone(&server_lease.keys), self.core.field(*number));
+            let (limit, lease) = (asked.unanswered_until.unwrap_or(Instant::PAST), wanted.lease.duration());
+            let limit = limit.max(request_status.may_execute_until());
             self.schedule_cleanup(DeferredRelease {
-                kind,
-                target,
+                protocol: kind,
+                keys: target,
                 field,
                 limit,
                 at_once: true,
@@ -411,8 +420,8 @@ impl Table {
 impl New {
     /// Marks the position of this waiter as requested, and returns what the pass request needs.
     fn of(entry: &Waiter) -> New {
-        entry.seen.position.asked();
-        let number = entry.seen.position.number(entry.id);
-        New { request: entry.id, number, seen: Arc::clone(&entry.seen), wish: Arc::clone(&entry.request) }
+        entry.status.position.asked();
+        let number = entry.status.position.number(entry.id);
+        New { request: entry.id, number, status: Arc::clone(&entry.status), wanted: Arc::clone(&entry.request) }
     }
 }

@@ -160,7 +160,7 @@ pub(super) struct Waiter {
     pub(super) request: Arc<AcquireRequest>,
     pub(super) client: Client,
     pub(super) answer: oneshot::Sender<Answer>,
-    pub(super) seen: Arc<RequestStatus>,
+    pub(super) status: Arc<RequestStatus>,
     /// When the waiter times out.
     pub(super) until: Instant,
 }

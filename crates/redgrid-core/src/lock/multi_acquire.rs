@@ -71,7 +71,7 @@ struct MultiRequest {
     client: Client,
     kind: &'static dyn LockProtocol,
     targets: Vec<Arc<LockKeys>>,
-    wish: AcquireRequest,
+    request: AcquireRequest,
     until: Instant,
     progress: Arc<Progress>,
 }
@@ -129,7 +129,7 @@ impl Table {
         client: &Client,
         kind: &'static dyn LockProtocol,
         targets: Vec<Arc<LockKeys>>,
-        wish: AcquireRequest,
+        wanted: AcquireRequest,
         until: Instant,
     ) -> Result<MultiOutcome, AcquireError> {
         let Some((first, key)) = targets.first().map(|target| (target.name.clone(), target.key.clone())) else {
@@ -137,10 +137,10 @@ impl Table {
         };
         let (answer, outcome) = oneshot::channel();
         let patience = self.now() + self.core.settings.patience();
-        let over = until.min(patience + wish.durability.timeout()) + GRACE;
+        let over = until.min(patience + wanted.durability.timeout()) + GRACE;
         let progress = Arc::new(Progress::default());
         let (until, seen) = (until.min(patience), Arc::clone(&progress));
-        let look = MultiRequest { client: client.clone(), kind, targets, wish, until, progress };
+        let look = MultiRequest { client: client.clone(), kind, targets, request: wanted, until, progress };
         let table = Arc::clone(self);
         // Runs in a background task: if the caller is dropped, the drop of the result releases the
         // grants.
@@ -169,7 +169,7 @@ impl Table {
             return Ok(MultiOutcome::All(MultiGrant::of(entered.into_iter().map(|(_, grant)| grant).collect())));
         }
         let stretch = self.handover_window(look.kind, &look.key(wanted[0].0));
-        let lease = look.wish.server_lease(stretch);
+        let lease = look.request.server_lease(stretch);
         let mut late = false;
         loop {
             let ask = self.send_multi(look, &wanted, lease).await;
@@ -199,7 +199,7 @@ impl Table {
                 }
                 AcquireReply::Granted { token, .. } => {
                     let key = &look.targets[first].key;
-                    if let Err(error) = self.core.commit(asked, look.wish.durability, key).await {
+                    if let Err(error) = self.core.commit(asked, look.request.durability, key).await {
                         // Release before reporting the error or retrying, so that the own grant
                         // does not make the keys busy.
                         self.clean_up_all(look, &ask, lease).await;
@@ -210,7 +210,7 @@ impl Table {
                         self.unreserve(look, &wanted);
                         return Err(self.not_durable(error, look.name(first)));
                     }
-                    let shortest = lease.min(look.wish.lease.duration());
+                    let shortest = lease.min(look.request.lease.duration());
                     if self.now() >= terms::deadline(asked.sent, shortest) {
                         self.schedule_cleanup_of_all(look, &ask, lease, true);
                         self.unreserve(look, &wanted);
@@ -246,8 +246,8 @@ impl Table {
                 let continued = recent.map(|recent| recent.stretch_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {
                     match recent.yields_until(now) {
-                        _ if !look.wish.once => return Ok(LocalCheck::Busy { at, theirs: true }),
-                        Some(_) if recent.turn.is_wanted() => return Ok(LocalCheck::Busy { at, theirs: true }),
+                        _ if !look.request.once => return Ok(LocalCheck::Busy { at, theirs: true }),
+                        Some(_) if recent.plan.is_wanted() => return Ok(LocalCheck::Busy { at, theirs: true }),
                         Some(until) => not_before = not_before.max(until),
                         None => {}
                     }
@@ -255,7 +255,7 @@ impl Table {
                 wanted.push((at, continued));
                 continue;
             };
-            if let Some(known) = reenter(slot, &look.wish, target) {
+            if let Some(known) = reenter(slot, &look.request, target) {
                 entered.push((at, known?));
                 continue;
             }
@@ -336,18 +336,18 @@ impl Table {
             for ((at, id, field), (_, continued)) in part {
                 let ends = continued.unwrap_or(sent + stretch);
                 let granted =
-                    GrantReply::by(&ask.asked, *id, field.clone(), token, (lease, look.wish.durability), ends);
+                    GrantReply::by(&ask.asked, *id, field.clone(), token, (lease, look.request.durability), ends);
                 let (key, target) = (look.key(*at), Arc::clone(&look.targets[*at]));
                 let server_lease =
                     Arc::new(ServerLease::new(granted, &key, target, look.kind, self.core.clock.clone()));
-                let wish = state.shared(&look.wish);
+                let request = state.shared(&look.request);
                 match self.install_grant(&mut state, &key, &server_lease, sent) {
                     InstallOutcome::Ours { slot, schedule } => {
-                        let hold = self.create_hold((schedule, slot), &server_lease, (sent, now), wish);
+                        let hold = self.create_hold((schedule, slot), &server_lease, (sent, now), request);
                         hold.reserve();
                         grants.push((*at, HoldGuard::first(look.client.clone(), hold)));
                         answers.extend(slot.reject_try_waiters());
-                        slot.queue.iter().for_each(|entry| entry.seen.set_busy());
+                        slot.queue.iter().for_each(|entry| entry.status.set_busy());
                     }
                     InstallOutcome::Superseded => {
                         robbed = Some(*at);

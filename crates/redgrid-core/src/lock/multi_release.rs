@@ -114,7 +114,7 @@ impl Drop for MultiGrant {
 }
 
 fn lost(server_lease: &ServerLease, reason: LostReason) -> ReleaseError {
-    ReleaseError::Lost { name: server_lease.target.name.clone(), reason }
+    ReleaseError::Lost { name: server_lease.keys.name.clone(), reason }
 }
 
 /// A server lease that is about to be released.
@@ -188,13 +188,12 @@ impl Table {
             each.map(|((_, server_lease), field)| server_lease.claim(field, std::time::Duration::ZERO)).collect();
         let ends =
             going.iter().map(|(_, server_lease)| server_lease.deadline() + terms::margin(server_lease.lease())).min();
-        let own: Vec<_> =
-            going.iter().map(|(_, server_lease)| self.core.hub.own(&server_lease.target.channel)).collect();
+        let own: Vec<_> = going.iter().map(|(_, server_lease)| self.core.hub.own(&server_lease.keys.channel)).collect();
         let channels: Vec<_> =
-            going.iter().map(|(_, server_lease)| (&server_lease.target.channel, &server_lease.target.key)).collect();
-        let counting = if yields_to_others(first.kind) { self.core.hub.copied(&channels) } else { None };
+            going.iter().map(|(_, server_lease)| (&server_lease.keys.channel, &server_lease.keys.key)).collect();
+        let counting = if yields_to_others(first.protocol) { self.core.hub.copied(&channels) } else { None };
         let counting = async { if let Some(counting) = counting { counting.await } else { Vec::new() } };
-        let sending = self.send_all_back(first.kind, &claims, ends.unwrap_or(Instant::PAST));
+        let sending = self.send_all_back(first.protocol, &claims, ends.unwrap_or(Instant::PAST));
         let (asked, copied) = join(sending, counting).await;
         let answers = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let answers = answers.ok().filter(|answers| answers.len() == going.len());

@@ -72,14 +72,14 @@ pub struct PendingAcquire {
     /// Also keeps the client alive during the wait.
     pub(super) client: Client,
     pub(super) kind: &'static dyn LockProtocol,
-    pub(super) wish: Arc<AcquireRequest>,
-    pub(super) target: Arc<LockKeys>,
+    pub(super) request: Arc<AcquireRequest>,
+    pub(super) keys: Arc<LockKeys>,
     pub(super) key: LockId,
     pub(super) id: u64,
     pub(super) entered: Instant,
     pub(super) until: Instant,
     pub(super) receiver: oneshot::Receiver<Answer>,
-    pub(super) seen: Arc<RequestStatus>,
+    pub(super) status: Arc<RequestStatus>,
     /// Holder field of the hold that the request converts from.
     pub(super) under: Option<Bytes>,
     pub(super) inline_task: Option<InlineTask>,
@@ -101,7 +101,7 @@ impl PendingAcquire {
     /// Dropping the future gives up the position in the queue. A grant of the server is released in
     /// the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
-        let about = About { kind: self.kind.name(), name: &self.target.name };
+        let about = About { kind: self.kind.name(), name: &self.keys.name };
         let observed = Observed::acquire(about, &self.table.core.clock, self.entered);
         observed.around(self.wait())
     }
@@ -127,25 +127,25 @@ impl PendingAcquire {
 
     /// Returns a view of the position in the server's queue, for lock kinds that have one.
     pub fn queue_position(&self) -> QueuePositionView {
-        QueuePositionView::new(self.table.core.id.clone(), self.id, &self.seen)
+        QueuePositionView::new(self.table.core.id.clone(), self.id, &self.status)
     }
 
     #[expect(clippy::manual_async_fn, reason = "that one would have room for the request twice")]
     fn wait(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send {
         async move {
-            let patience = match self.wish.wait {
+            let patience = match self.request.wait {
                 // A request with a timeout waits that long, even without contact to the server.
                 Some(_) => Duration::MAX,
                 // Slightly longer than the request itself, so that its own error arrives first.
-                None => self.table.core.settings.patience() + self.wish.durability.timeout() + GRACE,
+                None => self.table.core.settings.patience() + self.request.durability.timeout() + GRACE,
             };
             let mut contact = self.entered;
             // An inline request without a timeout is woken by its own reply before `patience` ends.
             // Most are answered by then and need no timer.
-            let mut asks_himself = self.inline_task.is_some() && self.wish.wait.is_none();
+            let mut asks_himself = self.inline_task.is_some() && self.request.wait.is_none();
             // A try-only request on a lost connection waits at most one response timeout. With a
             // live connection the request was sent.
-            let mut looks = self.wish.once && !self.table.core.is_connected(&self.target.key);
+            let mut looks = self.request.once && !self.table.core.is_connected(&self.keys.key);
             asks_himself &= !looks;
             let shortest = self.table.core.settings.timeout + GRACE;
             let answer = loop {
@@ -175,7 +175,7 @@ impl PendingAcquire {
                         }
                         let now = clock.now();
                         contact = self.contact(contact);
-                        if looks && self.seen.progress.is_sent() {
+                        if looks && self.status.progress.is_sent() {
                             looks = false;
                             continue;
                         }
@@ -215,9 +215,9 @@ impl PendingAcquire {
         if now >= self.until {
             return Err(self.timeout_error(now, self.contact(self.entered)));
         }
-        let wait = self.wish.wait.map(|_| self.until.since(now));
-        let wish = AcquireRequest { wait, ..AcquireRequest::clone(&self.wish) };
-        let mut again = self.table.enter_from(&self.client, self.kind, &self.target, wish, self.under.clone())?;
+        let wait = self.request.wait.map(|_| self.until.since(now));
+        let request = AcquireRequest { wait, ..AcquireRequest::clone(&self.request) };
+        let mut again = self.table.enter_from(&self.client, self.kind, &self.keys, request, self.under.clone())?;
         again.is_member = self.is_member;
         again.wait().await
     }
@@ -255,22 +255,22 @@ impl PendingAcquire {
     /// That the lock is held elsewhere is known only while the server answers. If contact was lost
     /// for longer than the response timeout, the server counts as unavailable.
     fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
-        let name = self.target.name.clone();
+        let name = self.keys.name.clone();
         let is_current = now.since(contact) <= self.table.core.settings.timeout;
-        if self.seen.may_be_executed(now) {
+        if self.status.may_be_executed(now) {
             let source = ServerError::unknown("a request without an answer may still be carried out");
             AcquireError::OutcomeUnknown { name, source }
-        } else if self.seen.is_busy() && now >= self.until && is_current {
-            let by_this_client = self.table.holds_key(self.kind, &self.target);
+        } else if self.status.is_busy() && now >= self.until && is_current {
+            let by_this_client = self.table.holds_key(self.kind, &self.keys);
             AcquireError::TimedOut { name, waited: now.since(self.entered), by_this_client }
         } else {
             let core = &self.table.core;
-            into_acquire_error(core, no_answer(core, &self.seen.progress, &self.target.key), name)
+            into_acquire_error(core, no_answer(core, &self.status.progress, &self.keys.key), name)
         }
     }
 
     fn error(&self, failure: AcquireFailure) -> AcquireError {
-        into_acquire_error(&self.table.core, failure, self.target.name.clone())
+        into_acquire_error(&self.table.core, failure, self.keys.name.clone())
     }
 }
 
@@ -279,7 +279,7 @@ impl Drop for PendingAcquire {
         if !self.done {
             self.table.cancel(&self.key, self.id, &mut self.receiver);
             if self.kind.queue().is_some() {
-                self.table.release_position(self.kind, &self.target, (self.id, &self.seen), &self.wish);
+                self.table.release_position(self.kind, &self.keys, (self.id, &self.status), &self.request);
             }
         }
         // If a shutdown answered, the inline request may still be in flight.

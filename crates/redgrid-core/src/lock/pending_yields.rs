@@ -18,7 +18,7 @@ pub(super) struct PendingYields {
 #[derive(Clone, Copy)]
 pub(super) struct PendingYield {
     /// How other processes go first when the hand-over window has ended.
-    pub(super) turn: YieldPlan,
+    pub(super) plan: YieldPlan,
     /// When the lock was released.
     pub(super) since: Instant,
     pub(super) until: Instant,
@@ -29,7 +29,7 @@ impl PendingYield {
     /// Returns until when waiters elsewhere are being notified that the window has ended, if they
     /// are.
     pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
-        let until = self.since + self.turn.quiet_period(None);
+        let until = self.since + self.plan.quiet_period(None);
         (now >= self.stretch_ends && now < until).then_some(until)
     }
 }

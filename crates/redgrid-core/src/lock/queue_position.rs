@@ -134,16 +134,16 @@ impl Table {
         kind: &'static dyn LockProtocol,
         target: &Arc<LockKeys>,
         (request, seen): (u64, &RequestStatus),
-        wish: &AcquireRequest,
+        wanted: &AcquireRequest,
     ) {
         if !seen.position.give_up() {
             return;
         }
         let (field, limit) = (self.core.field(seen.position.number(request)), seen.may_execute_until());
-        let (target, lease) = (Arc::clone(target), wish.lease.duration());
+        let (target, lease) = (Arc::clone(target), wanted.lease.duration());
         self.schedule_cleanup(DeferredRelease {
-            kind,
-            target,
+            protocol: kind,
+            keys: target,
             field,
             limit,
             at_once: true,

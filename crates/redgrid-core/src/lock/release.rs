@@ -272,7 +272,7 @@ impl Table {
         give_way: bool,
     ) -> Released {
         let mut way = self.release_mode(keep_until, give_way);
-        if server_lease.kind.queue().is_some() {
+        if server_lease.protocol.queue().is_some() {
             if let ReleaseMode::Retain(_) = way {
                 self.take_out_served_of(server_lease);
             } else if let Some(released) =
@@ -282,11 +282,11 @@ impl Table {
             }
         }
         let mut until = self.sent_until(server_lease, way);
-        let own = self.core.hub.own(&server_lease.target.channel);
+        let own = self.core.hub.own(&server_lease.keys.channel);
         // Run both requests concurrently, so that the release does not wait for the replica's
         // count. Without subscribers on replicas no count is requested.
-        let channel = (&server_lease.target.channel, &server_lease.target.key);
-        let counting = if yields_to_others(server_lease.kind) { self.core.hub.copied(&[channel]) } else { None };
+        let channel = (&server_lease.keys.channel, &server_lease.keys.key);
+        let counting = if yields_to_others(server_lease.protocol) { self.core.hub.copied(&[channel]) } else { None };
         let (mut asked, copied) = match counting {
             None => (self.send_release(server_lease, way, until).await, None),
             Some(counting) => {
@@ -361,7 +361,7 @@ impl Table {
     /// Ends at `keep_until` what was retained, for kinds where the lifetime of the key may not.
     fn end_retained(self: &Arc<Self>, server_lease: &ServerLease, keep_until: Instant) {
         let field = server_lease.copied_field();
-        if let Some(request) = server_lease.kind.end_retained(server_lease.claim(&field, Duration::ZERO)) {
+        if let Some(request) = server_lease.protocol.end_retained(server_lease.claim(&field, Duration::ZERO)) {
             let (table, until) = (Arc::clone(self), keep_until + server_lease.lease());
             self.spawn_background(Box::pin(async move {
                 table.core.clock.sleep_until(keep_until).await;
@@ -401,9 +401,11 @@ impl Table {
         let request = {
             let field = server_lease.copied_field();
             match way {
-                ReleaseMode::Release => server_lease.kind.release(server_lease.claim(&field, Duration::ZERO)),
-                ReleaseMode::Yield => server_lease.kind.release_yielding(server_lease.claim(&field, Duration::ZERO)),
-                ReleaseMode::Retain(keep) => server_lease.kind.retain(server_lease.claim(&field, keep)),
+                ReleaseMode::Release => server_lease.protocol.release(server_lease.claim(&field, Duration::ZERO)),
+                ReleaseMode::Yield => {
+                    server_lease.protocol.release_yielding(server_lease.claim(&field, Duration::ZERO))
+                }
+                ReleaseMode::Retain(keep) => server_lease.protocol.retain(server_lease.claim(&field, keep)),
             }
         };
         self.core.give_back(request, until, Persistence::ToTheEnd).await
@@ -420,8 +422,8 @@ impl Table {
         let (now, mut answers) = (self.now(), Answers::new());
         // Shared kinds do not yield: waiters announce themselves. Waiters of the paired mode count
         // as others.
-        let beside = u64::from(state.waits_in_paired_mode(server_lease.kind, &server_lease.target));
-        let audience = audience.filter(|_| !server_lease.kind.is_shared());
+        let beside = u64::from(state.waits_in_paired_mode(server_lease.protocol, &server_lease.keys));
+        let audience = audience.filter(|_| !server_lease.protocol.is_shared());
         let audience = audience.map(|told| SubscriberCount { listeners: told.listeners + beside, ..told });
         let audience = audience.map(|told| state.phantoms.without(&key, told, now));
         let Some(slot) = state.slots.get_mut(&key) else { return };
@@ -460,7 +462,7 @@ impl Table {
         let mut inline_tasks = Vec::new();
         for slot in state.slots.values_mut() {
             for entry in slot.queue.drain(..) {
-                self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.seen), &entry.request);
+                self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.status), &entry.request);
                 waiting.push(entry.answer);
             }
             self.take_out_served(slot);
@@ -504,7 +506,7 @@ impl Table {
         }
         let mut plain: Vec<_> = plain.into_iter().map(|(server_lease, _)| server_lease).collect();
         let place = |server_lease: &Arc<ServerLease>| {
-            (server_lease.kind.name(), self.core.topology.slot(&server_lease.target.key))
+            (server_lease.protocol.name(), self.core.topology.slot(&server_lease.keys.key))
         };
         plain.sort_by_key(place);
         let together = |a: &Arc<ServerLease>, b: &Arc<ServerLease>| place(a) == place(b);
@@ -522,7 +524,7 @@ impl Table {
         let fields: Vec<_> = server_leases.iter().map(|server_lease| server_lease.copied_field()).collect();
         let each = server_leases.iter().zip(&fields);
         let claims: Vec<_> = each.map(|(server_lease, field)| server_lease.claim(field, Duration::ZERO)).collect();
-        let request = first.kind.release_many(&claims);
+        let request = first.protocol.release_many(&claims);
         let until = self.now() + self.core.settings.patience();
         let asked = self.core.give_back(request, until, Persistence::Together).await;
         if asked.result.is_err() && server_leases.len() > 1 {
@@ -541,7 +543,7 @@ pub(super) fn released(
     asked: &Exchange,
     was_ours: Result<bool, ServerError>,
 ) -> Result<(), ReleaseError> {
-    let name = || server_lease.target.name.clone();
+    let name = || server_lease.keys.name.clone();
     let (in_time, repeat) = (asked.received <= server_lease.deadline(), asked.is_repeat());
     let unclear =
         |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });

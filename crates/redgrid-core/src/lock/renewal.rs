@@ -131,7 +131,7 @@ impl Table {
         if !server_lease.end() {
             return;
         }
-        tracing::debug!(name = %server_lease.target.name, %reason, "lost");
+        tracing::debug!(name = %server_lease.keys.name, %reason, "lost");
         let key = server_lease.slot_key();
         if let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(server_lease)) {
             slot.server_lease = None;
@@ -175,7 +175,7 @@ impl Table {
                 server_leases.retain(|server_lease| state.schedule.get(server_lease.id).is_some());
             }
             let Some(first) = server_leases.first() else { return };
-            let kind = first.kind;
+            let kind = first.protocol;
             let sent = self.now();
             let leases: Vec<Duration> =
                 server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
@@ -220,7 +220,7 @@ impl Table {
                         // however long it takes.
                         unsure(self.now());
                     }
-                    if let Err(error) = answer.commit(durability, &server_leases[0].target.key).await {
+                    if let Err(error) = answer.commit(durability, &server_leases[0].keys.key).await {
                         tracing::debug!(server_leases = server_leases.len(), %error, "renewed, and not as durable as asked");
                         self.try_again(&mut self.state(), &server_leases);
                         return;
@@ -282,7 +282,7 @@ impl Table {
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let now = self.now();
         for server_lease in server_leases {
-            count::renewal_failed(server_lease.kind.name());
+            count::renewal_failed(server_lease.protocol.name());
             let wait = (server_lease.lease() / 30).min(Duration::from_secs(1));
             state.schedule.reschedule(server_lease.id, now + wait);
         }
@@ -308,13 +308,13 @@ impl Table {
             }
             last = now_at;
             self.core.given_back.look();
-            self.verify(|server_lease| is_same(&self.core.home(&server_lease.target.key), &server));
+            self.verify(|server_lease| is_same(&self.core.home(&server_lease.keys.key), &server));
         }
     }
 
     /// Verifies the holds whose keys moved to another node, which may not have them.
     pub(crate) fn verify_moved(&self) {
-        self.verify(|server_lease| server_lease.has_moved(self.core.home(&server_lease.target.key).id()));
+        self.verify(|server_lease| server_lease.has_moved(self.core.home(&server_lease.keys.key).id()));
     }
 
     /// Verifies all holds, because a notice may have been missed.
@@ -373,7 +373,7 @@ impl Table {
     /// Groups the server leases that one script can renew.
     fn grouped(&self, mut server_leases: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
         let place = |server_lease: &Arc<ServerLease>| {
-            (server_lease.kind.name(), self.core.topology.slot(&server_lease.target.key))
+            (server_lease.protocol.name(), self.core.topology.slot(&server_lease.keys.key))
         };
         let group = |server_lease: &Arc<ServerLease>| (place(server_lease), server_lease.wanted_durability());
         server_leases.sort_by_key(place);
@@ -387,7 +387,7 @@ impl Table {
 /// was confirmed before, to restore it.
 fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     let left = server_lease.deadline().since(now);
-    match server_lease.kind.is_shared() && !left.is_zero() {
+    match server_lease.protocol.is_shared() && !left.is_zero() {
         _ if server_lease.is_renewed_at(now) => server_lease.lease(),
         true => terms::with_margin(left),
         false => Duration::ZERO,
@@ -410,7 +410,7 @@ fn number_of(field: &[u8]) -> Option<u64> {
 }
 
 fn due_of(hold: &Hold, now: Instant) -> Due {
-    let name = &hold.server_lease.target.name;
+    let name = &hold.server_lease.keys.name;
     // Another guard of the holder may be alive.
     if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
         tracing::debug!(%name, "granted, and not taken");

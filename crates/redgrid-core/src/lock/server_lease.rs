@@ -68,8 +68,8 @@ pub(crate) struct ServerLease {
     /// The number in its holder field; unique in this client.
     pub(crate) id: u64,
     field: Field,
-    pub(crate) target: Arc<LockKeys>,
-    pub(crate) kind: &'static dyn LockProtocol,
+    pub(crate) keys: Arc<LockKeys>,
+    pub(crate) protocol: &'static dyn LockProtocol,
     /// Which of the grants of its key it is.
     grant_id: u64,
     /// Set when another hold converts from it: it is released without further hand-over or sharing.
@@ -177,8 +177,8 @@ impl ServerLease {
         ServerLease {
             id: granted.id,
             field: Field::of(granted.field),
-            target,
-            kind,
+            keys: target,
+            protocol: kind,
             grant_id: key.2,
             sealed: AtomicBool::new(false),
             inner: Mutex::new(LeaseInner { node: granted.node, cold: rare }),
@@ -222,7 +222,7 @@ impl ServerLease {
 
     /// Returns the key of its lock in the table.
     pub(super) fn slot_key(&self) -> LockId {
-        LockId(self.kind.name(), Arc::clone(&self.target), self.grant_id)
+        LockId(self.protocol.name(), Arc::clone(&self.keys), self.grant_id)
     }
 
     /// Stops hand-over and sharing; call it under the table's lock.
@@ -440,6 +440,6 @@ impl ServerLease {
 
     /// Returns the script arguments for its [holder field](ServerLease::copied_field).
     pub(crate) fn claim<'a>(&'a self, field: &'a Bytes, lease: Duration) -> HoldArgs<'a> {
-        HoldArgs { target: &self.target, field, lease }
+        HoldArgs { target: &self.keys, field, lease }
     }
 }

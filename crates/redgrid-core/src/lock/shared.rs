@@ -94,19 +94,19 @@ impl State {
         &self,
         kind: &dyn LockProtocol,
         target: &Arc<LockKeys>,
-        wish: &AcquireRequest,
+        request: &AcquireRequest,
     ) -> Result<Option<Bytes>, AcquireError> {
         let Some(other) = kind.paired_mode() else { return Ok(None) };
         let scope = Holder::current().map(|holder| holder.id());
-        if wish.holder.is_none() && scope.is_none() {
+        if request.holder.is_none() && scope.is_none() {
             return Ok(None);
         }
         let slots: Vec<&LockState> =
             self.slots_of(other, target).filter_map(|key| self.slots.get(&key).map(|slot| &**slot)).collect();
         let mut held = slots.iter().flat_map(|slot| slot.held()).filter(|hold| hold.holder().is_some());
-        let (waits, deadlock) = (!wish.once, AcquireError::WouldDeadlock { name: target.name.clone() });
-        match held.find(|hold| hold.holder() == wish.holder || hold.holder() == scope) {
-            Some(hold) if kind.is_shared() && hold.holder() == wish.holder => {
+        let (waits, deadlock) = (!request.once, AcquireError::WouldDeadlock { name: target.name.clone() });
+        match held.find(|hold| hold.holder() == request.holder || hold.holder() == scope) {
+            Some(hold) if kind.is_shared() && hold.holder() == request.holder => {
                 // While a second hold exists under it, the lease is released without local
                 // hand-over.
                 hold.server_lease.seal();
@@ -125,24 +125,24 @@ impl Table {
         state: &mut State,
         kind: &'static dyn LockProtocol,
         target: &Arc<LockKeys>,
-        (wish, under): (&Arc<AcquireRequest>, &Option<Bytes>),
+        (request, under): (&Arc<AcquireRequest>, &Option<Bytes>),
     ) -> Placement {
         let whole = LockId::of(kind, target);
         if under.is_none() && !kind.is_shared() {
             return Placement::Queue(whole);
         }
-        let private = under.is_some() || !wish.at_least.is_zero() || wish.max_hold.is_some();
+        let private = under.is_some() || !request.at_least.is_zero() || request.max_hold.is_some();
         let (now, stretch) = (self.now(), self.handover_window(kind, &whole));
         if !private {
             let looks: Vec<LockId> = state.parts.of(whole.0, target).take(COMPARED_GRANTS).collect();
             let State { slots, schedule, .. } = &mut *state;
             for key in looks {
                 let Some(slot) = slots.get_mut(&key).filter(|slot| !slot.private) else { continue };
-                if let Some(server_lease) = shareable(slot, wish, stretch, now) {
-                    let hold = self.create_hold((schedule, slot), &server_lease, (now, now), Arc::clone(wish));
+                if let Some(server_lease) = shareable(slot, request, stretch, now) {
+                    let hold = self.create_hold((schedule, slot), &server_lease, (now, now), Arc::clone(request));
                     return Placement::Shared(hold);
                 }
-                if slot.can_join_pending(wish, stretch, now) {
+                if slot.can_join_pending(request, stretch, now) {
                     return Placement::Queue(key);
                 }
             }
@@ -208,7 +208,7 @@ impl Table {
         client: &Client,
         hold: &Arc<Hold>,
         kind: &'static dyn LockProtocol,
-        wish: AcquireRequest,
+        request: AcquireRequest,
     ) -> Result<Option<PendingAcquire>, AcquireError> {
         let server_lease = &hold.server_lease;
         {
@@ -218,7 +218,7 @@ impl Table {
                 slot.is_some_and(|slot| slot.holds.len() == 1)
             };
             if !hold.is_held() {
-                return Err(AcquireError::Lost { name: server_lease.target.name.clone() });
+                return Err(AcquireError::Lost { name: server_lease.keys.name.clone() });
             }
             // Seal before checking for other sharers: no task joins them afterwards.
             server_lease.seal();
@@ -226,7 +226,7 @@ impl Table {
                 return Ok(None);
             }
         }
-        self.enter_from(client, kind, &server_lease.target, wish, Some(server_lease.copied_field())).map(Some)
+        self.enter_from(client, kind, &server_lease.keys, request, Some(server_lease.copied_field())).map(Some)
     }
 
     /// Withdraws the announcement of a waiter, if one was sent.
@@ -282,32 +282,33 @@ pub(super) enum Placement {
 }
 
 /// Returns the server lease of a lock state, if it can be shared with the request.
-fn shareable(slot: &LockState, wish: &AcquireRequest, stretch: Duration, now: Instant) -> Option<Arc<ServerLease>> {
+fn shareable(slot: &LockState, request: &AcquireRequest, stretch: Duration, now: Instant) -> Option<Arc<ServerLease>> {
     let server_lease = slot
         .server_lease
         .as_ref()
         .filter(|server_lease| server_lease.is_valid_locally() && server_lease.may_hand_over(now))?;
     let shared = slot.busy == Busy::No && slot.held().next().is_some();
-    (shared && satisfies(server_lease, wish, stretch, now)).then(|| Arc::clone(server_lease))
+    (shared && satisfies(server_lease, request, stretch, now)).then(|| Arc::clone(server_lease))
 }
 
-fn satisfies(server_lease: &ServerLease, wish: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
+fn satisfies(server_lease: &ServerLease, request: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
     let (renewed, lease) = (server_lease.has_renewed_lease(), server_lease.lease());
     let (deadline, durability) = (server_lease.deadline(), server_lease.durability());
     let held = CurrentLease { renewed, lease, deadline, durability };
     // All sharers have the same durability, so that renewals satisfy each of them.
-    wish.durability == server_lease.wanted_durability()
-        && handover_window::fit(&held, wish, stretch, now) == LeaseFit::Yes
+    request.durability == server_lease.wanted_durability()
+        && handover_window::fit(&held, request, stretch, now) == LeaseFit::Yes
 }
 
 impl LockState {
     /// Returns whether the request may wait with the others, because it can share their grant.
-    fn can_join_pending(&self, wish: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
+    fn can_join_pending(&self, request: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
         if self.is_reclaimable(now) {
             return self.queue.is_empty()
-                && self.server_lease.as_ref().is_some_and(|had| satisfies(had, wish, stretch, now));
+                && self.server_lease.as_ref().is_some_and(|had| satisfies(had, request, stretch, now));
         }
-        let alike = |entry: &Waiter| entry.request.lease == wish.lease && entry.request.durability == wish.durability;
+        let alike =
+            |entry: &Waiter| entry.request.lease == request.lease && entry.request.durability == request.durability;
         self.server_lease.is_none() && self.busy == Busy::No && !self.queue.is_empty() && self.queue.iter().all(alike)
     }
 }

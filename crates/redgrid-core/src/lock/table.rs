@@ -80,10 +80,10 @@ impl State {
     }
 
     /// Returns the options as a shared value; consecutive equal requests use one allocation.
-    pub(super) fn shared(&mut self, wish: &AcquireRequest) -> Arc<AcquireRequest> {
+    pub(super) fn shared(&mut self, request: &AcquireRequest) -> Arc<AcquireRequest> {
         match &self.wished {
-            Some(last) if **last == *wish => Arc::clone(last),
-            _ => Arc::clone(self.wished.insert(Arc::new(wish.clone()))),
+            Some(last) if **last == *request => Arc::clone(last),
+            _ => Arc::clone(self.wished.insert(Arc::new(request.clone()))),
         }
     }
 }
@@ -160,9 +160,9 @@ impl Table {
         client: &Client,
         kind: &'static dyn LockProtocol,
         target: &Arc<LockKeys>,
-        wish: AcquireRequest,
+        request: AcquireRequest,
     ) -> Result<PendingAcquire, AcquireError> {
-        self.enter_from(client, kind, target, wish, None)
+        self.enter_from(client, kind, target, request, None)
     }
 
     /// Like `enter`, converting from the hold with the holder field `under`.
@@ -171,31 +171,31 @@ impl Table {
         client: &Client,
         kind: &'static dyn LockProtocol,
         target: &Arc<LockKeys>,
-        wish: AcquireRequest,
+        wanted: AcquireRequest,
         under: Option<Bytes>,
     ) -> Result<PendingAcquire, AcquireError> {
         let now = self.now();
         let key = LockId::of(kind, target);
-        let until = wish.wait.map_or(Instant::NEVER, |wait| now + wait);
+        let until = wanted.wait.map_or(Instant::NEVER, |wait| now + wait);
         let (answer, receiver) = oneshot::channel();
-        let seen = Arc::new(RequestStatus::default());
+        let request_status = Arc::new(RequestStatus::default());
         let id = self.number();
         // Dropping it locks the table, so it is declared before the guard and dropped after it.
         let mut ticket;
         let mut state = self.state();
-        let wish = state.shared(&wish);
+        let wanted = state.shared(&wanted);
         ticket = PendingAcquire {
             table: Arc::clone(self),
             client: client.clone(),
             kind,
-            wish: Arc::clone(&wish),
-            target: Arc::clone(target),
+            request: Arc::clone(&wanted),
+            keys: Arc::clone(target),
             key: key.clone(),
             id,
             entered: now,
             until,
             receiver,
-            seen: Arc::clone(&seen),
+            status: Arc::clone(&request_status),
             under: under.clone(),
             inline_task: None,
             ready: None,
@@ -206,8 +206,8 @@ impl Table {
             return Err(into_acquire_error(&self.core, AcquireFailure::ShuttingDown, target.name.clone()));
         }
         // A request without a holder cannot re-enter: skip the search.
-        let known = match wish.holder.is_some() || Holder::current().is_some() {
-            true => state.slots_of(key.0, target).find_map(|key| reenter(state.slots.get(&key)?, &wish, target)),
+        let known = match wanted.holder.is_some() || Holder::current().is_some() {
+            true => state.slots_of(key.0, target).find_map(|key| reenter(state.slots.get(&key)?, &wanted, target)),
             false => None,
         };
         let hold = match (known, under) {
@@ -215,8 +215,8 @@ impl Table {
             // its holder.
             (Some(known), under) if under.is_none() || !kind.is_shared() => Err(known?),
             (_, under) => {
-                let under = if under.is_none() { state.held_in_paired_mode(kind, target, &wish)? } else { under };
-                Ok(self.place(&mut state, kind, target, (&wish, &under)))
+                let under = if under.is_none() { state.held_in_paired_mode(kind, target, &wanted)? } else { under };
+                Ok(self.place(&mut state, kind, target, (&wanted, &under)))
             }
         };
         let key = match hold {
@@ -234,25 +234,25 @@ impl Table {
         let State { slots, recent, .. } = &mut *state;
         let slot = slots.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(target), now)));
         if slot.is_taken() {
-            seen.set_busy();
-            if wish.once {
+            request_status.set_busy();
+            if wanted.once {
                 ticket.ready = Some(Ok(None));
                 return Ok(ticket);
             }
         }
-        let (alone, once) = (slot.is_idle(), wish.once);
+        let (alone, once) = (slot.is_idle(), wanted.once);
         let before = if alone { recent.take(&key, now) } else { None };
         // A try-only request sent while others are being notified would always overtake them.
         let after = before.filter(|_| once).and_then(|before| Some((before, before.yields_until(now)?)));
         if let Some((before, _)) = after {
             recent.insert(key.clone(), before, now);
-            if before.turn.is_wanted() {
+            if before.plan.is_wanted() {
                 slots.remove(&key);
                 ticket.ready = Some(Ok(None));
                 return Ok(ticket);
             }
         }
-        slot.enqueue(Waiter { id, request: wish, client: client.clone(), answer, seen, until });
+        slot.enqueue(Waiter { id, request: wanted, client: client.clone(), answer, status: request_status, until });
         let mut to_tasks = InlineTasks::new();
         let mut answers = Answers::new();
         if slot.is_reclaimable(now) {
@@ -264,7 +264,7 @@ impl Table {
             let continued = before.as_ref().map(|before| before.stretch_ends).filter(|ends| *ends > now);
             slot.continued = continued.unwrap_or(Instant::PAST);
             if continued.is_none() {
-                slot.yield_plan = before.filter(|_| !once).map(|before| Box::new(before.turn));
+                slot.yield_plan = before.filter(|_| !once).map(|before| Box::new(before.plan));
             }
             if slot.yield_plan.is_some() {
                 self.start_loop(&key, slot);
@@ -316,7 +316,7 @@ impl Table {
         let since = self.now();
         let stretch = state.slots.get(key).map_or(Duration::ZERO, |slot| self.handover_window(slot.protocol, key));
         let until = since + fairness::remembered_for(stretch, self.round_trip(key));
-        state.recent.insert(key.clone(), PendingYield { turn, since, until, stretch_ends }, since);
+        state.recent.insert(key.clone(), PendingYield { plan: turn, since, until, stretch_ends }, since);
     }
 
     /// Returns how long tasks may hand the lock over without a request.
@@ -406,17 +406,17 @@ impl Table {
 /// Re-enters the hold of the request's holder without a request; fails if that hold was lost.
 pub(super) fn reenter(
     slot: &LockState,
-    wish: &AcquireRequest,
+    request: &AcquireRequest,
     target: &LockKeys,
 ) -> Option<Result<Arc<Hold>, AcquireError>> {
     let name = || target.name.clone();
-    if let Some(holder) = wish.holder {
+    if let Some(holder) = request.holder {
         if let Some(hold) = slot.held().find(|hold| hold.holder() == Some(holder)) {
-            if !wish.reenters {
+            if !request.reenters {
                 return Some(Err(AcquireError::AlreadyHeld { name: name() }));
             }
-            if wish.at_least > hold.request.at_least {
-                let (expected, got) = ("as set by the holder's first acquire", wish.at_least);
+            if request.at_least > hold.request.at_least {
+                let (expected, got) = ("as set by the holder's first acquire", request.at_least);
                 return Some(Err(AcquireError::InvalidArgument { name: name(), option: "at_least", expected, got }));
             }
             return Some(Ok(Arc::clone(hold)));
@@ -430,7 +430,7 @@ pub(super) fn reenter(
             return Some(Err(AcquireError::Lost { name: name() }));
         }
     }
-    if slot.protocol.is_shared() || wish.wait.is_some() || wish.once {
+    if slot.protocol.is_shared() || request.wait.is_some() || request.once {
         return None;
     }
     let scope: HolderId = Holder::current()?.id();

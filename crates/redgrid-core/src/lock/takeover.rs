@@ -29,7 +29,7 @@ impl Table {
         client: &Client,
         kind: &'static dyn LockProtocol,
         target: &Arc<LockKeys>,
-        wish: AcquireRequest,
+        request: AcquireRequest,
         from: TakeoverFrom,
     ) -> Result<Option<HoldGuard>, AcquireError> {
         if self.state().closed {
@@ -38,11 +38,11 @@ impl Table {
         loop {
             let (answer, outcome) = oneshot::channel();
             let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
-            let (wish, from, name) = (wish.clone(), from.clone(), target.name.clone());
+            let (wanted, from, name) = (request.clone(), from.clone(), target.name.clone());
             // Runs in a background task: the caller may be dropped, and what was acquired must not
             // stay.
             self.spawn_background(Box::pin(async move {
-                let _ = answer.send(table.take_over_for(client, kind, target, wish, from).await);
+                let _ = answer.send(table.take_over_for(client, kind, target, wanted, from).await);
             }));
             let taken = outcome.await.unwrap_or(Err(AcquireFailure::ShuttingDown));
             match taken.map_err(|failure| into_acquire_error(&self.core, failure, name))? {
@@ -58,14 +58,15 @@ impl Table {
         client: Client,
         kind: &'static dyn LockProtocol,
         target: Arc<LockKeys>,
-        wish: AcquireRequest,
+        request: AcquireRequest,
         from: TakeoverFrom,
     ) -> Result<Option<HoldGuard>, AcquireFailure> {
         let stretch = self.handover_window(kind, &LockId::of(kind, &target));
         // The lease must outlive the wait for the former holder's window, even if a shorter one was
         // requested.
-        let lease =
-            wish.server_lease(stretch).max(terms::with_margin(handover_window::LONGEST + self.core.settings.timeout));
+        let lease = request
+            .server_lease(stretch)
+            .max(terms::with_margin(handover_window::LONGEST + self.core.settings.timeout));
         let takeover = Takeover { kind, target, lease, from };
         let (mut id, mut field, mut asked) = self.send_takeover(&takeover).await;
         let mut verdict = parse_reply(&asked);
@@ -76,18 +77,18 @@ impl Table {
         match verdict {
             AcquireReply::Granted { token, robbed } => {
                 let stretch_ends = asked.sent + stretch;
-                let asked_for = (takeover.lease, wish.durability);
+                let asked_for = (takeover.lease, request.durability);
                 let granted = GrantReply::by(&asked, id, field, token, asked_for, stretch_ends);
                 // A retransmission finds only its own hold.
                 let robbed = robbed || asked.is_repeat();
                 let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
-                if let Err(error) = self.core.commit(&asked, wish.durability, &takeover.target.key).await {
+                if let Err(error) = self.core.commit(&asked, request.durability, &takeover.target.key).await {
                     let limit = granted.retransmission_ends.unwrap_or(Instant::PAST);
                     self.free(&takeover, &granted.field, limit.max(self.now()));
                     return Err(AcquireFailure::NotDurable(error));
                 }
                 let Takeover { kind, target, .. } = takeover;
-                let grant = self.install(client, kind, target, granted, (wish, Instant::PAST));
+                let grant = self.install(client, kind, target, granted, (request, Instant::PAST));
                 if grant.is_none() { Err(AcquireFailure::ShuttingDown) } else { Ok(grant) }
             }
             AcquireReply::Busy(_) | AcquireReply::TooLate if asked.unanswered_until.is_some() => {
@@ -188,7 +189,7 @@ impl Table {
         kind: &'static dyn LockProtocol,
         target: Arc<LockKeys>,
         granted: GrantReply,
-        (wish, keep_until): (AcquireRequest, Instant),
+        (request, keep_until): (AcquireRequest, Instant),
     ) -> Option<HoldGuard> {
         let sent = granted.sent;
         let key = LockId::of(kind, &target);
@@ -197,10 +198,10 @@ impl Table {
             Arc::new(ServerLease::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
         let mut state = self.state();
         state.slots.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, target, now)));
-        let wish = state.shared(&wish);
+        let wanted = state.shared(&request);
         match self.install_grant(&mut state, &key, &server_lease, sent) {
             InstallOutcome::Ours { slot, schedule } => {
-                let hold = self.create_hold((schedule, slot), &server_lease, (sent, now), wish);
+                let hold = self.create_hold((schedule, slot), &server_lease, (sent, now), wanted);
                 if keep_until != Instant::PAST {
                     // The job has run already: the lock stays taken, whether or not the grant is
                     // accepted.
@@ -217,7 +218,7 @@ impl Table {
                 // that takeover with its data, the request that should find this hold has acquired
                 // the lock again: release it.
                 server_lease.end();
-                let hold = Arc::new(Hold::new(Arc::clone(&server_lease), server_lease.token, sent, now, wish));
+                let hold = Arc::new(Hold::new(Arc::clone(&server_lease), server_lease.token, sent, now, wanted));
                 hold.end(LostReason::Forced.into());
                 if let Some(slot) = state.slots.get_mut(&key) {
                     slot.lost.push(Arc::downgrade(&hold));
@@ -248,7 +249,15 @@ impl Table {
     fn free(self: &Arc<Self>, takeover: &Takeover, field: &Bytes, limit: Instant) {
         let (kind, target) = (takeover.kind, Arc::clone(&takeover.target));
         let (kind, field, lease, keep_until) = (kind, field.clone(), takeover.lease, Instant::PAST);
-        self.schedule_cleanup(DeferredRelease { kind, target, field, limit, at_once: false, keep_until, lease });
+        self.schedule_cleanup(DeferredRelease {
+            protocol: kind,
+            keys: target,
+            field,
+            limit,
+            at_once: false,
+            keep_until,
+            lease,
+        });
     }
 }
 

@@ -120,7 +120,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn wish(lease: Duration, at_least: Duration) -> AcquireRequest {
+    fn request(lease: Duration, at_least: Duration) -> AcquireRequest {
         AcquireRequest {
             lease: LeaseMode::Renewed(lease),
             holder: None,
@@ -159,14 +159,14 @@ mod tests {
     #[test]
     fn a_job_that_must_run_once_outlives_its_process() {
         let stretch = 10 * MS;
-        assert_eq!(wish(30_000 * MS, Duration::ZERO).server_lease(stretch), 30_000 * MS);
-        assert!(wish(1000 * MS, 5000 * MS).server_lease(stretch) >= 5250 * MS);
-        assert_eq!(wish(30_000 * MS, 5000 * MS).server_lease(stretch), 30_000 * MS);
+        assert_eq!(request(30_000 * MS, Duration::ZERO).server_lease(stretch), 30_000 * MS);
+        assert!(request(1000 * MS, 5000 * MS).server_lease(stretch) >= 5250 * MS);
+        assert_eq!(request(30_000 * MS, 5000 * MS).server_lease(stretch), 30_000 * MS);
     }
 
     #[test]
     fn a_fixed_lease_lasts_for_whoever_gets_it_at_the_end_of_the_stretch() {
-        let fixed = AcquireRequest { lease: LeaseMode::Fixed(10_000 * MS), ..wish(MS, Duration::ZERO) };
+        let fixed = AcquireRequest { lease: LeaseMode::Fixed(10_000 * MS), ..request(MS, Duration::ZERO) };
         let lease = fixed.server_lease(10 * MS);
         assert!(deadline(Instant::PAST, lease) >= Instant::PAST + 10_010 * MS);
     }

@@ -75,7 +75,7 @@ struct WaitLoop {
     mark: Bytes,
     changed: Arc<Notify>,
     watch: Option<Watch>,
-    turn: Option<YieldPlan>,
+    yield_plan: Option<YieldPlan>,
     /// How often a waiter is announced, for lock kinds where others step back for it.
     announces: Option<Duration>,
     /// Consecutive yields that ended by their quiet period.
@@ -98,12 +98,12 @@ impl WaitLoop {
     /// Returns whether every other waiter has had the lock.
     fn turn_is_over(&mut self) -> bool {
         let heard = self.hub.heard(&self.channel);
-        self.turn.as_mut().is_none_or(|turn| turn.is_over(heard))
+        self.yield_plan.as_mut().is_none_or(|turn| turn.is_over(heard))
     }
 
     /// Ends the yield. Returns the number of subscribers and how many acquired nothing, if known.
     fn end_turn(&mut self) -> Option<(u64, u64)> {
-        self.turn.take()?.missing(self.hub.heard(&self.channel))
+        self.yield_plan.take()?.missing(self.hub.heard(&self.channel))
     }
 }
 
@@ -149,7 +149,7 @@ impl Table {
             mark,
             changed,
             watch: None,
-            turn: None,
+            yield_plan: None,
             announces,
             silent: 0,
             dead_due: self.now() + EVICTION_INTERVAL,
@@ -168,7 +168,7 @@ impl Table {
             slot.loop_running = false;
             slot.shrink_if_idle();
             self.withdraw(slot);
-            let turn = wait_loop.turn.take().or(slot.yield_plan.take().map(|turn| *turn));
+            let turn = wait_loop.yield_plan.take().or(slot.yield_plan.take().map(|turn| *turn));
             if let Some(turn) = turn.filter(|_| slot.server_lease.is_none()) {
                 // The next request inherits the yield of the cancelled ones.
                 let now = self.now();
@@ -192,7 +192,7 @@ impl Table {
             return Step::Local { listen_at: Instant::NEVER };
         }
         if let Some(turn) = slot.yield_plan.take() {
-            wait_loop.turn = Some(*turn);
+            wait_loop.yield_plan = Some(*turn);
             slot.contended = true;
             // Try-only requests that arrived since the release: others go first, so the lock is
             // busy for them.
@@ -224,11 +224,11 @@ impl Table {
         let mut found_free = false;
         // The acquire that found the lock taken announced the waiter. Announce nothing while others
         // go first.
-        let mut said = wait_loop.announces.filter(|_| wait_loop.turn.is_none()).map(|_| self.now());
+        let mut said = wait_loop.announces.filter(|_| wait_loop.yield_plan.is_none()).map(|_| self.now());
         wait_loop.watch();
         self.evict_expired_holders(wait_loop).await;
         loop {
-            if wait_loop.turn.is_some() && wait_loop.turn_is_over() {
+            if wait_loop.yield_plan.is_some() && wait_loop.turn_is_over() {
                 if let Some((listeners, missing)) = wait_loop.end_turn() {
                     self.state().phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
                 }
@@ -236,7 +236,7 @@ impl Table {
                 return;
             }
             let say = said.zip(wait_loop.announces).map_or(Instant::NEVER, |(said, every)| said + every);
-            let WaitLoop { watch, changed, turn, key, .. } = &mut *wait_loop;
+            let WaitLoop { watch, changed, yield_plan: turn, key, .. } = &mut *wait_loop;
             let Some(watch) = watch else { return };
             tokio::select! {
                 wake = watch.wake() => {
@@ -291,7 +291,7 @@ impl Table {
     ///
     /// If others go first, it adds the longest pause.
     async fn back_off(&self, wait_loop: &mut WaitLoop, backoff: Backoff, left: Duration) {
-        let others = wait_loop.turn.take().map_or(Duration::ZERO, |_| backoff.longest);
+        let others = wait_loop.yield_plan.take().map_or(Duration::ZERO, |_| backoff.longest);
         let pause = backoff.after(wait_loop.tries).mul_f64(0.5 + fastrand::f64() / 2.0);
         let until = self.now() + others + pause.min(left);
         wait_loop.tries = wait_loop.tries.saturating_add(1);
@@ -315,7 +315,7 @@ impl Table {
         } else {
             Duration::ZERO
         };
-        wait_loop.turn.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.quiet_period(heard).max(least))
+        wait_loop.yield_plan.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.quiet_period(heard).max(least))
     }
 
     fn nobody_waits(&self, key: &LockId) -> bool {

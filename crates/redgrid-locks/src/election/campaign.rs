@@ -76,7 +76,7 @@ impl Campaign {
         }
         // A wait of zero is one look.
         let once = self.wait.is_some_and(|wait| wait.is_zero());
-        let wish = AcquireRequest {
+        let request = AcquireRequest {
             lease: LeaseMode::Renewed(lease),
             holder: None,
             at_least: Duration::ZERO,
@@ -88,8 +88,8 @@ impl Campaign {
             backoff: None,
         };
         let clock = client.clock();
-        let until = wish.wait.map_or(Instant::NEVER, |wait| clock.now() + wait);
-        let elected = client.enter(&LEADING, target, wish)?.outcome().await?;
+        let until = request.wait.map_or(Instant::NEVER, |wait| clock.now() + wait);
+        let elected = client.enter(&LEADING, target, request)?.outcome().await?;
         let Some(grant) = elected else {
             return Err(busy(name, client.holds(&LEADING, target)).into());
         };

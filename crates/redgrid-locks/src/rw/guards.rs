@@ -170,8 +170,8 @@ impl WriteGuard {
     ///
     /// Dropped early, the write ends, and the read with it.
     pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
-        let wish = AcquireRequest { at_least: self.0.grant().retained_for(), ..look(self.0.grant()) };
-        let read = self.0.grant().convert(&READING, wish).await;
+        let request = AcquireRequest { at_least: self.0.grant().retained_for(), ..look(self.0.grant()) };
+        let read = self.0.grant().convert(&READING, request).await;
         match (read, self.loss()) {
             (Ok(Some(read)), _) => {
                 // Kept by the read from here on, and others may read beside it.

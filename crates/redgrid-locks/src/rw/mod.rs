@@ -291,12 +291,12 @@ impl RwLock {
     }
 
     async fn seize_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
-        let wish = AcquireRequest {
+        let wanted = AcquireRequest {
             lease: LeaseMode::Fixed(FORCED_LEASE),
             durability: Durability::Primary,
-            ..lock::wish(&self.client)
+            ..lock::request(&self.client)
         };
-        match self.client.seize(&WRITING, self.seizable()?, wish, from).await? {
+        match self.client.take_over(&WRITING, self.seizable()?, wanted, from).await? {
             None => Ok(false),
             Some(grant) => {
                 // Our own lease of it ends it in any case.

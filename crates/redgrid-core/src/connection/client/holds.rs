@@ -21,9 +21,9 @@ impl Client {
         &self,
         kind: &'static dyn LockProtocol,
         target: &Arc<LockKeys>,
-        wish: AcquireRequest,
+        request: AcquireRequest,
     ) -> Result<PendingAcquire, AcquireError> {
-        let entered = self.0.table.enter(self, kind, target, wish);
+        let entered = self.0.table.enter(self, kind, target, request);
         // Looked at in its place: a ticket is large, and each acquire has one.
         if let Err(error) = &entered {
             count::refused(kind.name(), error.outcome(), Duration::ZERO);
@@ -55,10 +55,10 @@ impl Client {
         &self,
         kind: &'static dyn LockProtocol,
         targets: Vec<Arc<LockKeys>>,
-        wish: AcquireRequest,
+        request: AcquireRequest,
         until: Instant,
     ) -> Result<MultiOutcome, AcquireError> {
-        self.0.table.acquire_all(self, kind, targets, wish, until).await
+        self.0.table.acquire_all(self, kind, targets, request, until).await
     }
 
     /// Takes a name by force, and notifies its holders that they have lost it. `None` where `from` does not allow it.
@@ -70,16 +70,16 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropped early, the name may be taken for a moment and is given back in the background.
-    pub async fn seize(
+    pub async fn take_over(
         &self,
         kind: &'static dyn LockProtocol,
         target: &Arc<LockKeys>,
-        wish: AcquireRequest,
+        request: AcquireRequest,
         from: TakeoverFrom,
     ) -> Result<Option<HoldGuard>, AcquireError> {
         let releases = from != TakeoverFrom::Anybody;
         let observed = Observed::force(About { kind: kind.name(), name: &target.name }, releases);
-        observed.around(self.0.table.take_over(self, kind, target, wish, from)).await
+        observed.around(self.0.table.take_over(self, kind, target, request, from)).await
     }
 
     /// Takes over a hold that another process has detached.
