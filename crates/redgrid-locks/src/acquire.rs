@@ -130,9 +130,11 @@ impl Options {
     /// Asks until the wait is over; a wait of zero is one look.
     pub(crate) async fn must(&mut self) -> Result<HoldGuard, AcquireError> {
         let once = self.wait.is_some_and(|wait| wait.is_zero());
-        let name = self.name()?;
         self.wait = self.wait.filter(|wait| !wait.is_zero());
-        self.ask(once).await?.ok_or_else(|| busy(name, self.is_held_here()))
+        match self.ask(once).await? {
+            Some(guard) => Ok(guard),
+            None => Err(busy(self.name()?, self.is_held_here())),
+        }
     }
 
     /// The same where being busy is an answer; without a wait, one look.
