@@ -76,6 +76,37 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_has_entered_and_left() {
     wait_until(SOON, async || client.in_hand().names == 0).await;
 }
 
+/// The acquire that got the lock is dropped before it is polled, and its holder has entered by another request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_stays_when_the_first_request_of_its_holder_is_dropped() {
+    let server = server().await;
+    let (client, me) = (client(&server).await, Holder::new());
+    let lock = Lock::new(&client, "a");
+    let before = lock.acquire().await.unwrap();
+    let mut first = Box::pin(lock.acquire().by(&me).into_future());
+    assert!(poll!(&mut first).is_pending());
+    before.release().await.unwrap();
+    wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+    let guard = lock.acquire().by(&me).await.unwrap();
+    drop(first);
+    // Longer than a grant waits for its caller.
+    let other = lock.acquire().wait(Duration::from_secs(3)).await;
+    assert!(matches!(other, Err(AcquireError::TimedOut { by_this_client: true, .. })), "{other:?}");
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+    wait_until(SOON, async || client.in_hand().names == 0).await;
+}
+
+/// Its time is longer than the shutdown may take.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_does_not_wait_for_the_end_of_a_write_that_is_kept() {
+    let server = server().await;
+    let client = client(&server).await;
+    RwLock::new(&client, "a").write().at_least(6 * SOON).await.unwrap().release().await.unwrap();
+    client.shutdown(SOON).await.unwrap();
+    assert!(server.observer().await.unwrap().exists("a").await.unwrap(), "the name stays taken");
+}
+
 /// Two requests of one holder wait; one is polled, and the other is not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_delays_nobody_when_its_holder_waited_twice() {

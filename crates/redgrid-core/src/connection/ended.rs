@@ -19,12 +19,23 @@ pub(crate) struct Ended {
     /// No request can be sent any more.
     over: OnceLock<()>,
     told: Notify,
+    /// Notified when a shutdown begins.
+    begun: Notify,
 }
 
 impl Ended {
     /// A shutdown begins.
     pub(crate) fn ask(&self) {
         self.asked.store(true, Ordering::Release);
+        self.begun.notify_waiters();
+    }
+
+    /// Completes when a shutdown has begun.
+    pub(crate) async fn is_asked(&self) {
+        let begun = self.begun.notified();
+        if !self.asked.load(Ordering::Acquire) {
+            begun.await;
+        }
     }
 
     /// The connections are about to be closed, or the tasks of the client have gone.

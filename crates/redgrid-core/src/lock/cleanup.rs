@@ -63,7 +63,9 @@ impl Table {
 
     /// Releases a server lease when its lease is over.
     pub(super) fn release_when_over(self: &Arc<Self>, server_lease: &ServerLease) {
-        self.schedule_cleanup(self.deferred_release(server_lease, server_lease.lease_ends(), false, Instant::PAST));
+        let field = server_lease.copied_field();
+        let request = server_lease.protocol.release(server_lease.claim(&field, Duration::ZERO));
+        self.give_back_at(server_lease.lease_ends(), request, server_lease.lease());
     }
 
     fn deferred_release(

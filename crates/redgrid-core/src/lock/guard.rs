@@ -97,10 +97,6 @@ impl HoldGuard {
         self.client.table()
     }
 
-    fn about(&self) -> About<'_> {
-        About { kind: self.hold.server_lease.protocol.name(), name: self.name() }
-    }
-
     /// Returns the name of the lock.
     pub fn name(&self) -> &Name {
         &self.hold.server_lease.keys.name
@@ -246,7 +242,7 @@ impl HoldGuard {
     /// If the future is dropped early, the new lease may or may not be in force. The earlier end of
     /// the two leases is valid.
     pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send {
-        Observed::extend(self.about(), self.hold.token).around(set_lease(self.table(), &self.hold, lease))
+        extend(self.table(), &self.hold, lease)
     }
 
     /// Returns a handle that extends the hold and does not keep it.
@@ -269,7 +265,7 @@ impl HoldGuard {
     ///
     /// If the future is dropped early, the release goes on in the background.
     pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
-        let observed = Observed::release(self.about(), self.hold.token);
+        let observed = Observed::release(about(&self.hold), self.hold.token);
         observed.around(self.release_and_wait())
     }
 
@@ -348,10 +344,21 @@ impl Extender {
     ///
     /// As [`HoldGuard::extend`].
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        let server_lease = &self.hold.server_lease;
-        let about = About { kind: server_lease.protocol.name(), name: &server_lease.keys.name };
-        Observed::extend(about, self.hold.token).around(set_lease(self.client.table(), &self.hold, lease)).await
+        extend(self.client.table(), &self.hold, lease).await
     }
+}
+
+fn about(hold: &Hold) -> About<'_> {
+    About { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
+}
+
+/// Sets the lease of `hold`, and counts and logs that.
+fn extend(
+    table: &Arc<Table>,
+    hold: &Arc<Hold>,
+    lease: Duration,
+) -> impl Future<Output = Result<(), ExtendError>> + Send {
+    Observed::extend(about(hold), hold.token).around(set_lease(table, hold, lease))
 }
 
 async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
@@ -450,8 +457,7 @@ impl Table {
 
     fn stop_renewing(&self, hold: &Arc<Hold>, is_first: bool) {
         let mut state = self.state();
-        let is_counted = !(is_first && hold.is_revoked());
-        if is_counted && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if hold.count_off(is_first) == Some(0) {
             let slot = state.slots.get(&hold.server_lease.slot_key()).filter(|slot| slot.has(&hold.server_lease));
             if slot.is_none_or(|slot| slot.is_forgotten()) {
                 hold.server_lease.stop_renewing();

@@ -177,9 +177,14 @@ impl Hold {
         self.offer.compare_exchange(OFFERED, REVOKED, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Returns whether the first guard was revoked; under the table's lock.
-    pub(crate) fn is_revoked(&self) -> bool {
-        self.offer.load(Ordering::Acquire) == REVOKED
+    /// Counts off a guard that is dropped, under the table's lock, and returns how many are left.
+    ///
+    /// Returns `None` for a first guard that was revoked: it was counted off then.
+    pub(super) fn count_off(&self, is_first: bool) -> Option<u32> {
+        if is_first && !self.revoke_offer() && self.offer.load(Ordering::Acquire) == REVOKED {
+            return None;
+        }
+        Some(self.guards.fetch_sub(1, Ordering::AcqRel) - 1)
     }
 
     /// Returns whether the hold waits to be accepted.

@@ -1,7 +1,6 @@
 //! Release of a hold, and of all holds when the client shuts down.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join;
@@ -17,7 +16,7 @@ use super::protocol::LockProtocol;
 use super::server_lease::ServerLease;
 use super::table::Table;
 use crate::clock::Instant;
-use crate::connection::{Exchange, Persistence, Reply};
+use crate::connection::{Exchange, Persistence, Reply, Request};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
 
@@ -139,11 +138,7 @@ impl Table {
     /// Drops one guard of a hold: its first one, or another.
     pub(super) fn drop_last_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: ReleasedBy) -> DropStep {
         let mut state = self.state();
-        if is_first && hold.is_revoked() {
-            // It was counted off when the offer was revoked.
-            return hold.lost().map_or(DropStep::Done, DropStep::Lost);
-        }
-        if hold.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
+        if hold.count_off(is_first) != Some(0) {
             return hold.lost().map_or(DropStep::Done, DropStep::Lost);
         }
         let now = self.now();
@@ -362,12 +357,22 @@ impl Table {
     fn end_retained(self: &Arc<Self>, server_lease: &ServerLease, keep_until: Instant) {
         let field = server_lease.copied_field();
         if let Some(request) = server_lease.protocol.end_retained(server_lease.claim(&field, Duration::ZERO)) {
-            let (table, until) = (Arc::clone(self), keep_until + server_lease.lease());
-            self.spawn_background(Box::pin(async move {
-                table.core.clock.sleep_until(keep_until).await;
-                table.core.give_back(request, until, Persistence::ToTheEnd).await;
-            }));
+            self.give_back_at(keep_until, request, server_lease.lease());
         }
+    }
+
+    /// Sends `request` at the instant `at`, for `within` at most. A shutdown does not wait for it: the
+    /// lifetime of the key ends what is left.
+    pub(super) fn give_back_at(self: &Arc<Self>, at: Instant, request: Request, within: Duration) {
+        let core = Arc::clone(&self.core);
+        self.spawn_background(Box::pin(async move {
+            tokio::select! {
+                () = core.clock.sleep_until(at) => {
+                    core.give_back(request, at + within, Persistence::ToTheEnd).await;
+                }
+                () = core.ended.is_asked() => {}
+            }
+        }));
     }
 
     pub(super) fn is_waited_for(&self, server_lease: &ServerLease) -> bool {

@@ -173,23 +173,19 @@ impl Table {
 
     /// Returns whether the holder has the key, in this mode or the paired one.
     pub(crate) fn is_in(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>, holder: HolderId) -> bool {
-        let state = self.state();
-        let slots = state.all_of(kind, target);
-        slots
-            .iter()
-            .filter_map(|key| state.slots.get(key))
-            .flat_map(|slot| slot.held())
-            .any(|hold| hold.holder() == Some(holder))
+        self.any_hold(kind, target, |hold| hold.holder() == Some(holder))
     }
 
     /// Returns whether this client holds the key, in this mode or the paired one.
     pub(crate) fn holds_key(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
+        self.any_hold(kind, target, |_| true)
+    }
+
+    fn any_hold(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>, is_it: impl Fn(&Hold) -> bool) -> bool {
         let state = self.state();
-        state
-            .all_of(kind, target)
-            .iter()
-            .filter_map(|key| state.slots.get(key))
-            .any(|slot| slot.held().next().is_some())
+        let slots = state.all_of(kind, target);
+        let mut held = slots.iter().filter_map(|key| state.slots.get(key)).flat_map(|slot| slot.held());
+        held.any(|hold| is_it(hold))
     }
 
     /// Returns whether other holds share the server lease.
