@@ -326,3 +326,37 @@ async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_g
     }));
     assert_eq!(lock.acquire().await.unwrap().token().get(), 1_700_000_000_000_000);
 }
+
+/// The lease of an owner ends while the server lease is adjusted to the next owner: when the lease of that one is over, its successor gets
+/// the lock in time, not only when the server lease is verified.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_former_owner_does_not_hide_the_end_of_the_next() {
+    let ms = Duration::from_millis;
+    let server = Made::new("one:1", |request: &Request| match request.label() {
+        "lock/acquire" => Ok(granted(TOKEN)),
+        "lock/renew" => Ok(renewed()),
+        _ => Ok(Reply::Int(1)),
+    });
+    let server = Arc::new(server.proving_once().stuck_at("lock/renew"));
+    let (lock, client) = lock_by(Arc::clone(&server), Config::single("one").unwrap().stretch(ms(500)));
+    let first = lock.acquire().lease(ms(300)).await.unwrap();
+    tokio::time::sleep(ms(200)).await;
+    let next = tokio::spawn(lock.acquire().lease(ms(250)).durability(REPLICA).into_future());
+    // By this clock nothing takes time but sleep.
+    tokio::time::sleep(ms(1)).await;
+    let (waiting, asked) = (client.in_hand().waiting, server.asked());
+    first.release().await.unwrap();
+    tokio::time::sleep(ms(150)).await;
+    assert!(waiting == 1 && server.asked() > asked, "the lease is being adjusted");
+    server.confirm();
+    let next = next.await.unwrap().unwrap();
+    let (remaining, begun) = (next.remaining(), tokio::time::Instant::now());
+    assert!(remaining > ms(50), "{remaining:?}");
+    let third = lock.acquire().lease(ms(250)).await.unwrap();
+    assert!(
+        begun.elapsed() >= remaining && begun.elapsed() < remaining + ms(50),
+        "{remaining:?} {:?}",
+        begun.elapsed()
+    );
+    drop((next, third));
+}
