@@ -8,14 +8,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
 use redgrid_core::{
-    ChannelKind, Client, Code, Config, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
+    ChannelKind, Client, Code, Config, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
 };
 use tokio::sync::{mpsc, watch};
 
 /// A server that answers at once.
 pub(super) struct AtOnce {
     id: NodeId,
-    epoch: watch::Sender<Option<Epoch>>,
+    epoch: watch::Sender<Option<ConnectionId>>,
     time: ServerClock,
     /// The client has somebody who reads what is pushed.
     pushes: Mutex<Option<mpsc::UnboundedSender<Push>>>,
@@ -27,7 +27,7 @@ impl AtOnce {
     pub(super) fn start() -> (Arc<AtOnce>, Client) {
         let server = Arc::new(AtOnce {
             id: NodeId("at-once:1".into()),
-            epoch: watch::Sender::new(Some(Epoch { run_id: "one".into(), connection: 1 })),
+            epoch: watch::Sender::new(Some(ConnectionId { run_id: "one".into(), connection: 1 })),
             time: ServerClock::default(),
             pushes: Mutex::default(),
             is_held_by_others: AtomicBool::new(false),
@@ -86,7 +86,7 @@ impl Server for AtOnce {
         requests.iter().map(|request| self.answer(request)).collect()
     }
 
-    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+    fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.epoch.subscribe()
     }
 

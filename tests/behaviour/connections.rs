@@ -27,7 +27,7 @@ async fn connections(server: &RedisServer) -> Vec<String> {
 async fn names_are_spread_over_the_connections_and_each_keeps_to_one() {
     let server = server().await;
     let node = redgrid_core::server(&config(&server)).unwrap();
-    node.epoch().wait_for(Option::is_some).await.unwrap();
+    node.connection_id().wait_for(Option::is_some).await.unwrap();
     assert_eq!(connections(&server).await.len(), CONNECTIONS as usize);
     let last = async || {
         let list: String = server.observer().await.unwrap().query(&["CLIENT", "LIST"]).await.unwrap();
@@ -53,13 +53,13 @@ async fn the_epoch_changes_when_any_of_them_is_new_and_nothing_is_proven_of_the_
     let server = server().await;
     let node = redgrid_core::server(&config(&server).durability(Durability::Primary)).unwrap();
     let mut seen = HashSet::new();
-    let mut epoch = node.epoch().wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    let mut epoch = node.connection_id().wait_for(Option::is_some).await.unwrap().clone().unwrap();
     let observer = server.observer().await.unwrap();
     for id in connections(&server).await {
         assert!(seen.insert(epoch.connection));
         let former = epoch.clone();
         observer.cmd(&["CLIENT", "KILL", "ID", &id]).await.unwrap();
-        let mut epochs = node.epoch();
+        let mut epochs = node.connection_id();
         epoch = epochs.wait_for(|now| now.as_ref().is_some_and(|now| *now != former)).await.unwrap().clone().unwrap();
         assert!(epoch.connection > former.connection && epoch.run_id == former.run_id);
         let within = Durability::Replicas { at_least: 1, timeout: Duration::from_millis(50) };
@@ -76,7 +76,7 @@ async fn epochs_of_two_nodes_differ_although_nobody_may_ask_who_they_are() {
     for server in &servers {
         server.deny(&["info"]).await.unwrap();
         let node = redgrid_core::server(&config(server)).unwrap();
-        epochs.push(node.epoch().wait_for(Option::is_some).await.unwrap().clone().unwrap());
+        epochs.push(node.connection_id().wait_for(Option::is_some).await.unwrap().clone().unwrap());
         node.close().await;
     }
     assert!(epochs.iter().all(|epoch| epoch.run_id.is_empty()) && epochs[0] != epochs[1], "{epochs:?}");
@@ -130,7 +130,7 @@ async fn holds_and_waiters_outlive_each_connection() {
 async fn a_connection_that_was_lost_is_followed_by_one_that_is_greeted_once() {
     let server = server().await;
     let node = redgrid_core::server(&config(&server).connections_per_node(1)).unwrap();
-    let mut told = node.epoch();
+    let mut told = node.connection_id();
     let mut epoch = told.wait_for(Option::is_some).await.unwrap().clone();
     let observer = server.observer().await.unwrap();
     for _ in 0..10 {
@@ -159,13 +159,13 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
 async fn a_connection_on_which_nothing_comes_back_is_given_up_although_nobody_waits_for_anything() {
     let (_server, proxy, config) = behind_a_proxy().await;
     let node = redgrid_core::server(&config).unwrap();
-    let first = node.epoch().wait_for(Option::is_some).await.unwrap().clone();
+    let first = node.connection_id().wait_for(Option::is_some).await.unwrap().clone();
     proxy.next(1, "GET", Action::SwallowReply);
     let asked = node.call(vec![Request::command("GET").key("name")]);
     let swallowed = wait_until(SOON, async || proxy.counts().swallowed == 1);
     assert!(matches!(select(asked, pin!(swallowed)).await, Either::Right(_)), "it is left without an answer");
     let is_another = |epoch: &Option<_>| epoch.is_some() && *epoch != first;
-    tokio::time::timeout(SOON, node.epoch().wait_for(is_another)).await.expect("another connection").unwrap();
+    tokio::time::timeout(SOON, node.connection_id().wait_for(is_another)).await.expect("another connection").unwrap();
     node.close().await;
 }
 
@@ -174,7 +174,7 @@ async fn a_connection_on_which_nothing_comes_back_is_given_up_although_nobody_wa
 async fn who_waits_is_told_when_the_connection_is_given_up() {
     let (_server, proxy, config) = behind_a_proxy().await;
     let node = redgrid_core::server(&config.timeout(Duration::from_secs(3))).unwrap();
-    node.epoch().wait_for(Option::is_some).await.unwrap();
+    node.connection_id().wait_for(Option::is_some).await.unwrap();
     proxy.set_both(Fault::BlackHole);
     let told = node.call(vec![Request::command("GET").key("name")]).await.pop().unwrap();
     let Err(ServerError::Unknown { reason }) = told else { panic!("{told:?}") };
@@ -214,7 +214,7 @@ async fn a_connection_on_which_nobody_is_greeted_is_given_up() {
     let (_server, proxy, config) = behind_a_proxy().await;
     proxy.next(2, "SETNAME", Action::SwallowReply);
     let node = redgrid_core::server(&config).unwrap();
-    tokio::time::timeout(SOON, node.epoch().wait_for(Option::is_some))
+    tokio::time::timeout(SOON, node.connection_id().wait_for(Option::is_some))
         .await
         .expect("a connection that is greeted")
         .unwrap();

@@ -295,7 +295,7 @@ async fn whoever_ends_in_order_hears_all_that_was_published_to_it() {
         let ended = tokio::spawn({
             let (client, channel, heard) = (client.clone(), channel.clone(), Arc::clone(&heard));
             async move {
-                client.attend(move |on| async move {
+                client.spawn_attached(move |on| async move {
                     let mut hearing = on.hear_counted(channel.clone(), &channel);
                     let is_message = |heard| matches!(heard, Heard::Message { .. });
                     while !is_message(hearing.next().await) {}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redgrid_core::{ChannelKind, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError};
+use redgrid_core::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError};
 use tokio::sync::{mpsc, watch};
 
 type Event = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -68,8 +68,8 @@ impl Server for Before {
         self.server.call(requests).await
     }
 
-    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
-        self.server.epoch()
+    fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>> {
+        self.server.connection_id()
     }
 
     fn time(&self) -> &ServerClock {

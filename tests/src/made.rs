@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::config::Durability;
 use redgrid_core::{
-    ChannelKind, Code, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
+    ChannelKind, Code, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
 };
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -17,7 +17,7 @@ type Answer = Result<Reply, ServerError>;
 /// Answers what its closure says, and keeps subscriptions.
 pub struct Made {
     id: NodeId,
-    epoch: watch::Sender<Option<Epoch>>,
+    epoch: watch::Sender<Option<ConnectionId>>,
     time: ServerClock,
     answer: Box<dyn Fn(&Request) -> Answer + Send + Sync>,
     restarts: AtomicUsize,
@@ -44,7 +44,7 @@ impl Made {
     pub fn new(name: &str, answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Made {
         Made {
             id: NodeId(name.into()),
-            epoch: watch::Sender::new(Some(Epoch { run_id: "one".into(), connection: 1 })),
+            epoch: watch::Sender::new(Some(ConnectionId { run_id: "one".into(), connection: 1 })),
             time: ServerClock::default(),
             answer: Box::new(answer),
             restarts: AtomicUsize::new(0),
@@ -70,7 +70,7 @@ impl Made {
 
     /// Has it come up.
     pub fn up(&self) {
-        self.epoch.send_replace(Some(Epoch { run_id: "one".into(), connection: 2 }));
+        self.epoch.send_replace(Some(ConnectionId { run_id: "one".into(), connection: 2 }));
     }
 
     /// Has it go down.
@@ -81,7 +81,7 @@ impl Made {
     /// Has another process take its place.
     pub fn restarted(&self) {
         let number = self.restarts.fetch_add(1, Ordering::Relaxed) as u64 + 3;
-        self.epoch.send_replace(Some(Epoch { run_id: format!("restarted {number}").into(), connection: number }));
+        self.epoch.send_replace(Some(ConnectionId { run_id: format!("restarted {number}").into(), connection: number }));
     }
 
     /// The same, which subscribes a channel and does not confirm it.
@@ -157,7 +157,7 @@ impl Server for Made {
         requests.iter().map(&self.answer).collect()
     }
 
-    async fn commit(&self, _: Epoch, asked: Durability, _: &[u8]) -> Result<(), CommitError> {
+    async fn commit(&self, _: ConnectionId, asked: Durability, _: &[u8]) -> Result<(), CommitError> {
         let proves = self.proofs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |proofs| proofs.checked_sub(1));
         if asked == Durability::Primary || proves.is_ok() {
             return Ok(());
@@ -168,7 +168,7 @@ impl Server for Made {
         Err(CommitError::Unsupported { missing: "a proof".into() })
     }
 
-    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+    fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.epoch.subscribe()
     }
 

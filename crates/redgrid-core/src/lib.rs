@@ -43,8 +43,8 @@ pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use connection::server;
 pub use connection::{
-    Answering, Arg, Attendant, Batched, ChannelKind, Client, Command, CommitError, ConnectError, Deployment,
-    DeploymentKind, Doubt, Epoch, Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId,
+    ResponseFuture, Arg, BackgroundClient, Batched, ChannelKind, Client, Command, CommitError, ConnectError, Deployment,
+    DeploymentKind, TopologyHint, ConnectionId, Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId,
     NodePart, NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request, Server, ServerClock,
     Shard, ShardServers, Topology, WeakClient,
 };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
-use crate::connection::{Client, Persistence, Progress, Request};
+use crate::connection::{Client, RetryPolicy, Progress, Request};
 
 /// The seats of a client, by key.
 #[derive(Default)]
@@ -86,7 +86,7 @@ impl Drop for Seat {
         let (core, key, number) = (Arc::clone(core), self.key.clone(), self.number);
         self.client.table().spawn_background(Box::pin(async move {
             let until = core.clock.now() + core.settings.patience();
-            let _ = core.exchange(farewell, until, Persistence::Retries, &Progress::default()).await;
+            let _ = core.exchange(farewell, until, RetryPolicy::Retries, &Progress::default()).await;
             core.seats.free(&key, number);
         }));
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Client, Epoch, Name, Script, ServerError};
+use redgrid_core::{Client, ConnectionId, Name, Script, ServerError};
 
 use crate::block::Block;
 use crate::calendar::{Calendar, Day};
@@ -62,14 +62,14 @@ struct Numbered {
     /// The highest number of it.
     highest: u32,
     /// The connection over which it came.
-    by: Option<Epoch>,
+    by: Option<ConnectionId>,
 }
 
 /// What makes a block good: it came over the connection by which its counter is reached.
 #[derive(Debug, Clone)]
 pub(crate) struct Came {
     key: Bytes,
-    by: Option<Epoch>,
+    by: Option<ConnectionId>,
 }
 
 /// What the script answered.
@@ -112,7 +112,7 @@ impl Days {
         &self,
         client: &Client,
         day: Day,
-        (key, by): (&Bytes, &Option<Epoch>),
+        (key, by): (&Bytes, &Option<ConnectionId>),
         wanted: u64,
         until: Instant,
     ) -> Result<Told, IdError> {
@@ -144,7 +144,7 @@ impl Days {
         }
     }
 
-    fn saw_number(&self, day: Day, number: u32, by: Option<Epoch>) {
+    fn saw_number(&self, day: Day, number: u32, by: Option<ConnectionId>) {
         let mut seen = self.seen();
         let before = seen.day.take().filter(|known| known.day == day).map_or(0, |known| known.highest);
         seen.day = Some(Numbered { day, highest: number.max(before), by });

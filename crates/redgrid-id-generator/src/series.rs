@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, suffixed};
-use redgrid_core::{Client, Epoch, Name, OnceScript, Script, ServerError};
+use redgrid_core::{Client, ConnectionId, Name, OnceScript, Script, ServerError};
 
 use crate::block::Block;
 use crate::error::IdError;
@@ -34,7 +34,7 @@ pub(crate) enum Change {
 struct Had {
     /// The id behind it.
     end: i64,
-    by: Option<Epoch>,
+    by: Option<ConnectionId>,
 }
 
 impl Series {
@@ -95,14 +95,14 @@ impl Series {
 
     /// Where ids are to go on at the earliest at a server that may not know how far they were: behind those that this client has had
     /// of the server before it.
-    fn had_elsewhere(&self, by: Option<&Epoch>) -> Option<i64> {
+    fn had_elsewhere(&self, by: Option<&ConnectionId>) -> Option<i64> {
         let had = self.had();
         had.as_ref().filter(|had| !is_same_server(had.by.as_ref(), by)).map(|had| had.end)
     }
 }
 
 /// Whether one server gave both, with the same memory. Where it may not be asked who it is, the same connection.
-fn is_same_server(one: Option<&Epoch>, other: Option<&Epoch>) -> bool {
+fn is_same_server(one: Option<&ConnectionId>, other: Option<&ConnectionId>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) if !one.run_id.is_empty() => one.run_id == other.run_id,
         (one, other) => one == other,
@@ -110,11 +110,11 @@ fn is_same_server(one: Option<&Epoch>, other: Option<&Epoch>) -> bool {
 }
 
 impl Source for Series {
-    type While = Option<Epoch>;
+    type While = Option<ConnectionId>;
     type Change = Change;
     const WORTH_MORE: u64 = 1;
 
-    async fn fetch(&self, client: &Client, need: Need, until: Instant) -> Result<Block<Option<Epoch>>, IdError> {
+    async fn fetch(&self, client: &Client, need: Need, until: Instant) -> Result<Block<Option<ConnectionId>>, IdError> {
         loop {
             let asked = client.epoch_of(self.key());
             let from = asked.as_ref().and_then(|asked| self.had_elsewhere(Some(asked)));
@@ -151,7 +151,7 @@ impl Source for Series {
     }
 
     /// Without contact they are good: nobody has replaced who gave them yet.
-    fn stands(&self, client: &Client, by: &Option<Epoch>) -> bool {
+    fn stands(&self, client: &Client, by: &Option<ConnectionId>) -> bool {
         let now = client.epoch_of(self.key());
         now.is_none() || is_same_server(by.as_ref(), now.as_ref())
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redgrid_core::object::belongings::{Proof, may_be_beside};
-use redgrid_core::{Client, Epoch, Primary, Request, ServerError};
+use redgrid_core::{Client, ConnectionId, Primary, Request, ServerError};
 
 use crate::KeysError;
 use crate::glob::Glob;
@@ -62,7 +62,7 @@ enum Process {
 }
 
 impl Process {
-    fn of(epoch: Option<Epoch>) -> Option<Process> {
+    fn of(epoch: Option<ConnectionId>) -> Option<Process> {
         epoch.map(|epoch| match epoch.run_id.is_empty() {
             true => Process::Behind(epoch.connection),
             false => Process::Of(epoch.run_id),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{companion, suffixed};
-use redgrid_core::{Attendant, Client, Heard, Request, Script, ServerError};
+use redgrid_core::{BackgroundClient, Client, Heard, Request, Script, ServerError};
 
 use crate::message::{self, Message};
 use crate::near::{Near, Pulses, Told};
@@ -41,7 +41,7 @@ fn own_channel(client: &str, key: &[u8]) -> Bytes {
 /// Has the client's own task listen, until the last handle or the client has gone.
 pub(crate) fn begin(client: &Client, key: &Bytes, near: &Arc<Near>) {
     let (near, key, own) = (Arc::clone(near), key.clone(), own_channel(client.id(), key));
-    client.attend(|on| listen(near, key, own, on));
+    client.spawn_attached(|on| listen(near, key, own, on));
 }
 
 /// When it ends, however it does, nothing is given out any more.
@@ -53,7 +53,7 @@ impl Drop for Listening<'_> {
     }
 }
 
-async fn listen(near: Arc<Near>, key: Bytes, own: Bytes, on: Attendant) {
+async fn listen(near: Arc<Near>, key: Bytes, own: Bytes, on: BackgroundClient) {
     let mut hearing = on.hear_all_counted([topic(&key), own.clone()], &key);
     near.fresh().listen(hearing.term());
     let _listening = Listening(&near);
@@ -108,7 +108,7 @@ type Beat = Pin<Box<dyn Future<Output = Result<u64, ServerError>> + Send>>;
 
 struct Heart {
     pulses: Pulses,
-    on: Attendant,
+    on: BackgroundClient,
     key: Bytes,
     own: Bytes,
     interval: Duration,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Attendant, Client, Heard, Hearing, Request};
+use redgrid_core::{BackgroundClient, Client, Heard, Hearing, Request};
 use tokio::sync::watch;
 
 use crate::entry::{OfOne, Raws};
@@ -91,7 +91,7 @@ impl Arrivals {
             let (waiting, waits) = watch::channel(0);
             let hearing = client.hear_only([channel(key)], key);
             let (shared, key) = (Arc::clone(&known), key.clone());
-            client.attend(|attendant| attend(attendant, key, shared, waits, hearing));
+            client.spawn_attached(|attendant| attend(attendant, key, shared, waits, hearing));
             Arrivals { known, waiting }
         })
     }
@@ -201,7 +201,7 @@ pub(crate) fn shut_down(place: &Place) -> ObjectError {
 
 /// Listens for all, and looks while somebody waits.
 async fn attend(
-    attendant: Attendant,
+    attendant: BackgroundClient,
     key: Bytes,
     known: Arc<Known>,
     mut waits: watch::Receiver<usize>,
@@ -247,7 +247,7 @@ async fn attend(
 }
 
 /// What is asked for, unless the client ends before.
-async fn asked<T>(attendant: &Attendant, ask: impl Future<Output = Option<T>>) -> Option<T> {
+async fn asked<T>(attendant: &BackgroundClient, ask: impl Future<Output = Option<T>>) -> Option<T> {
     tokio::select! {
         biased;
         () = attendant.closing() => None,
@@ -256,16 +256,16 @@ async fn asked<T>(attendant: &Attendant, ask: impl Future<Output = Option<T>>) -
 }
 
 /// The last entry, where there is one behind this.
-async fn polled(attendant: &Attendant, key: &Bytes, last: EntryId) -> Option<EntryId> {
-    let until = attendant.clock().now() + attendant.patience();
+async fn polled(attendant: &BackgroundClient, key: &Bytes, last: EntryId) -> Option<EntryId> {
+    let until = attendant.clock().now() + attendant.contact_timeout();
     let newer: OfOne = attendant.run_until(behind(key, last, 1).idempotent(), until).await.ok()?;
     let first = newer.0.first()?.id;
     Some(end(attendant, key).await.unwrap_or(first).max(first))
 }
 
 /// The last entry that is there, or the id in front of all; `None` where that can not be asked.
-async fn end(attendant: &Attendant, key: &Bytes) -> Option<EntryId> {
-    let until = attendant.clock().now() + attendant.patience();
+async fn end(attendant: &BackgroundClient, key: &Bytes) -> Option<EntryId> {
+    let until = attendant.clock().now() + attendant.contact_timeout();
     let request = Request::command("XREVRANGE").key(key.clone()).arg("+").arg("-").arg("COUNT").int(1);
     let end: Raws = attendant.run_until(request.idempotent(), until).await.ok()?;
     Some(end.0.first().map(|entry| entry.id).unwrap_or_default())

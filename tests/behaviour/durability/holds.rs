@@ -10,7 +10,7 @@ use bytes::Bytes;
 use redgrid_core::clock::Clock;
 use redgrid_core::config::Durability;
 use redgrid_core::{
-    ChannelKind, Client, CommitError, Config, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock,
+    ChannelKind, Client, CommitError, Config, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock,
     ServerError,
 };
 use redgrid_locks::Lock;
@@ -47,15 +47,15 @@ impl Server for Gated {
         answers
     }
 
-    async fn commit(&self, _: Epoch, asked: Durability, _: &[u8]) -> Result<(), CommitError> {
+    async fn commit(&self, _: ConnectionId, asked: Durability, _: &[u8]) -> Result<(), CommitError> {
         match self.proves.load(Ordering::Relaxed) || asked == Durability::Primary {
             true => Ok(()),
             false => Err(CommitError::Unsupported { missing: "a proof".into() }),
         }
     }
 
-    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
-        self.node.epoch()
+    fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>> {
+        self.node.connection_id()
     }
 
     fn time(&self) -> &ServerClock {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use redgrid_core::config::Durability;
-use redgrid_core::{CommitError, Config, Epoch, Request, Server};
+use redgrid_core::{CommitError, Config, ConnectionId, Request, Server};
 use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, server};
 
@@ -64,14 +64,14 @@ async fn node_with(server: &RedisServer, settings: impl FnOnce(Config) -> Config
     node
 }
 
-async fn epoch(node: &Arc<dyn Server>) -> Epoch {
-    let mut epochs = node.epoch();
+async fn epoch(node: &Arc<dyn Server>) -> ConnectionId {
+    let mut epochs = node.connection_id();
     let up = tokio::time::timeout(SOON, epochs.wait_for(Option::is_some));
     up.await.unwrap().unwrap().clone().unwrap()
 }
 
 /// Writes, as a grant does; the epoch it was answered in.
-async fn grant(node: &Arc<dyn Server>, key: &str) -> Epoch {
+async fn grant(node: &Arc<dyn Server>, key: &str) -> ConnectionId {
     let since = epoch(node).await;
     let set = Request::command("SET").key(key.to_owned()).arg("held");
     node.call(vec![set]).await.pop().unwrap().unwrap();
@@ -102,7 +102,7 @@ async fn what_one_replica_acknowledged_is_there() {
     node.close().await;
     let ours = async || primary.clients().await.unwrap().iter().any(|client| client.name.starts_with("redgrid"));
     wait_until(SOON, async || !ours().await).await;
-    let since = Epoch { run_id: "any".into(), connection: 1 };
+    let since = ConnectionId { run_id: "any".into(), connection: 1 };
     assert!(node.commit(since, replicas(1, SOON), b"late").await.is_err());
 }
 
@@ -116,7 +116,7 @@ async fn nothing_is_opened_or_sent_as_long_as_the_primary_is_enough() {
         let since = grant(&node, "key").await;
         node.commit(since, asked, b"key").await.unwrap();
         // Nor for an answer that nothing can be proven of.
-        let gone = Epoch { run_id: "another".into(), connection: 9 };
+        let gone = ConnectionId { run_id: "another".into(), connection: 9 };
         node.commit(gone.clone(), asked, b"key").await.unwrap();
         assert!(unproven(&node.commit(gone, replicas(1, SOON), b"key").await));
     }

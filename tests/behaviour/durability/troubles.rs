@@ -76,10 +76,10 @@ async fn a_primary_that_was_demoted_and_promoted_meanwhile_proves_nothing() {
     assert!(!observer.exists("lost").await.unwrap());
     let on_the_replica = replica.observer().await.unwrap();
     wait_until(SOON, async || info(&on_the_replica, "replication", "master_link_status").await == "up").await;
-    assert_eq!(node.epoch().borrow().clone(), Some(since.clone()));
+    assert_eq!(node.connection_id().borrow().clone(), Some(since.clone()));
     assert!(unproven(&node.commit(since.clone(), replicas(1, SOON), b"lost").await));
     // From then on it is another epoch, of which things can be proven.
-    wait_until(SOON, async || node.epoch().borrow().as_ref().is_some_and(|epoch| *epoch != since)).await;
+    wait_until(SOON, async || node.connection_id().borrow().as_ref().is_some_and(|epoch| *epoch != since)).await;
     let since = grant(&node, "key").await;
     node.commit(since, replicas(1, SOON), b"key").await.unwrap();
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{ChannelKind, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError};
+use redgrid_core::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -90,7 +90,7 @@ impl Server for LossyServer {
         answers
     }
 
-    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+    fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.world.epoch(self.client)
     }
 

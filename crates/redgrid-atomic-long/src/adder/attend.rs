@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{Attendant, Heard, Hearing, Request, ServerError};
+use redgrid_core::{BackgroundClient, Heard, Hearing, Request, ServerError};
 
 use super::figure::Figure;
 use super::member::{Desk, Member};
@@ -32,7 +32,7 @@ const HEARD: usize = 64;
 const TRIES: usize = 8;
 
 /// Ends when nobody counts any more, or with the client.
-pub(super) async fn attend<N: Figure>(member: Arc<Member<N>>, at: Arc<Desk>, on: Attendant) {
+pub(super) async fn attend<N: Figure>(member: Arc<Member<N>>, at: Arc<Desk>, on: BackgroundClient) {
     let _ended = Ended(Arc::clone(&member));
     // Who is told of the end finds the name free for either kind.
     let desk = at;
@@ -72,7 +72,7 @@ impl<N: Figure> Drop for Ended<N> {
 
 struct Attendance<N: Figure> {
     member: Arc<Member<N>>,
-    on: Attendant,
+    on: BackgroundClient,
     /// What was counted here all in all, but for what was reset.
     counted: N::Wide,
     saved: Saved<N>,
@@ -84,7 +84,7 @@ struct Attendance<N: Figure> {
 }
 
 impl<N: Figure> Attendance<N> {
-    fn new(member: Arc<Member<N>>, on: Attendant) -> Self {
+    fn new(member: Arc<Member<N>>, on: BackgroundClient) -> Self {
         let (counted, saved, now) = (N::Wide::default(), Saved::new(), on.clock().now());
         Attendance { member, on, counted, saved, last_save: now, last_told: now, heard: VecDeque::new() }
     }
@@ -254,7 +254,7 @@ impl<N: Figure> Attendance<N> {
 
     /// How long it is tried to have contact.
     fn until(&self) -> Instant {
-        self.on.clock().now() + self.on.patience()
+        self.on.clock().now() + self.on.contact_timeout()
     }
 }
 

@@ -124,7 +124,7 @@ impl<N: Figure> Counting<N> {
                 ended: watch::Sender::new(None),
             });
             let attended = Arc::clone(&member);
-            client.attend(|on| attend(attended, desk, on));
+            client.spawn_attached(|on| attend(attended, desk, on));
             Counting { client: client.clone(), member }
         }))
     }

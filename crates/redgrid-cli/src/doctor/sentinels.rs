@@ -54,7 +54,7 @@ impl Sentinels {
 
     async fn ask_one(&mut self, sentinel: &Arc<dyn Server>, name: &str) -> Result<(), ServerError> {
         // Without a connection in time, it says why there is none.
-        let _ = tokio::time::timeout(READY_WITHIN, sentinel.epoch().wait_for(Option::is_some)).await;
+        let _ = tokio::time::timeout(READY_WITHIN, sentinel.connection_id().wait_for(Option::is_some)).await;
         let primary: HashMap<String, String> = ask(&**sentinel, "MASTER", name).await?;
         if !self.nodes.is_empty() {
             return Ok(());

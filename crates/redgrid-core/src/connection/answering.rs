@@ -25,36 +25,36 @@ use crate::pinned::pinned;
 ///
 /// Dropping it gives the request up: what has left may be carried out, and what has not does not leave.
 #[must_use = "nothing is certain to be sent until it is awaited"]
-pub struct Answering<'a>(By<'a>);
+pub struct ResponseFuture<'a>(Inner<'a>);
 
-enum By<'a> {
+enum Inner<'a> {
     Caller(Pin<Box<dyn Future<Output = Result<Reply, ServerError>> + Send + 'a>>),
     Others(oneshot::Receiver<Result<Reply, ServerError>>),
 }
 
-impl<'a> Answering<'a> {
+impl<'a> ResponseFuture<'a> {
     /// An answer that whoever awaits it fetches himself, by the future that is made here.
-    pub fn fetched<F>(make: impl FnOnce() -> F) -> Self
+    pub fn inline<F>(make: impl FnOnce() -> F) -> Self
     where
         F: Future<Output = Result<Reply, ServerError>> + Send + 'a,
     {
-        Answering(By::Caller(pinned(make)))
+        ResponseFuture(Inner::Caller(pinned(make)))
     }
 
     /// An answer that others fetch, and tell: that needs no more room than this.
-    pub(super) fn told(told: oneshot::Receiver<Result<Reply, ServerError>>) -> Self {
-        Answering(By::Others(told))
+    pub(super) fn queued(told: oneshot::Receiver<Result<Reply, ServerError>>) -> Self {
+        ResponseFuture(Inner::Others(told))
     }
 }
 
-impl Future for Answering<'_> {
+impl Future for ResponseFuture<'_> {
     type Output = Result<Reply, ServerError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            By::Caller(fetched) => fetched.as_mut().poll(cx),
+            Inner::Caller(fetched) => fetched.as_mut().poll(cx),
             // Perhaps it had left.
-            By::Others(told) => Pin::new(told)
+            Inner::Others(told) => Pin::new(told)
                 .poll(cx)
                 .map(|told| told.unwrap_or_else(|_| Err(ServerError::unknown("no answer came in time")))),
         }
@@ -69,16 +69,16 @@ mod tests {
     async fn whoever_waits_for_others_that_are_gone_does_not_know() {
         let (tell, told) = oneshot::channel();
         tell.send(Ok(Reply::Int(7))).unwrap();
-        assert_eq!(Answering::told(told).await, Ok(Reply::Int(7)));
+        assert_eq!(ResponseFuture::queued(told).await, Ok(Reply::Int(7)));
         let (gone, told) = oneshot::channel();
         drop(gone);
-        assert!(Answering::told(told).await.unwrap_err().is_unknown());
+        assert!(ResponseFuture::queued(told).await.unwrap_err().is_unknown());
     }
 
     #[tokio::test]
     async fn others_see_that_nobody_waits_any_more() {
         let (tell, told) = oneshot::channel();
-        let answering = Answering::told(told);
+        let answering = ResponseFuture::queued(told);
         assert!(!tell.is_closed());
         drop(answering);
         assert!(tell.is_closed());

@@ -20,54 +20,54 @@ use std::sync::{Arc, Mutex};
 use fred::prelude::Value;
 use tokio::task::JoinHandle;
 
-use super::lines::Lines;
-use super::link::{Greeting, Link, Named};
-use super::way::Way;
-use super::{Epoch, Reply};
+use super::lines::ConnectionPool;
+use super::link::{Handshake, Connection, Named};
+use super::way::Target;
+use super::{ConnectionId, Reply};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::error::{Code, ServerError};
 
 /// A command as it is sent.
-pub(super) type Words = (Named, Vec<Value>);
+pub(super) type WireCommand = (Named, Vec<Value>);
 
 /// The connection of a node, and how it is opened.
-pub(super) struct Aside {
-    way: Way,
+pub(super) struct DedicatedConnection {
+    way: Target,
     settings: Settings,
     clock: Clock,
     /// The connections for requests, where it is to lead to the same process.
-    beside: Option<Arc<Lines>>,
+    beside: Option<Arc<ConnectionPool>>,
     /// `None` before it is needed; without a lane once closed.
     open: Mutex<Option<Open>>,
 }
 
 struct Open {
-    lane: Option<Arc<Lane>>,
+    lane: Option<Arc<Dedicated>>,
     watching: JoinHandle<()>,
 }
 
-struct Lane {
-    link: Arc<Link>,
-    beside: Option<Arc<Lines>>,
+struct Dedicated {
+    link: Arc<Connection>,
+    beside: Option<Arc<ConnectionPool>>,
     turn: Arc<tokio::sync::Mutex<()>>,
     /// The number of the connection on which MULTI was seen to be permitted.
     permitted: AtomicU64,
 }
 
-impl Aside {
+impl DedicatedConnection {
     /// For what can be told to a server that does nothing else. Opens nothing yet.
-    pub(super) fn new(way: Way, settings: &Settings, clock: Clock) -> Self {
-        Aside { way, settings: settings.clone(), clock, beside: None, open: Mutex::default() }
+    pub(super) fn new(way: Target, settings: &Settings, clock: Clock) -> Self {
+        DedicatedConnection { way, settings: settings.clone(), clock, beside: None, open: Mutex::default() }
     }
 
     /// For what is carried out by the process to which `commands` lead. Opens nothing yet.
-    pub(super) fn beside(commands: Arc<Lines>, way: Way, settings: &Settings, clock: Clock) -> Self {
-        Aside { beside: Some(commands), ..Aside::new(way, settings, clock) }
+    pub(super) fn beside(commands: Arc<ConnectionPool>, way: Target, settings: &Settings, clock: Clock) -> Self {
+        DedicatedConnection { beside: Some(commands), ..DedicatedConnection::new(way, settings, clock) }
     }
 
     /// Sends one command, when it is its turn.
-    pub(super) async fn send(&self, (name, args): Words) -> Result<Reply, ServerError> {
+    pub(super) async fn send(&self, (name, args): WireCommand) -> Result<Reply, ServerError> {
         let (lane, _, _turn) = self.turn().await?;
         lane.link.send(name, args).await
     }
@@ -77,7 +77,7 @@ impl Aside {
     /// # Cancel safety
     ///
     /// Dropped while others have their turn, nothing is sent; afterwards it goes on by itself.
-    pub(super) async fn together(&self, asking: bool, commands: Vec<Words>) -> Result<Reply, ServerError> {
+    pub(super) async fn run_transaction(&self, asking: bool, commands: Vec<WireCommand>) -> Result<Reply, ServerError> {
         let (lane, epoch, turn) = self.turn().await?;
         let work = tokio::spawn(async move {
             let answer = lane.carry_out(&epoch, asking, commands).await;
@@ -88,7 +88,7 @@ impl Aside {
     }
 
     /// Waits for the turn and for the connection, as long as one request has; tells which that is.
-    async fn turn(&self) -> Result<(Arc<Lane>, Epoch, tokio::sync::OwnedMutexGuard<()>), ServerError> {
+    async fn turn(&self) -> Result<(Arc<Dedicated>, ConnectionId, tokio::sync::OwnedMutexGuard<()>), ServerError> {
         let by = self.clock.now() + self.settings.timeout;
         let lane = self.lane()?;
         let turn = Arc::clone(&lane.turn).lock_owned();
@@ -108,19 +108,19 @@ impl Aside {
         }
     }
 
-    fn lane(&self) -> Result<Arc<Lane>, ServerError> {
+    fn lane(&self) -> Result<Arc<Dedicated>, ServerError> {
         let mut open = self.open.lock().unwrap_or_else(|p| p.into_inner());
         if let Some(open) = &*open {
             return open.lane.clone().ok_or_else(|| ServerError::not_sent("the client is shut down"));
         }
         let (what, greeting) = match self.beside {
-            Some(_) => ("batches", Greeting::Identity),
-            None => ("aside", Greeting::Nothing),
+            Some(_) => ("batches", Handshake::Identity),
+            None => ("aside", Handshake::Nothing),
         };
         let name = format!("{}:{what}", self.settings.client_name);
-        let (link, watching) = Link::open(&self.way, &self.settings, self.clock.clone(), name, greeting, None)?;
+        let (link, watching) = Connection::open(&self.way, &self.settings, self.clock.clone(), name, greeting, None)?;
         let lane =
-            Arc::new(Lane { link, beside: self.beside.clone(), turn: Arc::default(), permitted: AtomicU64::new(0) });
+            Arc::new(Dedicated { link, beside: self.beside.clone(), turn: Arc::default(), permitted: AtomicU64::new(0) });
         *open = Some(Open { lane: Some(Arc::clone(&lane)), watching });
         Ok(lane)
     }
@@ -143,8 +143,8 @@ impl Aside {
     }
 }
 
-impl Lane {
-    async fn carry_out(&self, epoch: &Epoch, asking: bool, commands: Vec<Words>) -> Result<Reply, ServerError> {
+impl Dedicated {
+    async fn carry_out(&self, epoch: &ConnectionId, asking: bool, commands: Vec<WireCommand>) -> Result<Reply, ServerError> {
         let (link, connection) = (&self.link, epoch.connection);
         self.leads_there(epoch).await?;
         if self.permitted.load(Ordering::Relaxed) != connection {
@@ -214,7 +214,7 @@ impl Lane {
     }
 
     /// Whether it leads to the same process as the connections for requests. Where nobody may ask which that is, it is believed.
-    async fn leads_there(&self, epoch: &Epoch) -> Result<(), ServerError> {
+    async fn leads_there(&self, epoch: &ConnectionId) -> Result<(), ServerError> {
         let Some(beside) = &self.beside else { return Ok(()) };
         let Some(there) = beside.epoch().borrow().clone() else { return Err(beside.down()) };
         if there.run_id == epoch.run_id || there.run_id.is_empty() || epoch.run_id.is_empty() {
@@ -223,7 +223,7 @@ impl Lane {
         if there.connection > epoch.connection {
             self.link.renew();
         } else {
-            beside.leave("another connection leads to another server process");
+            beside.reconnect("another connection leads to another server process");
         }
         Err(ServerError::not_sent("the address leads to another server process now"))
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::core::{Closing, Core};
-use super::exchange::{Persistence, Progress};
+use super::exchange::{RetryPolicy, Progress};
 use super::{Client, FromReply, Request};
 use crate::clock::{Clock, Instant};
 use crate::error::ServerError;
@@ -20,7 +20,7 @@ const ORDER: Duration = Duration::from_secs(1);
 /// The client as work of its own has it that goes on for as long as the client lives: it does not keep the client, and may
 /// still ask when that is being shut down. Made by [`Client::attend`].
 #[derive(Clone)]
-pub struct Attendant {
+pub struct BackgroundClient {
     core: Arc<Core>,
     closing: watch::Receiver<Closing>,
 }
@@ -28,11 +28,11 @@ pub struct Attendant {
 impl Client {
     /// Has the client's own task go on with something until it ends by itself, or with the client: a shutdown waits for it, so
     /// it is to end soon after [`Attendant::closing`] has completed. Nothing of it may keep the client.
-    pub fn attend<W>(&self, work: impl FnOnce(Attendant) -> W)
+    pub fn spawn_attached<W>(&self, work: impl FnOnce(BackgroundClient) -> W)
     where
         W: Future<Output = ()> + Send + 'static,
     {
-        let attendant = Attendant { core: Arc::clone(self.core()), closing: self.closing_watch() };
+        let attendant = BackgroundClient { core: Arc::clone(self.core()), closing: self.closing_watch() };
         self.run_in_background(work(attendant));
     }
 
@@ -80,14 +80,14 @@ impl Client {
     }
 }
 
-impl Attendant {
+impl BackgroundClient {
     /// The clock that decides in this client.
     pub fn clock(&self) -> &Clock {
         &self.core.clock
     }
 
     /// How long a call may be without contact to the server: `timeout × (retries + 1)`.
-    pub fn patience(&self) -> Duration {
+    pub fn contact_timeout(&self) -> Duration {
         self.core.settings.patience()
     }
 
@@ -152,7 +152,7 @@ impl Attendant {
         let progress = Progress::default();
         let answer = tokio::select! {
             biased;
-            asked = self.core.exchange(request, until, Persistence::ToTheEnd, &progress) => asked.result,
+            asked = self.core.exchange(request, until, RetryPolicy::ToTheEnd, &progress) => asked.result,
             () = self.core.clock.sleep_until(until) => Err(progress.at_the_end()),
         };
         answer.and_then(FromReply::from_reply)
@@ -180,7 +180,7 @@ impl Attendant {
     }
 }
 
-impl std::fmt::Debug for Attendant {
+impl std::fmt::Debug for BackgroundClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Attendant").field("client", &self.core.id).finish_non_exhaustive()
     }

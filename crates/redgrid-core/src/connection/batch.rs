@@ -7,9 +7,9 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 
-use super::exchange::{Persistence, Progress, jittered};
+use super::exchange::{RetryPolicy, Progress, jittered};
 use super::route::{commit, is_doubtful};
-use super::{Client, CommitError, Core, Doubt, Epoch, Reply, Request, Server, is_same};
+use super::{Client, CommitError, Core, TopologyHint, ConnectionId, Reply, Request, Server, is_same};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::ServerError;
@@ -30,7 +30,7 @@ pub struct Batched {
 }
 
 /// An answer, and who gave it on which connection.
-type Answered = (Result<Reply, ServerError>, Arc<dyn Server>, Option<Epoch>);
+type Answered = (Result<Reply, ServerError>, Arc<dyn Server>, Option<ConnectionId>);
 
 impl Client {
     /// Carries out many requests and answers each by a result of its own, in their order, until `until` and as durably as asked.
@@ -91,7 +91,7 @@ async fn one_round(
     }
     let asked = homes.into_iter().map(|(home, those)| async move {
         let limit = core.clock.now() + core.settings.timeout;
-        let epoch = home.current_epoch();
+        let epoch = home.current_connection_id();
         let mut results = Vec::with_capacity(those.len());
         for some in those.chunks(AT_ONCE) {
             let copies = some.iter().map(|at| requests[*at].clone().not_after(limit)).collect();
@@ -107,7 +107,7 @@ async fn one_round(
     let mut again = Vec::new();
     for (home, epoch, those, results) in join_all(asked).await {
         if results.iter().any(|result| result.as_ref().is_err_and(is_doubtful)) {
-            core.topology.doubt(Doubt::Node(home.id().clone()));
+            core.topology.suspect(TopologyHint::Node(home.id().clone()));
         }
         let replaced = !core.topology.primaries().iter().any(|primary| is_same(primary, &home));
         for (at, result) in those.into_iter().zip(results) {
@@ -156,11 +156,11 @@ async fn one_by_one(
             continue;
         }
         let progress = Progress::default();
-        let work = core.exchange(requests[at].clone(), until, Persistence::Retries, &progress);
+        let work = core.exchange(requests[at].clone(), until, RetryPolicy::Retries, &progress);
         let answer = tokio::select! {
             biased;
             asked = work => {
-                let copied = matches!(&before[at], Some((Err(ServerError::Unknown { .. }), ..))) || asked.is_repeat();
+                let copied = matches!(&before[at], Some((Err(ServerError::Unknown { .. }), ..))) || asked.was_retransmitted();
                 let result = match asked.result {
                     // Of the last copy this is true.
                     Err(error) if copied && error.is_not_done() => {

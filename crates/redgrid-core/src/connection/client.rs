@@ -21,7 +21,7 @@ use super::events::{EventReceiver, Events};
 use super::given_back::{GivenBack, repeat};
 use super::health::HealthCheck;
 use super::shared::{Kept, Shared};
-use super::{Deployment, Ended, Epoch, Request, Server, Topology, topology};
+use super::{Deployment, Ended, ConnectionId, Request, Server, Topology, topology};
 use crate::clock::{Clock, Instant};
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;
@@ -181,8 +181,8 @@ impl Client {
 
     /// The connection to the primary that decides for `key` at the moment; none while there is no contact. It is another one after
     /// each loss of contact, restart and failover: what was believed of the server before may not be so any more.
-    pub fn epoch_of(&self, key: &[u8]) -> Option<Epoch> {
-        self.0.core.topology.primary(key).current_epoch()
+    pub fn epoch_of(&self, key: &[u8]) -> Option<ConnectionId> {
+        self.0.core.topology.primary(key).current_connection_id()
     }
 
     /// The error of a bounded wait for `key` that is over: why there was no contact with its server for
@@ -241,7 +241,7 @@ impl Client {
     /// the way.
     async fn missing(&self) -> ServerError {
         let mut why = ServerError::not_sent("not connected");
-        let down = |server: &Arc<dyn Server>| server.current_epoch().is_none();
+        let down = |server: &Arc<dyn Server>| server.current_connection_id().is_none();
         for server in self.0.core.topology.primaries().into_iter().filter(down) {
             let answer = server.call(vec![Request::command("PING")]).await.pop();
             if let Some(Err(error)) = answer {

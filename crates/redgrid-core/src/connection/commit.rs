@@ -37,10 +37,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use self::lane::{Lane, Member};
-use super::Epoch;
-use super::lines::Lines;
-use super::link::{Greeting, Link};
-use super::way::Way;
+use super::ConnectionId;
+use super::lines::ConnectionPool;
+use super::link::{Handshake, Connection};
+use super::way::Target;
 use crate::clock::Clock;
 use crate::config::{Durability, Settings};
 use crate::error::{Code, ServerError};
@@ -106,9 +106,9 @@ fn shortfall(asked: &Durability, acknowledged: u32) -> String {
 }
 
 /// The commits of one node.
-pub(super) struct Commits {
-    commands: Arc<Lines>,
-    way: Way,
+pub(super) struct DurabilityWaiter {
+    commands: Arc<ConnectionPool>,
+    way: Target,
     settings: Settings,
     clock: Clock,
     name: String,
@@ -118,14 +118,14 @@ pub(super) struct Commits {
 
 struct Open {
     members: mpsc::UnboundedSender<Member>,
-    link: Arc<Link>,
+    link: Arc<Connection>,
     tasks: [JoinHandle<()>; 2],
 }
 
-impl Commits {
+impl DurabilityWaiter {
     /// Opens nothing yet. `commands` are the connections whose answers are to be proven.
-    pub(super) fn new(commands: Arc<Lines>, way: Way, settings: &Settings, clock: Clock) -> Self {
-        Commits {
+    pub(super) fn new(commands: Arc<ConnectionPool>, way: Target, settings: &Settings, clock: Clock) -> Self {
+        DurabilityWaiter {
             commands,
             way,
             name: format!("{}:commit", settings.client_name),
@@ -135,10 +135,10 @@ impl Commits {
         }
     }
 
-    pub(super) async fn commit(&self, since: Epoch, asked: Durability, tag: &[u8]) -> Result<(), CommitError> {
+    pub(super) async fn commit(&self, since: ConnectionId, asked: Durability, tag: &[u8]) -> Result<(), CommitError> {
         let Some((level, timeout)) = Level::of(asked) else { return Ok(()) };
         // Looked at here, too, so that no connection is opened for what can not be proven anyway.
-        provable(&self.commands, &since)?;
+        check_provable(&self.commands, &since)?;
         let (answer, answered) = oneshot::channel();
         let member = Member { since, asked, tag: Bytes::copy_from_slice(tag), by: self.clock.now() + timeout, answer };
         self.lane(level)?.send(member).map_err(|_| CommitError::closed())?;
@@ -156,7 +156,7 @@ impl Commits {
         let slice = self.settings.timeout;
         let settings = Settings { timeout: slice * 3, ..self.settings.clone() };
         let (clock, name) = (self.clock.clone(), self.name.clone());
-        let (link, watching) = Link::open(&self.way, &settings, clock.clone(), name, Greeting::Identity, None)?;
+        let (link, watching) = Connection::open(&self.way, &settings, clock.clone(), name, Handshake::Identity, None)?;
         let (members, waiting) = mpsc::unbounded_channel();
         let lane = Lane::new(level, Arc::clone(&link), Arc::clone(&self.commands), clock, slice, waiting);
         let serving = tokio::spawn(lane.run());
@@ -224,7 +224,7 @@ impl Level {
 }
 
 /// Whether anything can be proven of what was answered in the epoch `since`.
-fn provable(commands: &Lines, since: &Epoch) -> Result<(), CommitError> {
+fn check_provable(commands: &ConnectionPool, since: &ConnectionId) -> Result<(), CommitError> {
     if since.run_id.is_empty() || commands.history().is_empty() {
         let missing =
             "the user may not read its `run_id` and `master_replid` (INFO), without which nothing can be proven";

@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::ended::{Driven, Ended};
 use super::events::{Events, Views, Watching};
-use super::exchange::{Exchange, Persistence, Progress, exchange, jittered};
+use super::exchange::{RequestOutcome, RetryPolicy, Progress, send_with_retries, jittered};
 use super::given_back::GivenBack;
 use super::route::commit;
 use super::{CommitError, Deployment, Request, Server, Topology, is_same};
@@ -66,7 +66,7 @@ impl Core {
 
     /// Whether there is a connection to the server that decides for `key`.
     pub(crate) fn is_connected(&self, key: &[u8]) -> bool {
-        self.home(key).current_epoch().is_some()
+        self.home(key).current_connection_id().is_some()
     }
 
     /// The last contact with the server that decides for `key`, while a caller waits and the server
@@ -74,13 +74,13 @@ impl Core {
     /// without a connection.
     pub(crate) fn contact(&self, key: &[u8]) -> Option<Instant> {
         let home = self.home(key);
-        home.current_epoch().is_some().then(|| self.clock.now() - home.silent_for())
+        home.current_connection_id().is_some().then(|| self.clock.now() - home.silent_for())
     }
 
     /// The error of a request about `key` that was not sent in time, with what stands in the way.
     pub(crate) fn no_contact(&self, key: &[u8]) -> ServerError {
         let home = self.home(key);
-        self.hinted(match home.current_epoch() {
+        self.hinted(match home.current_connection_id() {
             None => home.unreached(),
             Some(_) => ServerError::not_sent(format!("there was no contact with {} in time", home.id())),
         })
@@ -107,9 +107,9 @@ impl Core {
         &'a self,
         request: Request,
         until: Instant,
-        persistence: Persistence,
+        persistence: RetryPolicy,
         progress: &'a Progress,
-    ) -> Pin<Box<dyn Future<Output = Exchange> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = RequestOutcome> + Send + 'a>> {
         self.exchange_shared(Arc::new(request), until, persistence, progress)
     }
 
@@ -118,14 +118,14 @@ impl Core {
         &'a self,
         request: Arc<Request>,
         until: Instant,
-        persistence: Persistence,
+        persistence: RetryPolicy,
         progress: &'a Progress,
-    ) -> Pin<Box<dyn Future<Output = Exchange> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = RequestOutcome> + Send + 'a>> {
         pinned(|| async move {
             let mut unanswered = None;
             loop {
                 let (topology, settings, clock) = (&*self.topology, &self.settings, (&self.clock, &self.ended));
-                let mut asked = exchange(topology, settings, clock, &request, until, persistence, progress).await;
+                let mut asked = send_with_retries(topology, settings, clock, &request, until, persistence, progress).await;
                 match self.too_late(&request, &mut asked, until, progress, &mut unanswered) {
                     None => return asked,
                     Some(again) => Box::pin(self.clock.sleep_until(again)).await,
@@ -139,14 +139,14 @@ impl Core {
     fn too_late(
         &self,
         request: &Request,
-        asked: &mut Exchange,
+        asked: &mut RequestOutcome,
         until: Instant,
         progress: &Progress,
         unanswered: &mut Option<Instant>,
     ) -> Option<Instant> {
-        *unanswered = (*unanswered).max(asked.unanswered_until);
-        asked.unanswered_until = *unanswered;
-        if !request.tells_time || !asked.told_time() {
+        *unanswered = (*unanswered).max(asked.retransmission_ends);
+        asked.retransmission_ends = *unanswered;
+        if !request.tells_time || !asked.has_reported_time() {
             return None;
         }
         // This copy did nothing. An earlier one may have.
@@ -163,7 +163,7 @@ impl Core {
     }
 
     /// Waits until what was answered to an exchange about `key` is as durable as asked.
-    pub(crate) async fn commit(&self, asked: &Exchange, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
+    pub(crate) async fn commit(&self, asked: &RequestOutcome, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
         commit(&*asked.by, asked.epoch.as_ref(), durability, key).await
     }
 
@@ -309,7 +309,7 @@ pub(super) async fn ready(core: &Core) -> Result<(), ServerError> {
         let primaries = core.topology.primaries();
         let all = async {
             for server in &primaries {
-                if server.epoch().wait_for(Option::is_some).await.is_err() {
+                if server.connection_id().wait_for(Option::is_some).await.is_err() {
                     std::future::pending::<()>().await;
                 }
             }

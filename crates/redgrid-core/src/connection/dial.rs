@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::socks;
 use super::trouble::{Trouble, of_system};
-use super::way::Place;
+use super::way::Endpoint;
 use crate::config::Address;
 use crate::config::network::{Network, Stream};
 
@@ -31,13 +31,13 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// # Cancel safety
 ///
 /// Dropped, it leaves no connection behind.
-pub(super) async fn dial(place: &Place, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
+pub(super) async fn dial(place: &Endpoint, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
     let late = || Trouble::passing(format!("no connection to {place} came about within {within:?}"));
     let dialing = async {
         match place {
-            Place::Tcp(address) => to_address(network.mapped(address), network, within).await,
+            Endpoint::Tcp(address) => to_address(network.mapped(address), network, within).await,
             #[cfg(unix)]
-            Place::Unix(path) => match tokio::net::UnixStream::connect(path).await {
+            Endpoint::Unix(path) => match tokio::net::UnixStream::connect(path).await {
                 Ok(stream) => Ok(Box::new(stream) as Box<dyn Stream>),
                 Err(error) => Err(Trouble::passing(of_system(&error))),
             },

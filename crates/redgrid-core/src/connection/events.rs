@@ -218,7 +218,7 @@ impl Drop for Watching {
 }
 
 async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
-    let mut epoch = server.epoch();
+    let mut epoch = server.connection_id();
     let (mut last, mut again) = (None, false);
     loop {
         let present = epoch.borrow_and_update().clone();

@@ -17,46 +17,46 @@ pub(crate) use self::progress::Progress;
 use super::ended::Ended;
 use super::link::patience;
 use super::route::{Answer, once_telling};
-use super::{Doubt, Epoch, Reply, Request, Server, Topology, is_same};
+use super::{TopologyHint, ConnectionId, Reply, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::error::{Code, ServerError};
 
 /// What became of one request, all its copies together.
-pub(crate) struct Exchange {
+pub(crate) struct RequestOutcome {
     pub(crate) result: Result<Reply, ServerError>,
     /// The instant before the answered (or last) copy left.
     pub(crate) sent: Instant,
     /// When the answer was there.
     pub(crate) received: Instant,
     /// Until when an unanswered copy may still be carried out; `None` if every copy was answered.
-    pub(crate) unanswered_until: Option<Instant>,
+    pub(crate) retransmission_ends: Option<Instant>,
     /// Who answered (or did not), and on which connection.
     pub(crate) by: Arc<dyn Server>,
-    pub(crate) epoch: Option<Epoch>,
+    pub(crate) epoch: Option<ConnectionId>,
 }
 
-impl Exchange {
+impl RequestOutcome {
     /// Whether an earlier copy may have been carried out before the answered one.
-    pub(crate) fn is_repeat(&self) -> bool {
-        self.unanswered_until.is_some()
+    pub(crate) fn was_retransmitted(&self) -> bool {
+        self.retransmission_ends.is_some()
     }
 
     /// Whether the server found the copy too late and said, by -1 and a time, what time it is there; that is learned.
-    pub(super) fn told_time(&self) -> bool {
+    pub(super) fn has_reported_time(&self) -> bool {
         let Ok(Reply::Array(parts)) = &self.result else { return false };
         let [late, time] = &parts[..] else { return false };
         let (Ok(-1), Ok(time)) = (late.clone().into_typed::<i64>(), time.clone().into_typed::<u64>()) else {
             return false;
         };
-        self.tell_time(time);
+        self.report_time(time);
         true
     }
 
     /// A server that finds a copy too late says what time it is there.
-    pub(crate) fn tell_time(&self, time: u64) {
+    pub(crate) fn report_time(&self, time: u64) {
         // A clock that was reset meanwhile is that of another process.
-        if self.by.current_epoch() == self.epoch {
+        if self.by.current_connection_id() == self.epoch {
             self.by.time().observe_exchange(time, self.sent, self.received);
         }
     }
@@ -64,7 +64,7 @@ impl Exchange {
 
 /// How long a request is sent again after lost replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Persistence {
+pub(crate) enum RetryPolicy {
     /// As often as the settings say.
     Retries,
     /// Until its time is over: what is to be given back is not given up earlier.
@@ -82,20 +82,20 @@ pub(crate) enum Persistence {
 
 /// Sends `request` to where its keys are until it is answered for good or `until` has passed.
 #[expect(clippy::manual_async_fn, reason = "that one would have room for its arguments twice")]
-pub(super) fn exchange<'a>(
+pub(super) fn send_with_retries<'a>(
     topology: &'a dyn Topology,
     settings: &'a Settings,
     (clock, ended): (&'a Clock, &'a Ended),
     request: &'a Arc<Request>,
     until: Instant,
-    persistence: Persistence,
+    persistence: RetryPolicy,
     progress: &'a Progress,
-) -> impl Future<Output = Exchange> + Send + use<'a> {
+) -> impl Future<Output = RequestOutcome> + Send + use<'a> {
     async move {
         let mut unanswered: Option<Instant> = None;
         // A refusal of the login, or a wrong target, ends a request; but not one that is to be given
         // back, nor one of which a copy may be carried out.
-        let heeds_refusal = |unanswered: Option<Instant>| persistence != Persistence::ToTheEnd && unanswered.is_none();
+        let heeds_refusal = |unanswered: Option<Instant>| persistence != RetryPolicy::ToTheEnd && unanswered.is_none();
         let mut unknowns = 0;
         let mut first = None;
         loop {
@@ -104,19 +104,19 @@ pub(super) fn exchange<'a>(
                 false => topology.primary(request.first_key()),
             };
             // Kept until this copy is answered. What gives back goes before what others ask for.
-            let _admitted = match to.admission() {
-                Some(limit) if persistence != Persistence::ToTheEnd => match limit.try_acquire() {
+            let _admitted = match to.in_flight_limit() {
+                Some(limit) if persistence != RetryPolicy::ToTheEnd => match limit.try_acquire() {
                     Ok(permit) => Some(permit),
                     Err(_) => match Box::pin(admitted(limit, clock, until, progress)).await {
                         Ok(permit) => Some(permit),
                         Err(error) => {
                             let (result, sent) = (Err(error), clock.now());
                             let by = Arc::clone(&to);
-                            return Exchange {
+                            return RequestOutcome {
                                 result,
                                 sent,
                                 received: sent,
-                                unanswered_until: unanswered,
+                                retransmission_ends: unanswered,
                                 by,
                                 epoch: None,
                             };
@@ -127,13 +127,13 @@ pub(super) fn exchange<'a>(
             };
             let sent = clock.now();
             let mut limit = sent + settings.timeout;
-            if let (Persistence::Within(window), Some(first)) = (persistence, first) {
+            if let (RetryPolicy::Within(window), Some(first)) = (persistence, first) {
                 limit = limit.min(first + window);
             }
             if !progress.begin() {
                 let (result, by) =
                     (Err(ServerError::not_sent("it was given up")), topology.primary(request.first_key()));
-                return Exchange { result, sent, received: sent, unanswered_until: None, by, epoch: None };
+                return RequestOutcome { result, sent, received: sent, retransmission_ends: None, by, epoch: None };
             }
             let Answer { result, by, epoch, at_home } = match request.reads {
                 true => once_telling(topology, Arc::clone(&to), request, limit, &AtomicBool::new(false)).await,
@@ -165,20 +165,20 @@ pub(super) fn exchange<'a>(
                     progress.not_done();
                     false
                 }
-                Err(ServerError::Refused { code: Code::TryAgain, .. }) if persistence == Persistence::Together => false,
+                Err(ServerError::Refused { code: Code::TryAgain, .. }) if persistence == RetryPolicy::Together => false,
                 Err(error @ ServerError::Refused { code, message }) => {
                     progress.refused(error);
                     code.is_passing() && request.is_servers_own(message)
                 }
                 Err(ServerError::Unknown { .. }) => {
                     progress.unanswered();
-                    unanswered = unanswered.max(Some(certainly_over(limit, settings.timeout)));
+                    unanswered = unanswered.max(Some(may_execute_until(limit, settings.timeout)));
                     unknowns += 1;
                     let first = *first.get_or_insert(sent);
                     let more = match persistence {
-                        Persistence::ToTheEnd | Persistence::Once | Persistence::Together => true,
-                        Persistence::Retries => unknowns <= settings.retries,
-                        Persistence::Within(window) => unknowns <= settings.retries && received < first + window,
+                        RetryPolicy::ToTheEnd | RetryPolicy::Once | RetryPolicy::Together => true,
+                        RetryPolicy::Retries => unknowns <= settings.retries,
+                        RetryPolicy::Within(window) => unknowns <= settings.retries && received < first + window,
                     };
                     request.is_idempotent() && more
                 }
@@ -213,13 +213,13 @@ pub(super) fn exchange<'a>(
                     if clock.now() < until {
                         continue;
                     }
-                    if matches!(result, Err(ServerError::NotSent { .. })) && by.current_epoch().is_none() {
+                    if matches!(result, Err(ServerError::NotSent { .. })) && by.current_connection_id().is_none() {
                         // What stands in the way may have been found out meanwhile.
                         result = Err(by.unreached());
                     }
                 }
             }
-            return Exchange { result, sent, received, unanswered_until: unanswered, by, epoch };
+            return RequestOutcome { result, sent, received, retransmission_ends: unanswered, by, epoch };
         }
     }
 }
@@ -281,7 +281,7 @@ pub(crate) async fn unless_replaced(topology: &dyn Topology, request: &Arc<Reque
             let mut doubted = false;
             while !is_replaced() {
                 if !doubted && !home.answers() {
-                    topology.doubt(Doubt::Silent(home.id().clone()));
+                    topology.suspect(TopologyHint::Silent(home.id().clone()));
                     doubted = true;
                 }
                 tokio::select! {
@@ -316,7 +316,7 @@ fn replaced_meanwhile() -> ServerError {
 ///
 /// The model (`redgrid-models`) shows what happens without it: the copy is given back and forgotten a moment before it
 /// is carried out.
-pub(crate) fn certainly_over(limit: Instant, window: Duration) -> Instant {
+pub(crate) fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }
 
@@ -333,7 +333,7 @@ async fn pause(
     if at_home && !is_same(&topology.primary(key), asked) {
         return;
     }
-    let mut epoch = asked.epoch();
+    let mut epoch = asked.connection_id();
     let is_up = epoch.borrow().is_some();
     let wait = async {
         if is_up || !at_home {

@@ -14,7 +14,7 @@ use futures_util::stream;
 use tokio::sync::Notify;
 
 use super::core::Core;
-use super::{Exchange, NodeId, Persistence, Progress, Request, Server};
+use super::{RequestOutcome, NodeId, RetryPolicy, Progress, Request, Server};
 use crate::clock::Instant;
 
 /// How long a release is remembered while its primary goes on to answer: 5 s. Replicas are behind by
@@ -82,7 +82,7 @@ impl GivenBack {
     }
 
     /// Remembers a release that was answered.
-    pub(crate) fn remember(&self, request: Arc<Request>, answered: &Exchange) {
+    pub(crate) fn remember(&self, request: Arc<Request>, answered: &RequestOutcome) {
         let Some(epoch) = &answered.epoch else { return };
         let now = answered.received;
         let mut by = self.by();
@@ -134,17 +134,17 @@ impl GivenBack {
 }
 
 fn process_of(server: &dyn Server) -> Option<Process> {
-    server.current_epoch().map(|epoch| (server.id().clone(), epoch.run_id))
+    server.current_connection_id().map(|epoch| (server.id().clone(), epoch.run_id))
 }
 
 impl Core {
     /// Sends a release until it is answered, or until `until`, and remembers it. It has to be harmless
     /// when it is carried out once more, whoever has the name by then.
-    pub(crate) async fn give_back(&self, request: Request, until: Instant, persistence: Persistence) -> Exchange {
+    pub(crate) async fn give_back(&self, request: Request, until: Instant, persistence: RetryPolicy) -> RequestOutcome {
         self.give_back_shared(Arc::new(request), until, persistence).await
     }
 
-    async fn give_back_shared(&self, request: Arc<Request>, until: Instant, persistence: Persistence) -> Exchange {
+    async fn give_back_shared(&self, request: Arc<Request>, until: Instant, persistence: RetryPolicy) -> RequestOutcome {
         let asked = self.exchange_shared(Arc::clone(&request), until, persistence, &Progress::default()).await;
         if asked.result.is_ok() {
             self.given_back.remember(request, &asked);
@@ -159,7 +159,7 @@ impl Core {
         }
         tracing::debug!(releases = moved.len(), "sent again to a new primary");
         let until = self.clock.now() + self.settings.patience();
-        let sent = moved.into_iter().map(|request| self.give_back_shared(request, until, Persistence::ToTheEnd));
+        let sent = moved.into_iter().map(|request| self.give_back_shared(request, until, RetryPolicy::ToTheEnd));
         let failed = stream::iter(sent).buffer_unordered(AT_ONCE).filter(|asked| {
             let failed = asked.result.is_err();
             async move { failed }

@@ -164,7 +164,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         Ok(Err(error)) => Some(error.to_string()),
         Err(_) => Some(format!("no answer within {within:?}")),
     };
-    let epoch = server.current_epoch();
+    let epoch = server.current_connection_id();
     let subscriptions = hub.subscriptions(server.id());
     NodeHealth {
         node: server.id().clone(),
@@ -176,7 +176,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         trouble,
         is_unauthorized: matches!(*server.refusal().borrow(), Some(ServerError::Unauthorized { .. })),
         without_resp3: server.without_resp3(),
-        is_behind: server.is_behind(),
+        is_behind: server.is_lagging(),
         channels: subscriptions.wanted,
         subscribed: subscriptions.confirmed,
         subscription_trouble: subscriptions.trouble.map(|error| error.to_string()),

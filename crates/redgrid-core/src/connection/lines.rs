@@ -9,50 +9,50 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::Epoch;
-use super::link::Link;
+use super::ConnectionId;
+use super::link::Connection;
 use super::slot::slot;
 use crate::error::ServerError;
 
-pub(super) struct Lines {
-    links: Vec<Arc<Link>>,
-    together: Arc<Together>,
+pub(super) struct ConnectionPool {
+    links: Vec<Arc<Connection>>,
+    together: Arc<PoolState>,
 }
 
-impl Lines {
+impl ConnectionPool {
     /// Opens `count` connections.
-    pub(super) fn open<E>(count: u32, open: impl Fn(Seat) -> Result<Arc<Link>, E>) -> Result<Arc<Lines>, E> {
+    pub(super) fn open<E>(count: u32, open: impl Fn(PoolMember) -> Result<Arc<Connection>, E>) -> Result<Arc<ConnectionPool>, E> {
         let count = usize::try_from(count).unwrap_or(1).max(1);
-        let together = Arc::new(Together {
-            seats: Mutex::new(Seats { lives: vec![Life::default(); count], ..Seats::default() }),
+        let together = Arc::new(PoolState {
+            seats: Mutex::new(Members { lives: vec![MemberState::default(); count], ..Members::default() }),
             epoch: watch::Sender::new(None),
             refusal: watch::Sender::new(None),
         });
         let mut links = Vec::with_capacity(count);
         for at in 0..count {
-            let link = open(Seat { at, together: Arc::clone(&together) })?;
-            together.seats().links.push(Arc::downgrade(&link));
+            let link = open(PoolMember { at, together: Arc::clone(&together) })?;
+            together.members().links.push(Arc::downgrade(&link));
             links.push(link);
         }
-        Ok(Arc::new(Lines { links, together }))
+        Ok(Arc::new(ConnectionPool { links, together }))
     }
 
     /// The connection of a key's name, or of what has no key.
-    pub(super) fn of(&self, key: Option<&[u8]>) -> &Arc<Link> {
-        &self.links[key.map_or(0, |key| usize::from(self.seat(key)))]
+    pub(super) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
+        &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
     }
 
     /// The number of that connection.
-    pub(super) fn seat(&self, key: &[u8]) -> u16 {
+    pub(super) fn shard_of(&self, key: &[u8]) -> u16 {
         let count = u16::try_from(self.links.len()).unwrap_or(u16::MAX);
         if count > 1 { slot(key) % count } else { 0 }
     }
 
-    pub(super) fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+    pub(super) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.together.epoch.subscribe()
     }
 
-    pub(super) fn current_epoch(&self) -> Option<Epoch> {
+    pub(super) fn current_epoch(&self) -> Option<ConnectionId> {
         self.together.epoch.borrow().clone()
     }
 
@@ -77,7 +77,7 @@ impl Lines {
 
     /// The replication history of the present epoch, as its last handshake read it; see [`Link::history`].
     pub(super) fn history(&self) -> Arc<str> {
-        Arc::clone(&self.together.seats().history)
+        Arc::clone(&self.together.members().history)
     }
 
     /// The error of a request that is not sent because not all are up.
@@ -90,28 +90,28 @@ impl Lines {
         self.missing().trouble()
     }
 
-    fn missing(&self) -> &Arc<Link> {
+    fn missing(&self) -> &Arc<Connection> {
         self.links.iter().find(|link| !link.is_up()).unwrap_or(&self.links[0])
     }
 
     /// Has them probed soon.
-    pub(super) fn doubt(&self) {
-        self.links.iter().for_each(|link| link.doubt());
+    pub(super) fn suspect(&self) {
+        self.links.iter().for_each(|link| link.suspect());
     }
 
     /// The server has said, to one that is none of these, that it takes no writes.
-    pub(super) fn take_no_writes(&self) {
-        self.links.iter().for_each(|link| link.takes_no_writes());
+    pub(super) fn report_read_only(&self) {
+        self.links.iter().for_each(|link| link.report_read_only());
     }
 
     /// Has others made soon, because these lead elsewhere.
-    pub(super) fn leave(&self, why: &str) {
-        self.links.iter().for_each(|link| link.leave(why));
+    pub(super) fn reconnect(&self, why: &str) {
+        self.links.iter().for_each(|link| link.reconnect(why));
     }
 
     /// Begins a new epoch on the same connections.
-    pub(super) fn greet_again(&self, why: &str) {
-        self.links.iter().for_each(|link| link.greet_again(why));
+    pub(super) fn repeat_handshake(&self, why: &str) {
+        self.links.iter().for_each(|link| link.repeat_handshake(why));
     }
 
     pub(super) fn close(&self) {
@@ -119,46 +119,46 @@ impl Lines {
     }
 }
 
-struct Together {
-    seats: Mutex<Seats>,
-    epoch: watch::Sender<Option<Epoch>>,
+struct PoolState {
+    seats: Mutex<Members>,
+    epoch: watch::Sender<Option<ConnectionId>>,
     refusal: watch::Sender<Option<ServerError>>,
 }
 
 #[derive(Default)]
-struct Seats {
-    links: Vec<Weak<Link>>,
-    lives: Vec<Life>,
+struct Members {
+    links: Vec<Weak<Connection>>,
+    lives: Vec<MemberState>,
     history: Arc<str>,
 }
 
 /// One connection: where it leads, while it is up, and its number.
 #[derive(Clone, Default)]
-struct Life {
+struct MemberState {
     run_id: Option<Arc<str>>,
     connection: u64,
 }
 
-impl Together {
-    fn seats(&self) -> std::sync::MutexGuard<'_, Seats> {
+impl PoolState {
+    fn members(&self) -> std::sync::MutexGuard<'_, Members> {
         self.seats.lock().unwrap_or_else(|p| p.into_inner())
     }
 }
 
 /// The epoch of all: their process, and the highest of their numbers. A new connection has a higher one than all before it.
-fn of_all(lives: &[Life]) -> Option<Epoch> {
+fn of_all(lives: &[MemberState]) -> Option<ConnectionId> {
     let run_id = lives.first()?.run_id.clone()?;
     let same = lives.iter().all(|life| life.run_id.as_ref() == Some(&run_id));
-    same.then(|| Epoch { run_id, connection: lives.iter().map(|life| life.connection).max().unwrap_or_default() })
+    same.then(|| ConnectionId { run_id, connection: lives.iter().map(|life| life.connection).max().unwrap_or_default() })
 }
 
 /// Where one connection tells of itself.
-pub(super) struct Seat {
+pub(super) struct PoolMember {
     at: usize,
-    together: Arc<Together>,
+    together: Arc<PoolState>,
 }
 
-impl Seat {
+impl PoolMember {
     /// The server refuses this client, or does not any more, as far as this connection knows.
     pub(super) fn refuse(&self, refusal: Option<ServerError>) {
         self.together.refusal.send_if_modified(|known| {
@@ -169,15 +169,15 @@ impl Seat {
     }
 
     /// It has a new life, and the server the replication history that its handshake read; or it is down.
-    pub(super) fn tell(&self, epoch: Option<(&Epoch, &Arc<str>)>) {
-        let mut seats = self.together.seats();
+    pub(super) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
+        let mut seats = self.together.members();
         let mut astray = Vec::new();
         match epoch {
             Some((epoch, history)) => {
-                seats.lives[self.at] = Life { run_id: Some(Arc::clone(&epoch.run_id)), connection: epoch.connection };
+                seats.lives[self.at] = MemberState { run_id: Some(Arc::clone(&epoch.run_id)), connection: epoch.connection };
                 seats.history = Arc::clone(history);
                 // The newest one leads to where the others would be led, too.
-                let elsewhere = |life: &Life| life.run_id.as_ref().is_some_and(|run_id| *run_id != epoch.run_id);
+                let elsewhere = |life: &MemberState| life.run_id.as_ref().is_some_and(|run_id| *run_id != epoch.run_id);
                 let links = seats.links.iter().zip(&seats.lives);
                 astray.extend(links.filter(|(_, life)| elsewhere(life)).filter_map(|(link, _)| link.upgrade()));
             }
@@ -191,7 +191,7 @@ impl Seat {
             changed
         });
         drop(seats);
-        astray.iter().for_each(|link| link.leave("another connection leads to another server process"));
+        astray.iter().for_each(|link| link.reconnect("another connection leads to another server process"));
     }
 }
 
@@ -199,13 +199,13 @@ impl Seat {
 mod tests {
     use super::*;
 
-    fn life(run_id: &str, connection: u64) -> Life {
-        Life { run_id: (!run_id.is_empty()).then(|| run_id.into()), connection }
+    fn life(run_id: &str, connection: u64) -> MemberState {
+        MemberState { run_id: (!run_id.is_empty()).then(|| run_id.into()), connection }
     }
 
     #[test]
     fn several_count_as_one_only_while_all_are_up_and_lead_to_the_same_process() {
-        let epoch = |run_id: &str, connection| Some(Epoch { run_id: run_id.into(), connection });
+        let epoch = |run_id: &str, connection| Some(ConnectionId { run_id: run_id.into(), connection });
         assert_eq!(of_all(&[life("a", 1)]), epoch("a", 1));
         assert_eq!(of_all(&[life("a", 1), life("a", 2)]), epoch("a", 2));
         assert_eq!(of_all(&[life("a", 1), life("", 1)]), None);

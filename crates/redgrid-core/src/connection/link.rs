@@ -30,11 +30,11 @@ use self::set_up::login_words;
 use self::silence::{Asked, Silence};
 use self::words::is_read_only;
 pub(super) use self::words::{info_field, wants_login};
-use super::lines::Seat;
+use super::lines::PoolMember;
 use super::login::Login;
 use super::trouble::{LATE_ANSWER, Trouble};
-use super::way::Way;
-use super::{Epoch, Push, Reply, ServerClock};
+use super::way::Target;
+use super::{ConnectionId, Push, Reply, ServerClock};
 use crate::clock::Clock;
 use crate::config::{Credentials, Protocol, Settings};
 use crate::error::ServerError;
@@ -98,7 +98,7 @@ impl Named {
 
 /// What a server is expected to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum NodeRole {
     Any,
     /// It watches over others, and has no data.
     Sentinel,
@@ -111,7 +111,7 @@ pub(super) enum Part {
 }
 
 /// What is asked on a new connection before it is believed.
-pub(super) enum Greeting {
+pub(super) enum Handshake {
     /// Nothing: a server that runs a script for too long refuses all but its end.
     Nothing,
     /// A sign of life.
@@ -119,14 +119,14 @@ pub(super) enum Greeting {
     /// Which process answers there, and of which replication history its data is.
     Identity,
     /// The same, what its clock says, and whether it has its part.
-    Data { time: Arc<ServerClock>, part: Part },
+    Data { time: Arc<ServerClock>, part: NodeRole },
 }
 
 /// How long a server that has another part than expected is left alone: a promotion is a matter of moments.
 const OTHER_PART: Duration = Duration::from_millis(100);
 
-pub(super) struct Link {
-    way: Way,
+pub(super) struct Connection {
+    way: Target,
     protocol: Protocol,
     connect_timeout: Duration,
     /// The present connection, or the last one.
@@ -136,7 +136,7 @@ pub(super) struct Link {
     messages: mpsc::UnboundedSender<Push>,
     /// Where those messages are read, until somebody does.
     unread: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
-    greeting: Greeting,
+    greeting: Handshake,
     clock: Clock,
     client_name: String,
     timeout: Duration,
@@ -146,9 +146,9 @@ pub(super) struct Link {
     is_encrypted: bool,
     /// What it has logged in with, where that changes.
     login: Option<Arc<Login>>,
-    epoch: watch::Sender<Option<Epoch>>,
+    epoch: watch::Sender<Option<ConnectionId>>,
     /// Where it tells of its epochs, if it is one of several.
-    seat: Option<Seat>,
+    seat: Option<PoolMember>,
     /// The `master_replid` the handshake read; replaced before the epoch that belongs to it is told.
     history: Mutex<Arc<str>>,
     /// Why there is no connection.
@@ -166,19 +166,19 @@ pub(super) struct Link {
     closing: watch::Sender<bool>,
 }
 
-impl Link {
+impl Connection {
     /// A connection that is set up in the background, and again whenever it is lost.
     pub(super) fn open(
-        way: &Way,
+        way: &Target,
         settings: &Settings,
         clock: Clock,
         client_name: String,
-        greeting: Greeting,
-        seat: Option<Seat>,
-    ) -> Result<(Arc<Link>, JoinHandle<()>), ServerError> {
+        greeting: Handshake,
+        seat: Option<PoolMember>,
+    ) -> Result<(Arc<Connection>, JoinHandle<()>), ServerError> {
         let login = way.entry.logins.clone().map(Login::new);
         let (messages, unread) = mpsc::unbounded_channel();
-        let link = Arc::new(Link {
+        let link = Arc::new(Connection {
             way: way.clone(),
             protocol: settings.protocol,
             connect_timeout: settings.connect_timeout,
@@ -210,7 +210,7 @@ impl Link {
         Ok((link, task))
     }
 
-    pub(super) fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+    pub(super) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.epoch.subscribe()
     }
 
@@ -227,8 +227,8 @@ impl Link {
     /// Whether it is up, and the server has not owed an answer for long.
     pub(super) fn answers(&self) -> bool {
         let round_trip = match &self.greeting {
-            Greeting::Data { time, .. } => time.round_trip(),
-            Greeting::Nothing | Greeting::Life | Greeting::Identity => Duration::ZERO,
+            Handshake::Data { time, .. } => time.round_trip(),
+            Handshake::Nothing | Handshake::Life | Handshake::Identity => Duration::ZERO,
         };
         self.is_up() && self.silent_for() < patience(round_trip)
     }
@@ -336,7 +336,7 @@ impl Link {
         match answered {
             Ok(Reply::Error(error)) => {
                 if is_read_only(&error) {
-                    self.takes_no_writes();
+                    self.report_read_only();
                 }
                 Err(self.named(error))
             }
@@ -369,28 +369,28 @@ impl Link {
     }
 
     /// Begins a new epoch on the same connection, because the server is no longer what the handshake found.
-    pub(super) fn greet_again(&self, why: &str) {
+    pub(super) fn repeat_handshake(&self, why: &str) {
         self.fail(why);
         self.doubt.notify_one();
     }
 
     /// The server has said that it takes no writes. Where no topology finds out who has taken its place, its name or address may
     /// lead to that one by now, while the former one keeps its connections.
-    pub(super) fn takes_no_writes(&self) {
-        if !matches!(self.greeting, Greeting::Identity | Greeting::Data { part: Part::Any, .. }) {
+    pub(super) fn report_read_only(&self) {
+        if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();
         }
         let mut left_at = self.left_at.lock().unwrap_or_else(|p| p.into_inner());
         if left_at.is_none_or(|at| at.elapsed() >= LONGEST_WAIT) {
             *left_at = Some(Instant::now());
-            self.leave("the server takes no writes");
+            self.reconnect("the server takes no writes");
         }
     }
 
     /// Has another connection made soon, because this one leads elsewhere.
-    pub(super) fn leave(&self, why: &str) {
+    pub(super) fn reconnect(&self, why: &str) {
         self.leaving.store(true, Ordering::Release);
-        self.greet_again(why);
+        self.repeat_handshake(why);
     }
 
     /// Ends the connection and the tasks that watch it.
@@ -404,7 +404,7 @@ impl Link {
     }
 
     /// Has it probed soon.
-    pub(super) fn doubt(&self) {
+    pub(super) fn suspect(&self) {
         self.doubt.notify_one();
     }
 

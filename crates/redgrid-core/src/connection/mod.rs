@@ -40,8 +40,8 @@ mod unauthorized;
 mod way;
 
 pub(crate) use self::core::{Core, refused};
-pub use answering::Answering;
-pub use attendant::Attendant;
+pub use answering::ResponseFuture;
+pub use attendant::BackgroundClient;
 pub use batch::Batched;
 pub use client::{Client, ConnectError, InHand, NotClosed, NotDriven, NotReady, WeakClient};
 pub use command::Command;
@@ -50,7 +50,7 @@ pub use deployment::{Deployment, DeploymentKind, Shard};
 pub(crate) use ended::Ended;
 pub(crate) use events::Events;
 pub use events::{Event, EventReceiver};
-pub(crate) use exchange::{Exchange, Persistence, Progress, certainly_over, jittered, unless_replaced};
+pub(crate) use exchange::{RequestOutcome, RetryPolicy, Progress, may_execute_until, jittered, unless_replaced};
 pub use health::{Health, HealthCheck, NodeHealth, NodePart};
 pub use offset::ServerClock;
 pub use primary::Primary;
@@ -58,7 +58,7 @@ pub use reply::{FromReply, Pairs, Reply};
 pub use request::{Arg, Request};
 pub(crate) use route::once;
 pub(crate) use seam::is_same;
-pub use seam::{ChannelKind, Doubt, Epoch, NodeId, Push, Refused, Server, ShardServers, Topology};
+pub use seam::{ChannelKind, TopologyHint, ConnectionId, NodeId, Push, Refused, Server, ShardServers, Topology};
 pub(crate) use slot::{hash_tag, slot as slot_of};
 
 /// The first server of a configuration on real connections, for tests of the seam itself.

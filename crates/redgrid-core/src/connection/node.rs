@@ -15,13 +15,13 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::joint::Joints;
-use super::aside::Aside;
-use super::commit::Commits;
-use super::lines::Lines;
-use super::link::{Greeting, Link, Part};
+use super::aside::DedicatedConnection;
+use super::commit::DurabilityWaiter;
+use super::lines::ConnectionPool;
+use super::link::{Handshake, Connection, NodeRole};
 use super::subscriber::{Carries, Subscriber};
-use super::way::{Entry, Place, Way};
-use super::{Answering, ChannelKind, CommitError, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
+use super::way::{ConnectOptions, Endpoint, Target};
+use super::{ResponseFuture, ChannelKind, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::clock::{Clock, Instant};
 use crate::config::{Address, Config, ConfigError, Durability, Servers, Settings};
 use crate::error::ServerError;
@@ -29,7 +29,7 @@ use crate::error::ServerError;
 /// What the nodes of one client have in common.
 #[derive(Clone)]
 pub(super) struct Nodes {
-    pub(super) entry: Entry,
+    pub(super) entry: ConnectOptions,
     pub(super) settings: Settings,
     pub(super) clock: Clock,
     /// Whether messages go by sharded channels; known when the first node of a cluster has answered.
@@ -43,19 +43,19 @@ impl Nodes {
     ///
     /// [`ConfigError`] where a file that it names can not be used.
     pub(super) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
-        let (entry, settings) = (Entry::of(config)?, config.settings.clone());
+        let (entry, settings) = (ConnectOptions::of(config)?, config.settings.clone());
         let clustered = matches!(config.servers(), Servers::Cluster(_));
         Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
     }
 
     /// One node, which is connected in the background and believed only while it has the part that is expected of it.
-    pub(super) fn open(&self, address: &Address, part: Part) -> Result<Arc<Node>, ServerError> {
+    pub(super) fn open(&self, address: &Address, part: NodeRole) -> Result<Arc<Node>, ServerError> {
         self.open_at(address.into(), part)
     }
 
     /// The same, wherever it listens.
-    pub(super) fn open_at(&self, place: Place, part: Part) -> Result<Arc<Node>, ServerError> {
-        Node::open(self, Way::new(place, self.entry.clone()), part)
+    pub(super) fn open_at(&self, place: Endpoint, part: NodeRole) -> Result<Arc<Node>, ServerError> {
+        Node::open(self, Target::new(place, self.entry.clone()), part)
     }
 }
 
@@ -77,18 +77,18 @@ pub(super) struct Node {
     sharded: Arc<AtomicBool>,
     clock: Clock,
     time: Arc<ServerClock>,
-    commands: Arc<Lines>,
+    commands: Arc<ConnectionPool>,
     subscriber: Subscriber,
     /// What carries events; opened when some are first listened to.
     events: Mutex<Carrier>,
     /// What carries patterns: those that one channel may be of have a connection each. Opened as they are needed; `None` when closed.
     patterns: Mutex<Option<Vec<Arc<Subscriber>>>>,
     /// How it is opened.
-    way: Way,
+    way: Target,
     settings: Settings,
-    commits: Commits,
-    aside: Aside,
-    batches: Aside,
+    commits: DurabilityWaiter,
+    aside: DedicatedConnection,
+    batches: DedicatedConnection,
     /// The number of the connection on which the server was seen not to know commands for scripts that only read.
     without_read_only: AtomicU64,
     /// Its data is older than a replica's may be.
@@ -102,25 +102,25 @@ pub(super) struct Node {
 }
 
 impl Node {
-    fn open(nodes: &Nodes, way: Way, part: Part) -> Result<Arc<Self>, ServerError> {
+    fn open(nodes: &Nodes, way: Target, part: NodeRole) -> Result<Arc<Self>, ServerError> {
         let Nodes { settings, clock, sharded, .. } = nodes;
         let name = &settings.client_name;
         let time = Arc::new(ServerClock::default());
         let (lines, greeting) = match part {
-            Part::Sentinel => (1, None),
+            NodeRole::Sentinel => (1, None),
             part => (settings.connections_per_node, Some(part)),
         };
         let watchers = std::cell::RefCell::new(Vec::new());
         let open = |name, greeting, seat| {
-            let (link, watching) = Link::open(&way, settings, clock.clone(), name, greeting, seat)?;
+            let (link, watching) = Connection::open(&way, settings, clock.clone(), name, greeting, seat)?;
             watchers.borrow_mut().push(watching);
             Ok(link)
         };
-        let commands = Lines::open(lines, |seat| {
-            let data = |part| Greeting::Data { time: Arc::clone(&time), part };
-            open(name.clone(), greeting.map_or(Greeting::Life, data), Some(seat))
+        let commands = ConnectionPool::open(lines, |seat| {
+            let data = |part| Handshake::Data { time: Arc::clone(&time), part };
+            open(name.clone(), greeting.map_or(Handshake::Life, data), Some(seat))
         })?;
-        let identity = if part == Part::Sentinel { Greeting::Life } else { Greeting::Identity };
+        let identity = if part == NodeRole::Sentinel { Handshake::Life } else { Handshake::Identity };
         let subscriber = open(format!("{name}:subscriber"), identity, None)?;
         let (subscriber, reading) = Subscriber::open(subscriber, commands.epoch());
         let mut watchers = watchers.into_inner();
@@ -133,14 +133,14 @@ impl Node {
             clock: clock.clone(),
             time,
             subscriber,
-            aside: Aside::new(way.clone(), settings, clock.clone()),
-            batches: Aside::beside(Arc::clone(&commands), way.clone(), settings, clock.clone()),
+            aside: DedicatedConnection::new(way.clone(), settings, clock.clone()),
+            batches: DedicatedConnection::beside(Arc::clone(&commands), way.clone(), settings, clock.clone()),
             without_read_only: AtomicU64::new(0),
             events: Mutex::default(),
             patterns: Mutex::new(Some(Vec::new())),
             way: way.clone(),
             settings: settings.clone(),
-            commits: Commits::new(Arc::clone(&commands), way, settings, clock.clone()),
+            commits: DurabilityWaiter::new(Arc::clone(&commands), way, settings, clock.clone()),
             commands,
             behind: AtomicBool::new(false),
             held_back: AtomicBool::new(false),
@@ -150,12 +150,12 @@ impl Node {
 
     /// Has it looked at soon whether it still has its part; where not, it is not believed until it has.
     pub(super) fn look_after(&self) {
-        self.commands.doubt();
+        self.commands.suspect();
     }
 
     /// Whether a replica is to be asked: it is connected, has its part, and is not behind.
     pub(super) fn is_fit(&self) -> bool {
-        self.commands.is_up() && !self.is_behind()
+        self.commands.is_up() && !self.is_lagging()
     }
 
     /// A replica is behind its primary by more than it may, or is so no more.
@@ -201,7 +201,7 @@ impl Node {
     fn beside(&self, name: &str, carries: Carries) -> Result<Arc<Subscriber>, ServerError> {
         let name = format!("{}:{name}", self.settings.client_name);
         let (link, watching) =
-            Link::open(&self.way, &self.settings, self.clock.clone(), name, Greeting::Identity, None)?;
+            Connection::open(&self.way, &self.settings, self.clock.clone(), name, Handshake::Identity, None)?;
         let (subscriber, reading) = self.subscriber.beside(link, self.commands.epoch(), carries);
         let mut watchers = self.watchers.lock().unwrap_or_else(|p| p.into_inner());
         watchers.retain(|watcher| !watcher.is_finished());
@@ -261,18 +261,18 @@ impl Node {
     }
 
     /// Carries out one request, alone or together with those of others.
-    fn alone<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>) -> Answering<'a> {
+    fn alone<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>) -> ResponseFuture<'a> {
         if let Some(error) = self.in_the_way(request.aside) {
-            return Answering::fetched(async || Err(error));
+            return ResponseFuture::inline(async || Err(error));
         }
         match (request.joint, limit) {
             (Some(how), Some(limit)) => self.joints.call(self, how, request, limit),
-            _ if request.adjacent => Answering::fetched(async move || {
+            _ if request.adjacent => ResponseFuture::inline(async move || {
                 let request = Request { not_after: limit, ..Request::clone(request) };
                 let answer = self.together(vec![request]).await.pop();
                 answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
             }),
-            _ => Answering::fetched(|| self.one(self.line(request), request, limit)),
+            _ => ResponseFuture::inline(|| self.one(self.line(request), request, limit)),
         }
     }
 
@@ -323,19 +323,19 @@ impl Server for Node {
         }
     }
 
-    fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> Answering<'a> {
+    fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
         self.alone(request, Some(limit))
     }
 
-    async fn commit(&self, since: Epoch, durability: Durability, tag: &[u8]) -> Result<(), CommitError> {
+    async fn commit(&self, since: ConnectionId, durability: Durability, tag: &[u8]) -> Result<(), CommitError> {
         self.commits.commit(since, durability, tag).await
     }
 
-    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+    fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.commands.epoch()
     }
 
-    fn current_epoch(&self) -> Option<Epoch> {
+    fn current_connection_id(&self) -> Option<ConnectionId> {
         self.commands.current_epoch()
     }
 
@@ -343,7 +343,7 @@ impl Server for Node {
         self.commands.answers()
     }
 
-    fn admission(&self) -> Option<&Semaphore> {
+    fn in_flight_limit(&self) -> Option<&Semaphore> {
         Some(&self.admission)
     }
 
@@ -363,7 +363,7 @@ impl Server for Node {
         self.way.without_resp3.get().cloned()
     }
 
-    fn is_behind(&self) -> bool {
+    fn is_lagging(&self) -> bool {
         self.behind.load(Ordering::Acquire)
     }
 

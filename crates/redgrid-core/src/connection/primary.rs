@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::route::is_doubtful;
-use super::{Client, Core, Doubt, Epoch, FromReply, NodeId, Reply, Request, Server, is_same, jittered};
+use super::{Client, Core, TopologyHint, ConnectionId, FromReply, NodeId, Reply, Request, Server, is_same, jittered};
 use crate::clock::Instant;
 use crate::error::ServerError;
 
@@ -31,8 +31,8 @@ impl Primary {
     }
 
     /// The present connection to it; `None` while there is none.
-    pub fn epoch(&self) -> Option<Epoch> {
-        self.server.current_epoch()
+    pub fn epoch(&self) -> Option<ConnectionId> {
+        self.server.current_connection_id()
     }
 }
 
@@ -91,7 +91,7 @@ impl Client {
 
     /// Has the client look soon who decides for keys: this node says that it does not.
     pub fn doubt(&self, primary: &Primary) {
-        self.core().topology.doubt(Doubt::Node(primary.id().clone()));
+        self.core().topology.suspect(TopologyHint::Node(primary.id().clone()));
     }
 
     /// Carries out a request without keys at this node, and reads its reply as `T`. It is not sent on to others.
@@ -188,7 +188,7 @@ async fn ask(
             Err(error) => error,
         };
         if is_doubtful(&error) {
-            core.topology.doubt(Doubt::Node(server.id().clone()));
+            core.topology.suspect(TopologyHint::Node(server.id().clone()));
         }
         let again = match &error {
             ServerError::NotSent { .. } => true,
@@ -220,7 +220,7 @@ fn told(unanswered: u32, last: ServerError) -> ServerError {
 async fn pause(client: &Client, server: &Arc<dyn Server>, until: Instant) -> bool {
     let core = client.core();
     let mut changes = core.topology.changes();
-    let mut epoch = server.epoch();
+    let mut epoch = server.connection_id();
     let up = async {
         tokio::time::sleep(jittered(core.settings.retry_delay)).await;
         if epoch.wait_for(Option::is_some).await.is_err() {

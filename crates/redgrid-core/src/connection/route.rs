@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::slot::hash_tag;
-use super::{CommitError, Doubt, Epoch, Reply, Request, Server, Topology};
+use super::{CommitError, TopologyHint, ConnectionId, Reply, Request, Server, Topology};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::{Code, ServerError};
@@ -20,7 +20,7 @@ pub(crate) struct Answer {
     pub(crate) result: Result<Reply, ServerError>,
     pub(crate) by: Arc<dyn Server>,
     /// The connection it was sent on.
-    pub(crate) epoch: Option<Epoch>,
+    pub(crate) epoch: Option<ConnectionId>,
     /// It was the home of the key when the copy left, and not where another sent it on, or a replica to read from.
     pub(super) at_home: bool,
 }
@@ -35,7 +35,7 @@ impl Answer {
 /// Waits until what `by` answered on the connection `epoch`, about `key`, is as durable as asked.
 pub(super) async fn commit(
     by: &dyn Server,
-    epoch: Option<&Epoch>,
+    epoch: Option<&ConnectionId>,
     durability: Durability,
     key: &[u8],
 ) -> Result<(), CommitError> {
@@ -90,7 +90,7 @@ pub(super) async fn once_telling(
     let mut asking = false;
     let mut hops = 0;
     loop {
-        let epoch = by.current_epoch();
+        let epoch = by.current_connection_id();
         let result = match asking {
             false => by.ask(request, limit).await,
             true => {
@@ -105,7 +105,7 @@ pub(super) async fn once_telling(
         let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
         let Some(redirection) = Redirection::of(error, host).filter(|_| own && hops < MOST_HOPS) else {
             if is_doubtful(error) {
-                topology.doubt(Doubt::Node(by.id().clone()));
+                topology.suspect(TopologyHint::Node(by.id().clone()));
             }
             return Answer { result, by, epoch, at_home };
         };
@@ -115,7 +115,7 @@ pub(super) async fn once_telling(
             Redirection::Moved { slot, address } => {
                 asking = false;
                 let next = topology.at(&address);
-                topology.doubt(Doubt::Moved(slot, address));
+                topology.suspect(TopologyHint::Moved(slot, address));
                 next
             }
             Redirection::Ask { address } => {

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::{Answering, CommitError, DeploymentKind, Reply, Request, ServerClock};
+use super::{ResponseFuture, CommitError, DeploymentKind, Reply, Request, ServerClock};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::ServerError;
@@ -38,7 +38,7 @@ impl fmt::Display for NodeId {
 ///
 /// A changed `run_id` means another process with, perhaps, another memory. It is empty where the user may not ask.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Epoch {
+pub struct ConnectionId {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
     /// Grows with every new connection of this process, to whichever node: no two nodes have the same.
@@ -121,8 +121,8 @@ pub trait Server: Send + Sync + 'static {
 
     /// The same of one request, which is not to be carried out after `limit`, whatever it says itself. Those that
     /// [join](Request::joins) others have an order only where one is asked when another has been answered.
-    fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> Answering<'a> {
-        Answering::fetched(|| async move {
+    fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
+        ResponseFuture::inline(|| async move {
             let answer = self.call(vec![Request::clone(request).not_after(limit)]).await.pop();
             answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
         })
@@ -140,7 +140,7 @@ pub trait Server: Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping it leaves nothing behind, and does not disturb those who wait beside it.
-    async fn commit(&self, _since: Epoch, durability: Durability, _tag: &[u8]) -> Result<(), CommitError> {
+    async fn commit(&self, _since: ConnectionId, durability: Durability, _tag: &[u8]) -> Result<(), CommitError> {
         if Durability::Primary.covers(durability) {
             return Ok(());
         }
@@ -148,20 +148,20 @@ pub trait Server: Send + Sync + 'static {
     }
 
     /// The present connection for requests; `None` while there is none.
-    fn epoch(&self) -> watch::Receiver<Option<Epoch>>;
+    fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>>;
 
     /// The same as it is now: cheaper, for what is asked with every request.
-    fn current_epoch(&self) -> Option<Epoch> {
-        self.epoch().borrow().clone()
+    fn current_connection_id(&self) -> Option<ConnectionId> {
+        self.connection_id().borrow().clone()
     }
 
     /// Whether there is a connection, and the node has not owed an answer for long on it.
     fn answers(&self) -> bool {
-        self.epoch().borrow().is_some()
+        self.connection_id().borrow().is_some()
     }
 
     /// Limits how many requests are under way at the node at once; `None` where nothing does.
-    fn admission(&self) -> Option<&Semaphore> {
+    fn in_flight_limit(&self) -> Option<&Semaphore> {
         None
     }
 
@@ -202,7 +202,7 @@ pub trait Server: Send + Sync + 'static {
     }
 
     /// Whether it is a replica that is behind its primary by more than it may.
-    fn is_behind(&self) -> bool {
+    fn is_lagging(&self) -> bool {
         false
     }
 
@@ -233,7 +233,7 @@ pub(crate) fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
 
 /// What gives reason to look at the topology anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Doubt {
+pub enum TopologyHint {
     /// A node says that the slot lives at this address (`host:port`).
     Moved(u16, String),
     /// A node that was taken for a primary says that it is none, or does not answer.
@@ -303,7 +303,7 @@ pub trait Topology: Send + Sync + 'static {
     }
 
     /// Has the topology looked at anew, in the background; many doubts at once lead to one look.
-    fn doubt(&self, _doubt: Doubt) {}
+    fn suspect(&self, _doubt: TopologyHint) {}
 
     /// Why nobody tells at the moment who serves what, where that is so. What is known from before goes on to be used.
     fn trouble(&self) -> Option<String> {

@@ -16,8 +16,8 @@ use tokio::task::JoinHandle;
 
 pub(super) use self::read::Carries;
 use self::read::{Carried, read};
-use super::link::{Link, wants_login};
-use super::{ChannelKind, Epoch, Push, Refused};
+use super::link::{Connection, wants_login};
+use super::{ChannelKind, ConnectionId, Push, Refused};
 use crate::error::{Code, ServerError};
 use crate::pattern::are_apart;
 
@@ -26,7 +26,7 @@ use crate::pattern::are_apart;
 const CONNECTING: Duration = Duration::from_millis(250);
 
 pub(super) struct Subscriber {
-    link: Arc<Link>,
+    link: Arc<Connection>,
     pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
     /// What is subscribed no more, to be told behind its last message.
     ended: mpsc::UnboundedSender<Vec<Bytes>>,
@@ -37,7 +37,7 @@ pub(super) struct Subscriber {
 
 impl Subscriber {
     /// `commands` is the life of the connection for requests: where that one leads to another process, this one follows.
-    pub(super) fn open(link: Arc<Link>, commands: watch::Receiver<Option<Epoch>>) -> (Self, JoinHandle<()>) {
+    pub(super) fn open(link: Arc<Connection>, commands: watch::Receiver<Option<ConnectionId>>) -> (Self, JoinHandle<()>) {
         let pushes = Arc::new(Mutex::new(mpsc::unbounded_channel().0));
         Subscriber::over(link, commands, pushes, Carries::Messages)
     }
@@ -45,8 +45,8 @@ impl Subscriber {
     /// Another one, whose stream of pushes is the same.
     pub(super) fn beside(
         &self,
-        link: Arc<Link>,
-        commands: watch::Receiver<Option<Epoch>>,
+        link: Arc<Connection>,
+        commands: watch::Receiver<Option<ConnectionId>>,
         carries: Carries,
     ) -> (Self, JoinHandle<()>) {
         Subscriber::over(link, commands, Arc::clone(&self.pushes), carries)
@@ -78,8 +78,8 @@ impl Subscriber {
     }
 
     fn over(
-        link: Arc<Link>,
-        commands: watch::Receiver<Option<Epoch>>,
+        link: Arc<Connection>,
+        commands: watch::Receiver<Option<ConnectionId>>,
         pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
         carries: Carries,
     ) -> (Self, JoinHandle<()>) {

@@ -11,47 +11,47 @@ use crate::config::{Address, Config, ConfigError, Network, Secret, Sentinel, Set
 
 /// The way to one server.
 #[derive(Clone)]
-pub(super) struct Way {
-    pub(super) place: Place,
-    pub(super) entry: Entry,
+pub(super) struct Target {
+    pub(super) place: Endpoint,
+    pub(super) entry: ConnectOptions,
     /// Why it does not speak RESP3, in its words, once a connection has found out. All connections to it share this.
     pub(super) without_resp3: Arc<OnceLock<String>>,
 }
 
-impl Way {
-    pub(super) fn new(place: Place, entry: Entry) -> Self {
-        Way { place, entry, without_resp3: Arc::default() }
+impl Target {
+    pub(super) fn new(place: Endpoint, entry: ConnectOptions) -> Self {
+        Target { place, entry, without_resp3: Arc::default() }
     }
 }
 
 /// Where a server listens.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum Endpoint {
     Tcp(Address),
     /// A socket of this machine.
     #[cfg(unix)]
     Unix(PathBuf),
 }
 
-impl From<&Address> for Place {
+impl From<&Address> for Endpoint {
     fn from(address: &Address) -> Self {
-        Place::Tcp(address.clone())
+        Endpoint::Tcp(address.clone())
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Tcp(address) => address.fmt(f),
+            Endpoint::Tcp(address) => address.fmt(f),
             #[cfg(unix)]
-            Place::Unix(path) => write!(f, "unix:{}", path.display()),
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
 
 /// What the servers of one kind are shown.
 #[derive(Clone)]
-pub(super) struct Entry {
+pub(super) struct ConnectOptions {
     pub(super) username: Option<String>,
     pub(super) password: Option<Secret>,
     /// Who has the two above, where they change.
@@ -62,15 +62,15 @@ pub(super) struct Entry {
     pub(super) network: Arc<Network>,
 }
 
-impl Entry {
+impl ConnectOptions {
     /// That of the servers with the data. Certificates are read now.
     ///
     /// # Errors
     ///
     /// [`ConfigError`] names the file that is missing or bad.
-    pub(super) fn of(config: &Config) -> Result<Entry, ConfigError> {
+    pub(super) fn of(config: &Config) -> Result<ConnectOptions, ConfigError> {
         let (access, settings) = (config.access.clone(), &config.settings);
-        Ok(Entry {
+        Ok(ConnectOptions {
             username: access.username,
             password: access.password,
             logins: access.provider.map(|provider| Arc::new(Logins::new(provider, settings))),
@@ -81,9 +81,9 @@ impl Entry {
     }
 
     /// That of sentinels: a login of their own, the same certificates, and no databases.
-    pub(super) fn at_sentinels(&self, sentinel: &Sentinel, settings: &Settings) -> Entry {
+    pub(super) fn at_sentinels(&self, sentinel: &Sentinel, settings: &Settings) -> ConnectOptions {
         let provider = sentinel.provider.clone();
-        Entry {
+        ConnectOptions {
             username: sentinel.username.clone(),
             password: sentinel.password.clone(),
             logins: provider.map(|provider| Arc::new(Logins::new(provider, settings))),

@@ -15,7 +15,7 @@ use super::server_lease::{GrantReply, ServerLease};
 use super::table::Table;
 use super::terms::{self, AcquireRequest};
 use crate::clock::Instant;
-use crate::connection::{CommitError, Exchange, Persistence, Reply, jittered};
+use crate::connection::{CommitError, RequestOutcome, RetryPolicy, Reply, jittered};
 use crate::error::ServerError;
 use crate::pinned::pinned;
 
@@ -138,7 +138,7 @@ impl Table {
                 if proven.as_ref().is_err_and(CommitError::is_passing) && self.now() < attempt.until {
                     // Its slot or its primary is moving (migration, failover): the replicas are not
                     // at fault.
-                    let what = attempt.deferred_release(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true);
+                    let what = attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::PAST), true);
                     Box::pin(self.clean_up(what)).await;
                     attempt.status.position.moved(self.number());
                     tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
@@ -150,7 +150,7 @@ impl Table {
                 AcquireReply::Granted { .. } if proven.is_err() => {
                     // Release before the failure is delivered. An immediate new request must not
                     // find the lock held by the grant that is being released.
-                    let what = attempt.deferred_release(&field, asked.unanswered_until.unwrap_or(Instant::PAST), true);
+                    let what = attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::PAST), true);
                     Box::pin(self.clean_up(what)).await;
                     self.failed(
                         &attempt,
@@ -190,7 +190,7 @@ impl Table {
                     None
                 }
                 AcquireReply::Failed(failure) => {
-                    let failure = if asked.unanswered_until.is_some() { failure.unknown() } else { failure };
+                    let failure = if asked.retransmission_ends.is_some() { failure.unknown() } else { failure };
                     let unknown = matches!(failure, AcquireFailure::Unknown(_));
                     self.schedule_cleanup_of_retransmissions(&attempt, &field, &asked, unknown);
                     self.failed(&attempt, failure);
@@ -200,7 +200,7 @@ impl Table {
         }
     }
 
-    async fn send(&self, attempt: &Attempt) -> (u64, Bytes, Exchange) {
+    async fn send(&self, attempt: &Attempt) -> (u64, Bytes, RequestOutcome) {
         let queue = attempt.queue();
         let id = queue.map_or_else(|| self.number(), |_| attempt.status.position.number(attempt.entry));
         let field = self.core.field(id);
@@ -212,7 +212,7 @@ impl Table {
                 queue.enter(claim, self.position_ttl())
             }
         };
-        let asked = self.core.exchange(request, attempt.until, Persistence::Retries, &attempt.status.progress).await;
+        let asked = self.core.exchange(request, attempt.until, RetryPolicy::Retries, &attempt.status.progress).await;
         (id, field, asked)
     }
 
@@ -222,11 +222,11 @@ impl Table {
         self: &Arc<Self>,
         attempt: &Attempt,
         field: &Bytes,
-        asked: &Exchange,
+        asked: &RequestOutcome,
         unknown: bool,
     ) {
         // A reply that cannot be parsed may have been a grant.
-        let limit = asked.unanswered_until.or(unknown.then_some(Instant::PAST));
+        let limit = asked.retransmission_ends.or(unknown.then_some(Instant::PAST));
         if attempt.queue().is_some() {
             // The position is released together with the request or the hold.
             limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
@@ -328,7 +328,7 @@ impl Table {
     }
 
     /// Handles a busy reply.
-    fn busy(self: &Arc<Self>, attempt: &Attempt, asked: &Exchange) {
+    fn busy(self: &Arc<Self>, attempt: &Attempt, asked: &RequestOutcome) {
         let told = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>());
         let (_, time, left) = told.unwrap_or_default();
         if let (Some(under), -2) = (&attempt.context.under, left) {
@@ -336,7 +336,7 @@ impl Table {
             // delivered.
             self.report_missing(under);
         }
-        self.refused(attempt, asked.received, asked.unanswered_until, time);
+        self.refused(attempt, asked.received, asked.retransmission_ends, time);
     }
 
     /// Answers `once` requests as busy and keeps the other waiters; `time` is the server's time.
@@ -461,7 +461,7 @@ pub(super) fn failure_of(error: ServerError) -> AcquireFailure {
 const MIN_SERVER_TIME: i64 = 1_000_000_000_000_000;
 
 /// Parses the reply to an acquire request, and learns the server's time from it.
-pub(super) fn parse_reply(asked: &Exchange) -> AcquireReply {
+pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
     let reply = match &asked.result {
         Ok(reply) => reply,
         Err(error) => return AcquireReply::Failed(failure_of(error.clone())),
@@ -481,7 +481,7 @@ pub(super) fn parse_reply(asked: &Exchange) -> AcquireReply {
     match answer {
         Ok((status, time, left, token)) => {
             // After a reconnect, the clock estimate belongs to another server process.
-            if asked.by.current_epoch() == asked.epoch {
+            if asked.by.current_connection_id() == asked.epoch {
                 asked.by.time().observe_exchange(time, asked.sent, asked.received);
             }
             match status {

@@ -11,11 +11,11 @@ use super::table::Table;
 use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{CommitError, Persistence, Progress, certainly_over};
+use crate::connection::{CommitError, RetryPolicy, Progress, may_execute_until};
 use crate::error::ServerError;
 
 /// Outcome of a change of the lease.
-pub(super) enum Set {
+pub(super) enum LeaseChange {
     /// The server has the new lease. It counts from `sent`, when the request left.
     Done {
         sent: Instant,
@@ -36,22 +36,22 @@ impl Table {
         server_lease: &Arc<ServerLease>,
         lease: Duration,
         durability: Durability,
-    ) -> Set {
+    ) -> LeaseChange {
         let request = server_lease.protocol.renew(&[server_lease.claim(&server_lease.copied_field(), lease)]);
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());
         let mut underway = Lengthening::begin(server_lease, lease, self.core.settings.timeout);
-        let asked = self.core.exchange(request, until, Persistence::Retries, &underway.progress).await;
+        let asked = self.core.exchange(request, until, RetryPolicy::Retries, &underway.progress).await;
         let status = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let set = match status.map(|list| list.first().copied()) {
             Ok(Some(1)) => match self.core.commit(&asked, durability, &server_lease.keys.key).await {
                 Ok(()) => confirmed(server_lease, asked.sent, lease, durability),
-                Err(error) => Set::NotDurable(error),
+                Err(error) => LeaseChange::NotDurable(error),
             },
-            Ok(Some(0)) => Set::Gone,
-            Ok(_) => Set::Failed(ServerError::not_sent("the server could not read or write it")),
-            Err(error) => Set::Failed(error),
+            Ok(Some(0)) => LeaseChange::Gone,
+            Ok(_) => LeaseChange::Failed(ServerError::not_sent("the server could not read or write it")),
+            Err(error) => LeaseChange::Failed(error),
         };
-        underway.is_known = matches!(set, Set::Done { .. } | Set::Gone) && asked.unanswered_until.is_none();
+        underway.is_known = matches!(set, LeaseChange::Done { .. } | LeaseChange::Gone) && asked.retransmission_ends.is_none();
         self.reschedule(server_lease);
         set
     }
@@ -65,15 +65,15 @@ impl Table {
         server_lease: &Arc<ServerLease>,
         lease: Duration,
         durability: Durability,
-    ) -> Set {
+    ) -> LeaseChange {
         let sent = self.now();
         let underway = Shortening::begin(server_lease, sent, lease, self.core.settings.timeout);
         self.reschedule(server_lease);
         let request = server_lease.protocol.extend(server_lease.claim(&server_lease.copied_field(), lease));
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());
-        let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
+        let asked = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
         let answer = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
-        underway.end(asked.unanswered_until, matches!(answer, Ok((0 | 1, _))));
+        underway.end(asked.retransmission_ends, matches!(answer, Ok((0 | 1, _))));
         let set = match answer {
             // Counted from the start of this call, which is no later than when the request left.
             // Replicas may keep the longer lease for a while: that does no harm.
@@ -82,11 +82,11 @@ impl Table {
             }
             Ok((1, _)) => match self.core.commit(&asked, durability, &server_lease.keys.key).await {
                 Ok(()) => confirmed(server_lease, sent, lease, durability),
-                Err(error) => Set::NotDurable(error),
+                Err(error) => LeaseChange::NotDurable(error),
             },
-            Ok((0, _)) => Set::Gone,
-            Ok(_) => Set::TooLate,
-            Err(error) => Set::Failed(error),
+            Ok((0, _)) => LeaseChange::Gone,
+            Ok(_) => LeaseChange::TooLate,
+            Err(error) => LeaseChange::Failed(error),
         };
         self.reschedule(server_lease);
         set
@@ -94,11 +94,11 @@ impl Table {
 }
 
 /// Records a confirmed lease. It does not count while an unanswered shortening may still undo it.
-fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durability: Durability) -> Set {
+fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durability: Durability) -> LeaseChange {
     if server_lease.confirmed(sent, lease, durability) >= terms::deadline(sent, lease) {
-        Set::Done { sent }
+        LeaseChange::Done { sent }
     } else {
-        Set::Failed(ServerError::unknown("a shorter lease that was not answered may still take effect"))
+        LeaseChange::Failed(ServerError::unknown("a shorter lease that was not answered may still take effect"))
     }
 }
 
@@ -124,7 +124,7 @@ impl Drop for Lengthening<'_> {
     fn drop(&mut self) {
         if !self.is_known && self.progress.is_sent() {
             let limit = self.server_lease.clock.now() + self.timeout;
-            self.server_lease.raise_upper_bound(certainly_over(limit, self.timeout) + self.lease);
+            self.server_lease.raise_upper_bound(may_execute_until(limit, self.timeout) + self.lease);
         }
     }
 }
@@ -160,7 +160,7 @@ impl Drop for Shortening<'_> {
         if !self.ended {
             let limit = self.server_lease.clock.now() + self.timeout;
             self.server_lease.raise_upper_bound(self.former);
-            self.server_lease.end_shortening(Some(certainly_over(limit, self.timeout)));
+            self.server_lease.end_shortening(Some(may_execute_until(limit, self.timeout)));
         }
     }
 }

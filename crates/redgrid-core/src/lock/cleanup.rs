@@ -11,7 +11,7 @@ use super::protocol::{HoldArgs, LockKeys, LockProtocol};
 use super::server_lease::ServerLease;
 use super::table::Table;
 use crate::clock::Instant;
-use crate::connection::Persistence;
+use crate::connection::RetryPolicy;
 
 /// Longest step of the server's clock that a cleanup waits for: 20 s. No retransmission is in
 /// flight for longer than that.
@@ -135,7 +135,7 @@ impl Table {
         let claim = HoldArgs { target: &what.keys, field: &what.field, lease: keep };
         let request = if keep.is_zero() { what.protocol.release(claim) } else { what.protocol.retain(claim) };
         let until = what.limit.max(self.now()) + what.lease;
-        let asked = self.core.give_back(request, until, Persistence::ToTheEnd).await;
+        let asked = self.core.give_back(request, until, RetryPolicy::ToTheEnd).await;
         if let Err(error) = asked.result {
             tracing::debug!(name = %what.keys.name, %error, "could not give back; the lease ends it");
         }

@@ -26,7 +26,7 @@ use super::table::Table;
 use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Client, Persistence, Progress};
+use crate::connection::{Client, RetryPolicy, Progress};
 use crate::error::ServerError;
 use crate::token::Token;
 
@@ -216,15 +216,15 @@ impl Table {
             DeferredRelease { protocol: kind, keys: target, field, limit, at_once: true, keep_until, lease }
         };
         let until = self.now() + self.core.settings.patience();
-        let ask = || self.core.exchange(request.clone(), until, Persistence::Retries, &progress);
+        let ask = || self.core.exchange(request.clone(), until, RetryPolicy::Retries, &progress);
         let mut asked = ask().await;
-        let status = |asked: &crate::connection::Exchange| {
+        let status = |asked: &crate::connection::RequestOutcome| {
             asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>())
         };
-        if matches!(status(&asked), Ok((2, ..))) && !asked.is_repeat() {
+        if matches!(status(&asked), Ok((2, ..))) && !asked.was_retransmitted() {
             asked = ask().await;
         }
-        let limit = asked.unanswered_until;
+        let limit = asked.retransmission_ends;
         let (time, left) = match status(&asked) {
             Ok((1, time, left)) => (time, Duration::from_millis(u64::try_from(left).unwrap_or_default())),
             Ok((0, ..)) => return Ok(None),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::change_lease::Set;
+use super::change_lease::LeaseChange;
 use super::error::{AcquireError, ExtendError, LostReason, ReleaseError};
 use super::hold::Hold;
 use super::inline_task::InlineTask;
@@ -399,7 +399,7 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
         table.lengthen(server_lease, on_server, hold.request.durability).await
     };
     match set {
-        Set::Done { sent } => {
+        LeaseChange::Done { sent } => {
             if fixed && !shorter {
                 hold.set_end(sent, lease, server_lease.clock.now());
                 table.owner_moved(&mut table.state(), hold);
@@ -409,16 +409,16 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
                 None => Ok(()),
             }
         }
-        Set::Gone => {
+        LeaseChange::Gone => {
             table.mark_lost(&mut table.state(), server_lease, LostReason::Gone);
             Err(ExtendError::Lost { name: name(), reason: hold.lost().unwrap_or(LostReason::Gone) })
         }
-        Set::TooLate => {
+        LeaseChange::TooLate => {
             let source = ServerError::not_sent("the server found the request too late");
             Err(ExtendError::NotExtended { name: name(), source })
         }
-        Set::Failed(source) => Err(ExtendError::of(name(), source)),
-        Set::NotDurable(source) => Err(ExtendError::NotDurable { name: name(), source }),
+        LeaseChange::Failed(source) => Err(ExtendError::of(name(), source)),
+        LeaseChange::NotDurable(source) => Err(ExtendError::NotDurable { name: name(), source }),
     }
 }
 

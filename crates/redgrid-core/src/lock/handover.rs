@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::change_lease::Set;
+use super::change_lease::LeaseChange;
 use super::error::LostReason;
 use super::guard::HoldGuard;
 use super::handover_window::{self, CurrentLease, LeaseFit};
@@ -307,20 +307,20 @@ impl Table {
             server_lease.stop_renewing();
         }
         let set = match fit {
-            LeaseFit::Yes => Set::Done { sent: self.now() },
+            LeaseFit::Yes => LeaseChange::Done { sent: self.now() },
             LeaseFit::Lengthen(lease) => self.lengthen(&server_lease, lease, durability).await,
             LeaseFit::Shorten(lease) => self.shorten(&server_lease, lease, durability).await,
         };
         match set {
-            Set::Done { sent } => {
+            LeaseChange::Done { sent } => {
                 self.lease_adjusted(&key, &server_lease, Some(HandoverReason::Fitted { entry, sent }))
             }
-            Set::Gone => {
+            LeaseChange::Gone => {
                 self.mark_lost(&mut self.state(), &server_lease, LostReason::Gone);
                 self.lease_adjusted(&key, &server_lease, None);
             }
             // An unconfirmed lease is not handed on: it is released, and the lock requested anew.
-            Set::TooLate | Set::Failed(_) | Set::NotDurable(_) => self.lease_adjusted(&key, &server_lease, None),
+            LeaseChange::TooLate | LeaseChange::Failed(_) | LeaseChange::NotDurable(_) => self.lease_adjusted(&key, &server_lease, None),
         }
     }
 

@@ -27,7 +27,7 @@ use super::server_lease::ServerLease;
 use super::table::{State, Table};
 use super::terms::AcquireRequest;
 use crate::clock::Instant;
-use crate::connection::{Exchange, Persistence, Progress, Reply};
+use crate::connection::{RequestOutcome, RetryPolicy, Progress, Reply};
 use crate::error::ServerError;
 
 /// What is known of this process's positions at the head of the server's queue while it has the
@@ -202,7 +202,7 @@ impl Table {
         let along =
             PassArgs { served: &fields, new: &[], kept: self.position_ttl(), gives_back: ReleaseAfterPass::Yes };
         let request = queue.pass(server_lease.claim(&field, Duration::ZERO), &along);
-        let asked = self.core.exchange(request, until, Persistence::ToTheEnd, &Progress::default()).await;
+        let asked = self.core.exchange(request, until, RetryPolicy::ToTheEnd, &Progress::default()).await;
         let told = asked.result.clone().and_then(PassReply::read);
         if told.is_err() {
             let mut state = self.state();
@@ -219,7 +219,7 @@ impl Table {
     }
 
     /// Remembers a pass request that released the lock as the release of its server lease.
-    fn given_back_along(&self, server_lease: &ServerLease, answered: &Exchange) {
+    fn given_back_along(&self, server_lease: &ServerLease, answered: &RequestOutcome) {
         let release = server_lease.protocol.release(server_lease.claim(&server_lease.copied_field(), Duration::ZERO));
         self.core.given_back.remember(Arc::new(release), answered);
     }
@@ -298,12 +298,12 @@ impl Table {
         let along = PassArgs { served: &served, new: &new, kept: self.position_ttl(), gives_back };
         let request = word.queue.pass(word.server_lease.claim(&field, Duration::ZERO), &along);
         let until = (self.now() + self.core.settings.patience()).min(word.server_lease.deadline());
-        let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
+        let asked = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
         self.passed(&key, word, &asked);
     }
 
     /// Processes the reply to a pass request.
-    fn passed(self: &Arc<Self>, key: &LockId, word: PassRequest, asked: &Exchange) {
+    fn passed(self: &Arc<Self>, key: &LockId, word: PassRequest, asked: &RequestOutcome) {
         let told = asked.result.clone().and_then(PassReply::read);
         let PassRequest { server_lease, served, new, frees, .. } = word;
         let mut state = self.state();
@@ -340,7 +340,7 @@ impl Table {
             Ok(PassReply::Held(next)) => {
                 (run.next, run.told) = (next, Some(asked.sent));
                 // A late retransmission could release what another task has got meanwhile.
-                let may_be_undone = frees && asked.is_repeat();
+                let may_be_undone = frees && asked.was_retransmitted();
                 if may_be_undone {
                     run.ended = Some(server_lease.id);
                 }
@@ -384,14 +384,14 @@ impl Table {
         state: &State,
         server_lease: &ServerLease,
         new: &New,
-        (asked, is_known): (&Exchange, bool),
+        (asked, is_known): (&RequestOutcome, bool),
     ) {
         let New { request, number, status: request_status, wanted } = new;
         let slot = state.slots.get(&server_lease.slot_key());
         let is_its_own = request_status.position.number(*request) == *number;
         let is_it = |entry: &Waiter| entry.id == *request && !entry.answer.is_closed();
         if is_its_own {
-            asked.unanswered_until.into_iter().for_each(|until| request_status.set_maybe_executed(until));
+            asked.retransmission_ends.into_iter().for_each(|until| request_status.set_maybe_executed(until));
             if slot.is_some_and(|slot| slot.queue.iter().any(is_it)) {
                 return request_status.position.landed(is_known);
             }
@@ -402,7 +402,7 @@ impl Table {
         if slot.is_none_or(|slot| !slot.has_id(*number)) {
             let (kind, target, field) =
                 (server_lease.protocol, Arc::clone(&server_lease.keys), self.core.field(*number));
-            let (limit, lease) = (asked.unanswered_until.unwrap_or(Instant::PAST), wanted.lease.duration());
+            let (limit, lease) = (asked.retransmission_ends.unwrap_or(Instant::PAST), wanted.lease.duration());
             let limit = limit.max(request_status.may_execute_until());
             self.schedule_cleanup(DeferredRelease {
                 protocol: kind,

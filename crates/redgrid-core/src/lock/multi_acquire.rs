@@ -22,7 +22,7 @@ use super::server_lease::{GrantReply, ServerLease};
 use super::table::{State, Table, reenter};
 use super::terms::{self, AcquireRequest};
 use crate::clock::Instant;
-use crate::connection::{Client, CommitError, Exchange, Persistence, Progress, jittered};
+use crate::connection::{Client, CommitError, RequestOutcome, RetryPolicy, Progress, jittered};
 use crate::error::ServerError;
 
 /// Keys processed per acquisition of the table's mutex, so that other tasks can lock it in between.
@@ -90,7 +90,7 @@ impl MultiRequest {
 struct MultiCall {
     /// Index, id and holder field of each key.
     claims: Vec<(usize, u64, Bytes)>,
-    asked: Exchange,
+    asked: RequestOutcome,
 }
 
 impl MultiCall {
@@ -192,7 +192,7 @@ impl Table {
                     return Ok(MultiOutcome::Busy { at, theirs: true });
                 }
                 AcquireReply::Failed(failure) => {
-                    let failure = if asked.unanswered_until.is_some() { failure.unknown() } else { failure };
+                    let failure = if asked.retransmission_ends.is_some() { failure.unknown() } else { failure };
                     self.schedule_cleanup_of_all(look, &ask, lease, matches!(failure, AcquireFailure::Unknown(_)));
                     self.unreserve(look, &wanted);
                     return Err(into_acquire_error(&self.core, failure, look.name(at)));
@@ -314,7 +314,7 @@ impl Table {
             Some(together) if each.len() > 1 => together.acquire_many(&each),
             _ => look.kind.acquire(each[0]),
         };
-        let asked = self.core.exchange(request, look.until, Persistence::Retries, &look.progress).await;
+        let asked = self.core.exchange(request, look.until, RetryPolicy::Retries, &look.progress).await;
         MultiCall { claims, asked }
     }
 
@@ -378,7 +378,7 @@ impl Table {
     /// The release is sent at once if `at_once`, and again when no transmission can execute any
     /// more.
     fn schedule_cleanup_of_all(self: &Arc<Self>, look: &MultiRequest, ask: &MultiCall, lease: Duration, at_once: bool) {
-        let limit = ask.asked.unanswered_until;
+        let limit = ask.asked.retransmission_ends;
         if limit.is_none() && !at_once {
             return;
         }
@@ -395,7 +395,7 @@ impl Table {
 
     /// Like `schedule_cleanup_of_all`, but waits up to one response timeout for the first release.
     async fn clean_up_all(self: &Arc<Self>, look: &MultiRequest, ask: &MultiCall, lease: Duration) {
-        let (limit, claims) = (ask.asked.unanswered_until.unwrap_or(Instant::PAST), ask.fields(look));
+        let (limit, claims) = (ask.asked.retransmission_ends.unwrap_or(Instant::PAST), ask.fields(look));
         let until = self.now() + self.core.settings.timeout;
         let left = tokio::select! {
             left = self.give_back_all(look.kind, &claims, limit, lease) => left,

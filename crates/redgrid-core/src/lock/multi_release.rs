@@ -17,7 +17,7 @@ use super::server_lease::ServerLease;
 use super::table::Table;
 use super::terms;
 use crate::clock::Instant;
-use crate::connection::{Client, Exchange, Persistence};
+use crate::connection::{Client, RequestOutcome, RetryPolicy};
 use crate::error::ServerError;
 
 /// Guards of several keys of one client, lock kind and hash slot.
@@ -217,8 +217,8 @@ impl Table {
         }
     }
 
-    async fn send_all_back(&self, kind: &dyn LockProtocol, claims: &[HoldArgs<'_>], until: Instant) -> Exchange {
-        self.core.give_back(kind.release_many(claims), until, Persistence::Together).await
+    async fn send_all_back(&self, kind: &dyn LockProtocol, claims: &[HoldArgs<'_>], until: Instant) -> RequestOutcome {
+        self.core.give_back(kind.release_many(claims), until, RetryPolicy::Together).await
     }
 
     fn release_alone(self: &Arc<Self>, leaving: PendingRelease) -> oneshot::Receiver<Result<(), ReleaseError>> {
@@ -264,7 +264,7 @@ impl Table {
                 for claim in claims.into_iter().filter(|_| matches!(error, ServerError::Refused { .. })) {
                     let until = limit.max(self.now()) + lease;
                     let request = kind.release(claim);
-                    self.core.give_back(request, until, Persistence::ToTheEnd).await;
+                    self.core.give_back(request, until, RetryPolicy::ToTheEnd).await;
                 }
             }
             sent = sent.min(asked.sent);

@@ -16,7 +16,7 @@ use super::protocol::LockProtocol;
 use super::server_lease::ServerLease;
 use super::table::Table;
 use crate::clock::Instant;
-use crate::connection::{Exchange, Persistence, Reply, Request};
+use crate::connection::{RequestOutcome, RetryPolicy, Reply, Request};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
 
@@ -294,7 +294,7 @@ impl Table {
             way = self.release_mode(keep_until, give_way);
             until = self.sent_until(server_lease, way);
             let again = Box::pin(self.send_release(server_lease, way, until)).await;
-            asked = Exchange { unanswered_until: again.unanswered_until.max(asked.unanswered_until), ..again };
+            asked = RequestOutcome { retransmission_ends: again.retransmission_ends.max(asked.retransmission_ends), ..again };
         }
         let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if way == ReleaseMode::Yield && asked.result.as_ref().is_err_and(denied) {
@@ -368,7 +368,7 @@ impl Table {
         self.spawn_background(Box::pin(async move {
             tokio::select! {
                 () = core.clock.sleep_until(at) => {
-                    core.give_back(request, at + within, Persistence::ToTheEnd).await;
+                    core.give_back(request, at + within, RetryPolicy::ToTheEnd).await;
                 }
                 () = core.ended.is_asked() => {}
             }
@@ -402,7 +402,7 @@ impl Table {
         }
     }
 
-    async fn send_release(&self, server_lease: &ServerLease, way: ReleaseMode, until: Instant) -> Exchange {
+    async fn send_release(&self, server_lease: &ServerLease, way: ReleaseMode, until: Instant) -> RequestOutcome {
         let request = {
             let field = server_lease.copied_field();
             match way {
@@ -413,7 +413,7 @@ impl Table {
                 ReleaseMode::Retain(keep) => server_lease.protocol.retain(server_lease.claim(&field, keep)),
             }
         };
-        self.core.give_back(request, until, Persistence::ToTheEnd).await
+        self.core.give_back(request, until, RetryPolicy::ToTheEnd).await
     }
 
     pub(super) fn release_answered(
@@ -531,7 +531,7 @@ impl Table {
         let claims: Vec<_> = each.map(|(server_lease, field)| server_lease.claim(field, Duration::ZERO)).collect();
         let request = first.protocol.release_many(&claims);
         let until = self.now() + self.core.settings.patience();
-        let asked = self.core.give_back(request, until, Persistence::Together).await;
+        let asked = self.core.give_back(request, until, RetryPolicy::Together).await;
         if asked.result.is_err() && server_leases.len() > 1 {
             // One invalid key rejects all of them, and so does a slot migration: release them one
             // by one.
@@ -545,11 +545,11 @@ impl Table {
 /// Returns the outcome of a release from its reply, which says whether the lock was held.
 pub(super) fn released(
     server_lease: &ServerLease,
-    asked: &Exchange,
+    asked: &RequestOutcome,
     was_ours: Result<bool, ServerError>,
 ) -> Result<(), ReleaseError> {
     let name = || server_lease.keys.name.clone();
-    let (in_time, repeat) = (asked.received <= server_lease.deadline(), asked.is_repeat());
+    let (in_time, repeat) = (asked.received <= server_lease.deadline(), asked.was_retransmitted());
     let unclear =
         |what: &'static str| Err(ReleaseError::OutcomeUnknown { name: name(), source: ServerError::unknown(what) });
     match was_ours {

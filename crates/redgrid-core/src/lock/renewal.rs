@@ -22,7 +22,7 @@ use super::table::{State, Table};
 use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Reply, Server, certainly_over, is_same, unless_replaced};
+use crate::connection::{Reply, Server, may_execute_until, is_same, unless_replaced};
 use crate::error::{Code, ServerError};
 use crate::observe::count;
 
@@ -200,7 +200,7 @@ impl Table {
                     server_lease.raise_upper_bound(by + *lease);
                 }
             };
-            let over = certainly_over(limit, self.core.settings.timeout);
+            let over = may_execute_until(limit, self.core.settings.timeout);
             let answer = tokio::select! {
                 answer = &mut asking => answer,
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => {
@@ -299,7 +299,7 @@ impl Table {
 
     /// Verifies all holds of a node after each reconnect: the server behind it may have lost them.
     pub(crate) async fn verify_after_reconnects(self: Arc<Self>, server: Arc<dyn Server>) {
-        let mut epoch = server.epoch();
+        let mut epoch = server.connection_id();
         let mut last = epoch.borrow_and_update().clone();
         while epoch.changed().await.is_ok() {
             let now_at = epoch.borrow_and_update().clone();

@@ -15,7 +15,7 @@ use super::protocol::{HoldArgs, LockKeys, LockProtocol};
 use super::terms::{self, LeaseMode};
 use crate::clock::{Clock, Instant, nanos};
 use crate::config::Durability;
-use crate::connection::{Exchange, NodeId};
+use crate::connection::{RequestOutcome, NodeId};
 use crate::short::Short;
 
 /// A grant of the server, before it becomes a server lease.
@@ -40,14 +40,14 @@ pub(crate) struct GrantReply {
 impl GrantReply {
     /// Builds the grant from the reply to `asked`.
     pub(super) fn by(
-        asked: &Exchange,
+        asked: &RequestOutcome,
         id: u64,
         field: Bytes,
         token: u64,
         (lease, durability): (Duration, Durability),
         stretch_ends: Instant,
     ) -> GrantReply {
-        let (sent, received, unanswered_until) = (asked.sent, asked.received, asked.unanswered_until);
+        let (sent, received, unanswered_until) = (asked.sent, asked.received, asked.retransmission_ends);
         GrantReply {
             id,
             field,

@@ -20,7 +20,7 @@ use super::server_lease::{GrantReply, ServerLease};
 use super::table::Table;
 use super::terms::{self, AcquireRequest};
 use crate::clock::Instant;
-use crate::connection::{Client, Exchange, Persistence, Progress};
+use crate::connection::{Client, RequestOutcome, RetryPolicy, Progress};
 use crate::error::ServerError;
 
 impl Table {
@@ -70,7 +70,7 @@ impl Table {
         let takeover = Takeover { kind, target, lease, from };
         let (mut id, mut field, mut asked) = self.send_takeover(&takeover).await;
         let mut verdict = parse_reply(&asked);
-        if let (AcquireReply::TooLate, None) = (&verdict, asked.unanswered_until) {
+        if let (AcquireReply::TooLate, None) = (&verdict, asked.retransmission_ends) {
             (id, field, asked) = self.send_takeover(&takeover).await;
             verdict = parse_reply(&asked);
         }
@@ -80,7 +80,7 @@ impl Table {
                 let asked_for = (takeover.lease, request.durability);
                 let granted = GrantReply::by(&asked, id, field, token, asked_for, stretch_ends);
                 // A retransmission finds only its own hold.
-                let robbed = robbed || asked.is_repeat();
+                let robbed = robbed || asked.was_retransmitted();
                 let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
                 if let Err(error) = self.core.commit(&asked, request.durability, &takeover.target.key).await {
                     let limit = granted.retransmission_ends.unwrap_or(Instant::PAST);
@@ -91,7 +91,7 @@ impl Table {
                 let grant = self.install(client, kind, target, granted, (request, Instant::PAST));
                 if grant.is_none() { Err(AcquireFailure::ShuttingDown) } else { Ok(grant) }
             }
-            AcquireReply::Busy(_) | AcquireReply::TooLate if asked.unanswered_until.is_some() => {
+            AcquireReply::Busy(_) | AcquireReply::TooLate if asked.retransmission_ends.is_some() => {
                 self.unsettled(&takeover, &field, &asked);
                 let why = "an earlier copy was not answered, and it is too late for another";
                 Err(AcquireFailure::Unknown(ServerError::unknown(why)))
@@ -102,18 +102,18 @@ impl Table {
             }
             AcquireReply::Failed(failure) => {
                 self.unsettled(&takeover, &field, &asked);
-                Err(if asked.unanswered_until.is_some() { failure.unknown() } else { failure })
+                Err(if asked.retransmission_ends.is_some() { failure.unknown() } else { failure })
             }
         }
     }
 
-    async fn send_takeover(&self, takeover: &Takeover) -> (u64, Bytes, Exchange) {
+    async fn send_takeover(&self, takeover: &Takeover) -> (u64, Bytes, RequestOutcome) {
         let id = self.number();
         let field = self.core.field(id);
         let claim = HoldArgs { target: &takeover.target, field: &field, lease: takeover.lease };
         let request = takeover.kind.take_over(claim, &self.core.notice_prefix(), &takeover.from);
         let until = self.now() + self.core.settings.patience();
-        let persistence = Persistence::Within(takeover.lease);
+        let persistence = RetryPolicy::Within(takeover.lease);
         let asked = self.core.exchange(request, until, persistence, &Progress::default()).await;
         (id, field, asked)
     }
@@ -136,8 +136,8 @@ impl Table {
         // time.
         let request = takeover.kind.acquire(claim);
         let until = terms::deadline(granted.sent, takeover.lease);
-        let asked = self.core.exchange(request, until, Persistence::Retries, &Progress::default()).await;
-        let unanswered_until = asked.unanswered_until.max(granted.retransmission_ends);
+        let asked = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
+        let unanswered_until = asked.retransmission_ends.max(granted.retransmission_ends);
         // The former holder's window is over. A late retransmission finds its own hold, or preempts
         // another holder.
         let settled = unanswered_until.map_or(Instant::PAST, |limit| limit + handover_window::LONGEST);
@@ -240,8 +240,8 @@ impl Table {
     ///
     /// It runs when the takeover cannot execute any more and the preempted holder can no longer
     /// hand over. Released earlier, the next holder could get a lower token than that one issued.
-    fn unsettled(self: &Arc<Self>, takeover: &Takeover, field: &Bytes, asked: &Exchange) {
-        if let Some(limit) = asked.unanswered_until {
+    fn unsettled(self: &Arc<Self>, takeover: &Takeover, field: &Bytes, asked: &RequestOutcome) {
+        if let Some(limit) = asked.retransmission_ends {
             self.free(takeover, field, limit + handover_window::LONGEST);
         }
     }

@@ -9,13 +9,13 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 
 use super::{Asking, ObjectError, Paged, Pages, Place};
-use crate::connection::{Epoch, Request};
+use crate::connection::{ConnectionId, Request};
 
 /// How many entries a page has, about, unless it is said.
 const PAGE: u32 = 100;
 
 /// A page: where to go on, and what is on it.
-type Page = (Option<Epoch>, (Bytes, Vec<Bytes>));
+type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 
 /// A stream over a map or a set, in no order. A page is asked for when the one before has been taken.
 ///
@@ -38,7 +38,7 @@ struct Walk<T> {
     /// Where to go on; nowhere at the end.
     at: Option<Bytes>,
     /// Where the page before came from.
-    from: Option<Option<Epoch>>,
+    from: Option<Option<ConnectionId>>,
 }
 
 /// The request for a page: where it begins, how many entries it is to have, and the pattern of what is wanted.

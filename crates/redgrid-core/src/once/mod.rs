@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::connection::{Client, Core, Exchange, FromReply, Persistence, Progress, Reply, Request, jittered};
+use crate::connection::{Client, Core, RequestOutcome, FromReply, RetryPolicy, Progress, Reply, Request, jittered};
 use crate::error::ServerError;
 use crate::name::companion;
 use crate::script::Body;
@@ -159,12 +159,12 @@ pub(crate) async fn chase(
     core: &Core,
     request: &Request,
     progress: &Progress,
-) -> (Result<Reply, ServerError>, Exchange) {
+) -> (Result<Reply, ServerError>, RequestOutcome) {
     let began = core.clock.now();
     let (until, mut repeated) = (began + CHASED_FOR, false);
     loop {
-        let asked = core.exchange(request.clone(), until, Persistence::Once, progress).await;
-        repeated |= asked.unanswered_until.is_some();
+        let asked = core.exchange(request.clone(), until, RetryPolicy::Once, progress).await;
+        repeated |= asked.retransmission_ends.is_some();
         if repeated {
             progress.unanswered();
         }
@@ -175,7 +175,7 @@ pub(crate) async fn chase(
             // This copy did nothing. An earlier one may have: only an answer tells.
             (Ok(reply), Some(Reply::Int(0))) if core.clock.now() < until => {
                 if let Some(time) = reply.into_iter().nth(1).and_then(|time| time.into_typed().ok()) {
-                    asked.tell_time(time);
+                    asked.report_time(time);
                 }
                 progress.not_done();
                 core.clock.sleep_until(core.clock.now() + jittered(core.settings.retry_delay)).await;

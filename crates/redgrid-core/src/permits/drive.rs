@@ -18,7 +18,7 @@ use super::settle::{Belief, Grant, Unproven};
 use super::stock::{Leased, Stock};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::Exchange;
+use crate::connection::RequestOutcome;
 use crate::error::ServerError;
 use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, deadline, stretch_length};
 use crate::once;
@@ -167,7 +167,7 @@ impl Pool {
         self: &Arc<Self>,
         call: Call,
         said: Said,
-        (sent, by): (Instant, &Exchange),
+        (sent, by): (Instant, &RequestOutcome),
         (own, copied): (Own, Option<Copied>),
     ) -> Vec<Unproven> {
         let now = self.clock().now();
@@ -271,7 +271,7 @@ impl Pool {
 
     /// Permits that have ids go back once more to a primary that takes the place of this one. Of those without, a plain
     /// number is all that the servers have: a second return would be one too many.
-    fn remember_back(&self, words: &Words, answered: &Exchange) {
+    fn remember_back(&self, words: &Words, answered: &RequestOutcome) {
         for id in &words.back {
             self.core.given_back.remember(Arc::new(return_of(&self.source, *id)), answered);
         }

@@ -170,7 +170,7 @@ impl Pools {
 
     /// Looks after all leases of a node whose connection is new: the server behind it may have forgotten them.
     pub(crate) async fn verify_after_reconnects(self: Arc<Self>, server: Arc<dyn Server>) {
-        let mut epoch = server.epoch();
+        let mut epoch = server.connection_id();
         let mut last = epoch.borrow_and_update().clone();
         while epoch.changed().await.is_ok() {
             let now_at = epoch.borrow_and_update().clone();

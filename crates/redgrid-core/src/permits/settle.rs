@@ -9,7 +9,7 @@ use super::queue::{Back, Entry, Extension, State};
 use super::stock::{Leased, Stock};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{CommitError, Exchange};
+use crate::connection::{CommitError, RequestOutcome};
 use crate::error::ServerError;
 use crate::lock::ExtendError;
 
@@ -129,7 +129,7 @@ impl Pool {
     }
 
     /// Has what is unproven after this exchange proven, each by itself.
-    pub(super) fn prove(self: &Arc<Self>, unproven: Vec<Unproven>, asked: Exchange) {
+    pub(super) fn prove(self: &Arc<Self>, unproven: Vec<Unproven>, asked: RequestOutcome) {
         let asked = Arc::new(asked);
         for one in unproven {
             let (pool, asked) = (Arc::clone(self), Arc::clone(&asked));
@@ -143,7 +143,7 @@ impl Pool {
         }
     }
 
-    async fn commit(&self, asked: &Exchange, durabilities: &[Durability]) -> Result<(), CommitError> {
+    async fn commit(&self, asked: &RequestOutcome, durabilities: &[Durability]) -> Result<(), CommitError> {
         for durability in durabilities {
             self.core.commit(asked, *durability, &self.source.key).await?;
         }

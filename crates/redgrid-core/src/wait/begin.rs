@@ -40,7 +40,7 @@ impl Client {
     /// is known.
     fn unconfirmed(&self) -> ServerError {
         let primaries = self.core().topology.primaries();
-        let unreached = primaries.iter().find(|server| server.current_epoch().is_none());
+        let unreached = primaries.iter().find(|server| server.current_connection_id().is_none());
         unreached.map_or_else(|| Deaf::Late.error(), |server| server.unreached())
     }
 

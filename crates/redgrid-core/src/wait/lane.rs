@@ -15,7 +15,7 @@ use super::hub::{Hub, State};
 use super::poll::{self, Look, UNSUBSCRIBED_POLL};
 use super::spread::on_wire;
 use crate::clock::Instant;
-use crate::connection::{ChannelKind, Doubt, NodeId, Push, Refused, Server, jittered};
+use crate::connection::{ChannelKind, TopologyHint, NodeId, Push, Refused, Server, jittered};
 use crate::error::{Code, ServerError};
 use crate::slack::give_back;
 
@@ -319,7 +319,7 @@ impl Hub {
                 }
             }
         }
-        self.topology.doubt(Doubt::Node(node.clone()));
+        self.topology.suspect(TopologyHint::Node(node.clone()));
     }
 
     /// Has channels tried again that were denied long ago; returns when the next is due.
@@ -493,7 +493,7 @@ impl Hub {
         }
         if kind == ChannelKind::Sharded {
             // Perhaps because their slot is elsewhere.
-            self.topology.doubt(Doubt::Node(node.clone()));
+            self.topology.suspect(TopologyHint::Node(node.clone()));
         }
         let why = refused.first().map(|(_, error)| error.to_string());
         tracing::debug!(%node, why, channels = refused.len(), "subscription refused");

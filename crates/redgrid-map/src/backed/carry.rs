@@ -11,7 +11,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use redgrid_codecs::Codec;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
-use redgrid_core::{Attendant, FromReply, Name, Request};
+use redgrid_core::{BackgroundClient, FromReply, Name, Request};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -69,7 +69,7 @@ pub(super) async fn done<T>(name: &Name, task: JoinHandle<Result<T, BackedError>
 
 impl<K, V, KC: Codec, VC: Codec> BackedMap<K, V, KC, VC> {
     /// Has the client do it: it goes on whoever goes away, and a shutdown waits for it.
-    pub(super) async fn carried<T, W>(&self, work: impl FnOnce(Attendant) -> W) -> Result<T, BackedError>
+    pub(super) async fn carried<T, W>(&self, work: impl FnOnce(BackgroundClient) -> W) -> Result<T, BackedError>
     where
         T: Send + 'static,
         W: Future<Output = Result<T, BackedError>> + Send + 'static,
@@ -80,7 +80,7 @@ impl<K, V, KC: Codec, VC: Codec> BackedMap<K, V, KC, VC> {
         }
         let (tell, told) = oneshot::channel::<Result<Result<T, BackedError>, Box<dyn Any + Send>>>();
         let one = self.0.under_way.one_more();
-        client.attend(|attendant| {
+        client.spawn_attached(|attendant| {
             let work = AssertUnwindSafe(work(attendant)).catch_unwind();
             async move {
                 let done = work.await;
@@ -105,7 +105,7 @@ where
     VC: Codec,
 {
     /// The turn at a key; a shutdown ends the wait for it.
-    pub(super) async fn turn_unless_closed(&self, attendant: &Attendant, field: &Bytes) -> Result<Turn, BackedError> {
+    pub(super) async fn turn_unless_closed(&self, attendant: &BackgroundClient, field: &Bytes) -> Result<Turn, BackedError> {
         tokio::select! {
             biased;
             turn = self.turn(field) => turn,
@@ -116,7 +116,7 @@ where
     /// Writes to the store what was made in the map; where that does not take it, the map is changed back.
     pub(super) async fn through(
         &self,
-        attendant: &Attendant,
+        attendant: &BackgroundClient,
         turns: &[Turn],
         batch: &Batch<K, V>,
         made: Vec<(Bytes, Made)>,
@@ -136,7 +136,7 @@ where
     /// Has the store take it, while the keys are ours and the client is there.
     async fn stored(
         &self,
-        attendant: &Attendant,
+        attendant: &BackgroundClient,
         turns: &[Turn],
         batch: &Batch<K, V>,
         writer: &Arc<dyn Writer<K, V>>,
@@ -150,7 +150,7 @@ where
     }
 
     /// Gives a key what it had before a change, unless others have changed it since.
-    async fn undone(&self, attendant: &Attendant, field: Bytes, made: Made) -> Result<(), ObjectError> {
+    async fn undone(&self, attendant: &BackgroundClient, field: Bytes, made: Made) -> Result<(), ObjectError> {
         let (_, map) = self.map.place.named()?;
         let request = match (made.was, made.new) {
             (None, None) => return Ok(()),
@@ -166,7 +166,7 @@ where
     /// it has, what was to wait for the store counts as lost.
     pub(super) async fn settled(
         &self,
-        attendant: &Attendant,
+        attendant: &BackgroundClient,
         turns: &[Turn],
         changes: Vec<Change<K, V>>,
         rooms: Vec<OwnedSemaphorePermit>,
@@ -207,9 +207,9 @@ where
     }
 
     /// Asks also while the client is being shut down.
-    async fn asked<T: FromReply>(&self, attendant: &Attendant, request: Request) -> Result<T, ObjectError> {
+    async fn asked<T: FromReply>(&self, attendant: &BackgroundClient, request: Request) -> Result<T, ObjectError> {
         let name = self.name()?;
-        let until = attendant.clock().now() + attendant.patience();
+        let until = attendant.clock().now() + attendant.contact_timeout();
         let until: Instant = attendant.closes_by().map_or(until, |by| until.min(by));
         attendant.run_until(request, until).await.map_err(|source| ObjectError::of(&name, source))
     }

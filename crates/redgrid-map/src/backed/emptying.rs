@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::Attendant;
+use redgrid_core::BackgroundClient;
 use redgrid_core::clock::Instant;
 
 use super::behind::{Loss, WriteBehind};
@@ -40,7 +40,7 @@ where
         Emptying { waiting, terms, writer, closing: false }
     }
 
-    pub(super) async fn run(mut self, attendant: Attendant) {
+    pub(super) async fn run(mut self, attendant: BackgroundClient) {
         let mut over = std::pin::pin!(attendant.nearly_closed(self.waiting.behind.flush_within));
         loop {
             if attendant.is_closing() && !self.closing {

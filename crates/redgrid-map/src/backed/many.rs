@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::object::{ObjectError, parts};
-use redgrid_core::{Attendant, Request, Script};
+use redgrid_core::{BackgroundClient, Request, Script};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::carry::{Change, Made, is_unanswered};
@@ -87,7 +87,7 @@ where
     KC: Encode<K>,
     VC: Encode<V> + Decode<V>,
 {
-    async fn change_part(&self, attendant: &Attendant, part: Vec<Change<K, V>>) -> Result<u64, BackedError> {
+    async fn change_part(&self, attendant: &BackgroundClient, part: Vec<Change<K, V>>) -> Result<u64, BackedError> {
         let name = self.name()?;
         let rooms = match &self.mode {
             Mode::Behind(queue) => Some(queue.rooms(&name, part.len()).await?),
@@ -110,7 +110,7 @@ where
 
     async fn change_in_turn(
         &self,
-        attendant: &Attendant,
+        attendant: &BackgroundClient,
         turns: &[Turn],
         part: Vec<Change<K, V>>,
         rooms: Vec<OwnedSemaphorePermit>,

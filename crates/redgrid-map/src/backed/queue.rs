@@ -95,7 +95,7 @@ where
             on_loss,
         });
         let work = Emptying::new(Arc::clone(&waiting), terms, writer);
-        client.attend(|attendant| work.run(attendant));
+        client.spawn_attached(|attendant| work.run(attendant));
         Queue(waiting)
     }
 

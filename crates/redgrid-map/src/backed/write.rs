@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
-use redgrid_core::Attendant;
+use redgrid_core::BackgroundClient;
 use redgrid_core::object::{ObjectError, Rounds};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -270,7 +270,7 @@ where
 {
     async fn changed_in_turn(
         &self,
-        attendant: &Attendant,
+        attendant: &BackgroundClient,
         turn: &Turn,
         (field, key, value): (Bytes, K, Option<V>),
         sign: bool,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
 use redgrid_core::object::parts;
-use redgrid_core::{Attendant, Hearing, ServerError};
+use redgrid_core::{BackgroundClient, Hearing, ServerError};
 
 use super::{Items, Left, Line, Source, Taken};
 
@@ -85,7 +85,7 @@ struct UnderWay<T> {
 }
 
 /// Takes and listens until nobody waits any more.
-pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Attendant) {
+pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: BackgroundClient) {
     let line = Arc::clone(&attendance.line);
     let clock = on.clock().clone();
     let mut closing = pin!(on.closing());
@@ -229,7 +229,7 @@ impl<S: Source> Line<S> {
     }
 
     /// Puts back what nobody wants, if there is something; of much a part. [`Line::returned`] ends it.
-    fn put_back(&self, on: &Attendant) -> Option<UnderWay<Vec<i64>>> {
+    fn put_back(&self, on: &BackgroundClient) -> Option<UnderWay<Vec<i64>>> {
         let items: Vec<Bytes> = {
             let mut state = self.state();
             let spare: Vec<(u64, Bytes)> = std::mem::take(&mut state.spare).into_iter().collect();
@@ -246,7 +246,7 @@ impl<S: Source> Line<S> {
         let unique = companion("redgrid_queue_back", self.source.key());
         let unique = [&unique[..], b":", uuid::Uuid::new_v4().to_string().as_bytes()].concat();
         let (on, request) = (on.clone(), self.source.put_back(unique.into(), &items));
-        let (now, patience) = (on.clock().now(), on.patience());
+        let (now, patience) = (on.clock().now(), on.contact_timeout());
         let answer = Box::pin(async move { on.run_once_until(request, now + PUT_BACK).await });
         Some(UnderWay { upto: 0, until: now + patience, answer })
     }
@@ -276,7 +276,7 @@ impl<S: Source> Line<S> {
     }
 
     /// Sends a request for those who wait, unless the client has gone; who comes later has the number `next` or a higher one.
-    fn ask(&self, on: &Attendant, next: u64) -> Option<UnderWay<Taken>> {
+    fn ask(&self, on: &BackgroundClient, next: u64) -> Option<UnderWay<Taken>> {
         let (client, now) = (self.client.upgrade()?, on.clock().now());
         let (most, upto) = {
             let mut state = self.state();
@@ -286,18 +286,18 @@ impl<S: Source> Line<S> {
         };
         let request = self.source.take(most);
         let answer = Box::pin(async move { client.run_once_until(request, now + LONGEST).await });
-        Some(UnderWay { upto, until: now + on.patience(), answer })
+        Some(UnderWay { upto, until: now + on.contact_timeout(), answer })
     }
 }
 
 /// The answer; or nothing, whenever that is late by as long as a call may be without contact: all who wait by then are told.
-async fn answered<T>(slot: &mut Option<UnderWay<T>>, on: &Attendant) -> (u64, Option<Result<T, ServerError>>) {
+async fn answered<T>(slot: &mut Option<UnderWay<T>>, on: &BackgroundClient) -> (u64, Option<Result<T, ServerError>>) {
     let Some(UnderWay { upto, until, answer }) = slot else { return std::future::pending().await };
     let (upto, answer) = tokio::select! {
         biased;
         answer = answer => (*upto, answer),
         () = on.clock().sleep_until(*until) => {
-            *until = on.clock().now() + on.patience();
+            *until = on.clock().now() + on.contact_timeout();
             return (*upto, None);
         }
     };

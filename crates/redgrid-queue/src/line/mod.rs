@@ -156,7 +156,7 @@ impl<S: Source> Line<S> {
             false => {
                 // Where the client has ended, it ends at once, and tells.
                 let attendance = Attendance { line: Arc::clone(self), is_over: false };
-                client.attend(|on| attend(attendance, on));
+                client.spawn_attached(|on| attend(attendance, on));
             }
         }
     }

@@ -16,7 +16,7 @@ use redgrid_codecs::{Codec, Decode};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::events::Gap;
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Attendant, Client, Epoch, Reply, Request, ServerError, Watch};
+use redgrid_core::{BackgroundClient, Client, ConnectionId, Reply, Request, ServerError, Watch};
 use tokio::sync::{Notify, oneshot};
 
 use super::delivery::Delivery;
@@ -56,7 +56,7 @@ pub struct Deliveries<T, C> {
     codec: C,
     watch: Watch,
     /// The connection on which the server was asked what it has of this subscriber.
-    epoch: Option<Epoch>,
+    epoch: Option<ConnectionId>,
     /// As many doubts as there were then.
     settled: u64,
     /// Nobody is asked before, behind an error.
@@ -167,7 +167,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         let desk = Arc::new(desk);
         let (renewed, ended) = oneshot::channel();
         let renewal = Renewal { enter: desk.enter(String::new()), every: terms.lease / 3, desk: Arc::downgrade(&desk) };
-        client.attend(|on| renewal.run(on, ended));
+        client.spawn_attached(|on| renewal.run(on, ended));
         let messages = PhantomData;
         Ok(Deliveries { desk, codec, watch, epoch, settled: 0, not_before: Instant::PAST, _renewed: renewed, messages })
     }
@@ -340,7 +340,7 @@ struct Renewal {
 }
 
 impl Renewal {
-    async fn run(self, on: Attendant, mut ended: oneshot::Receiver<()>) {
+    async fn run(self, on: BackgroundClient, mut ended: oneshot::Receiver<()>) {
         let mut due = on.clock().now() + self.every;
         loop {
             tokio::select! {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Epoch, Push, Reply, ServerClock, ServerError};
+use redgrid_core::{ConnectionId, Push, Reply, ServerClock, ServerError};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -52,7 +52,7 @@ pub struct World {
 pub(super) struct Pending {
     pub(super) connection: u64,
     pub(super) answer: oneshot::Receiver<Answer>,
-    pub(super) epoch: watch::Receiver<Option<Epoch>>,
+    pub(super) epoch: watch::Receiver<Option<ConnectionId>>,
 }
 
 impl World {
@@ -131,7 +131,7 @@ impl World {
         connected
     }
 
-    pub(super) fn epoch(&self, client: usize) -> watch::Receiver<Option<Epoch>> {
+    pub(super) fn epoch(&self, client: usize) -> watch::Receiver<Option<ConnectionId>> {
         self.state().links[client].epoch.subscribe()
     }
 

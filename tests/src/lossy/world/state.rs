@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Epoch, Push, ServerClock, ServerError};
+use redgrid_core::{ConnectionId, Push, ServerClock, ServerError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -37,7 +37,7 @@ pub(super) struct State {
 pub(super) struct Link {
     clock: Clock,
     time: Arc<ServerClock>,
-    pub(super) epoch: watch::Sender<Option<Epoch>>,
+    pub(super) epoch: watch::Sender<Option<ConnectionId>>,
     connection: u64,
     /// What becomes of what lost connections still carry.
     wrecks: HashMap<u64, (Instant, Duration)>,
@@ -340,7 +340,7 @@ impl State {
         (link.there, link.back) = (Instant::now(), Instant::now());
         link.time.reset();
         link.time.observe(time, link.clock.now());
-        link.epoch.send_replace(Some(Epoch { run_id, connection: link.connection }));
+        link.epoch.send_replace(Some(ConnectionId { run_id, connection: link.connection }));
         let (next, connection) = (self.plan.next_loss(), link.connection);
         self.later(next, Event::LoseLine(client, connection));
     }

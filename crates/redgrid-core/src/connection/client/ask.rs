@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Client;
 use crate::clock::Instant;
-use crate::connection::exchange::{Persistence, Progress};
+use crate::connection::exchange::{RetryPolicy, Progress};
 use crate::connection::{Command, FromReply, Request};
 use crate::error::{Code, ServerError};
 
@@ -47,7 +47,7 @@ impl Client {
     ///
     /// As [`Client::run`].
     pub async fn run_until<T: FromReply>(&self, request: Request, until: Instant) -> Result<T, ServerError> {
-        self.run_with(request, until, Persistence::Retries).await
+        self.run_with(request, until, RetryPolicy::Retries).await
     }
 
     /// The same for a request of several keys whose caller can do with fewer: keys on both sides of a slot's migration are told as
@@ -62,14 +62,14 @@ impl Client {
     ///
     /// As [`Client::run`].
     pub async fn run_undivided<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
-        self.run_with(request, self.clock().now() + self.patience(), Persistence::Together).await
+        self.run_with(request, self.clock().now() + self.patience(), RetryPolicy::Together).await
     }
 
     async fn run_with<T: FromReply>(
         &self,
         request: Request,
         until: Instant,
-        persistence: Persistence,
+        persistence: RetryPolicy,
     ) -> Result<T, ServerError> {
         let core = &self.0.core;
         if self.0.table.is_closed() {
@@ -84,7 +84,7 @@ impl Client {
             biased;
             asked = work => match asked.result {
                 // Of the last copy this is true; an earlier one may have been carried out.
-                Err(error) if asked.unanswered_until.is_some() && is_of_one_copy(&error, persistence) =>
+                Err(error) if asked.retransmission_ends.is_some() && is_of_one_copy(&error, persistence) =>
                 {
                     Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
                 }
@@ -103,9 +103,9 @@ impl Client {
 
 /// Whether an error says nothing about other copies of its request. Where keys are on both sides of a migration the caller asks for
 /// fewer of them, whatever became of those.
-fn is_of_one_copy(error: &ServerError, persistence: Persistence) -> bool {
+fn is_of_one_copy(error: &ServerError, persistence: RetryPolicy) -> bool {
     match error {
-        ServerError::Refused { code: Code::TryAgain, .. } => persistence != Persistence::Together,
+        ServerError::Refused { code: Code::TryAgain, .. } => persistence != RetryPolicy::Together,
         other => other.is_not_done(),
     }
 }

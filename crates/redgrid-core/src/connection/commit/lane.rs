@@ -8,17 +8,17 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::question::{Failure, Question};
-use super::{CommitError, Level, provable};
+use super::{CommitError, Level, check_provable};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::connection::Epoch;
-use crate::connection::lines::Lines;
-use crate::connection::link::Link;
+use crate::connection::ConnectionId;
+use crate::connection::lines::ConnectionPool;
+use crate::connection::link::Connection;
 use crate::error::{Code, ServerError};
 
 /// Somebody who waits.
 pub(super) struct Member {
-    pub(super) since: Epoch,
+    pub(super) since: ConnectionId,
     pub(super) asked: Durability,
     pub(super) tag: Bytes,
     pub(super) by: Instant,
@@ -28,8 +28,8 @@ pub(super) struct Member {
 /// One level: its connection, and who waits for it.
 pub(super) struct Lane {
     level: Level,
-    link: Arc<Link>,
-    commands: Arc<Lines>,
+    link: Arc<Connection>,
+    commands: Arc<ConnectionPool>,
     clock: Clock,
     /// How long one WAIT takes at most; a longer wait is made of several. So a dead connection is noticed in a bounded time.
     slice: Duration,
@@ -42,8 +42,8 @@ impl Lane {
     /// `commands` is the connection whose answers are to be proven.
     pub(super) fn new(
         level: Level,
-        link: Arc<Link>,
-        commands: Arc<Lines>,
+        link: Arc<Connection>,
+        commands: Arc<ConnectionPool>,
         clock: Clock,
         slice: Duration,
         waiting: mpsc::UnboundedReceiver<Member>,
@@ -84,7 +84,7 @@ impl Lane {
         // The last connection that was lost under this group, and how.
         let (mut lost, mut trouble) = (0, None);
         loop {
-            settle_some(&mut group, |member| provable(&self.commands, &member.since).err().map(Err));
+            settle_some(&mut group, |member| check_provable(&self.commands, &member.since).err().map(Err));
             let Some(by) = group.iter().map(|member| member.by).min() else { return };
             let Some(epoch) = self.connection(lost, by).await else {
                 let why = trouble.clone().unwrap_or_else(|| self.link.down());
@@ -117,7 +117,7 @@ impl Lane {
                 Ok(acknowledged) if self.link.epoch().borrow().as_ref() == Some(&epoch) => {
                     written = Some(epoch.connection);
                     let now = self.clock.now();
-                    settle_some(&mut group, |member| match provable(&self.commands, &member.since) {
+                    settle_some(&mut group, |member| match check_provable(&self.commands, &member.since) {
                         Ok(()) => verdict(member.asked, self.level.needs(), acknowledged, member.by <= now),
                         Err(error) => Some(Err(error)),
                     });
@@ -129,7 +129,7 @@ impl Lane {
                     let changed = "the server's role or its replication history has changed";
                     settle_some(&mut group, |_| Some(Err(CommitError::unproven(changed))));
                     if self.commands.history() == question.history {
-                        self.commands.greet_again(changed);
+                        self.commands.repeat_handshake(changed);
                     }
                     None
                 }
@@ -157,7 +157,7 @@ impl Lane {
     }
 
     /// The connection, a later one than `after`; `None` when there is none at `by`.
-    async fn connection(&mut self, after: u64, by: Instant) -> Option<Epoch> {
+    async fn connection(&mut self, after: u64, by: Instant) -> Option<ConnectionId> {
         let (mut epochs, clock) = (self.link.epoch(), self.clock.clone());
         self.meanwhile(async move {
             tokio::select! {

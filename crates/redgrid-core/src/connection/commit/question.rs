@@ -8,8 +8,8 @@ use fred::prelude::Value;
 
 use super::Level;
 use crate::connection::Reply;
-use crate::connection::aside::Words;
-use crate::connection::link::{Link, Named, info_field};
+use crate::connection::aside::WireCommand;
+use crate::connection::link::{Connection, Named, info_field};
 use crate::error::ServerError;
 
 /// How long the key of a group's write lives: 1 s. It is written for its place in the stream, not to be read.
@@ -40,7 +40,7 @@ pub(super) enum Failure {
 
 impl Question {
     /// Writes and waits in one go, over one connection; how many have acknowledged.
-    pub(super) async fn ask(&self, link: &Link) -> Result<u32, Failure> {
+    pub(super) async fn ask(&self, link: &Connection) -> Result<u32, Failure> {
         let info = (Named::Known("INFO"), vec!["replication".into()]);
         let commands: Vec<_> = self.write().into_iter().chain([self.wait(), info]).collect();
         let mut answers = link.send_together(commands).await.into_iter();
@@ -61,7 +61,7 @@ impl Question {
         Ok(u32::try_from(acknowledged).unwrap_or(u32::MAX))
     }
 
-    fn write(&self) -> Option<Words> {
+    fn write(&self) -> Option<WireCommand> {
         let tag = self.tag.as_ref()?;
         let key = Bytes::from([b"redgrid_commit:{", &**tag, b"}"].concat());
         let number = self.number.to_string();
@@ -69,7 +69,7 @@ impl Question {
         Some((Named::Known("SET"), args))
     }
 
-    fn wait(&self) -> Words {
+    fn wait(&self) -> WireCommand {
         let millis = Value::from(i64::try_from(self.wait.as_millis()).unwrap_or(i64::MAX));
         match self.level {
             Level::Replicas(at_least) => (Named::Known("WAIT"), vec![Value::from(i64::from(at_least)), millis]),

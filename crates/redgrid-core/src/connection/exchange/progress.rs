@@ -106,7 +106,7 @@ impl Progress {
         let obstacle = self.obstacle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         match obstacle {
             Some(Obstacle::Error(error)) => error,
-            Some(Obstacle::Node(node)) if node.current_epoch().is_none() => node.unreached(),
+            Some(Obstacle::Node(node)) if node.current_connection_id().is_none() => node.unreached(),
             _ => ServerError::not_sent("there was no contact in time"),
         }
     }

@@ -13,8 +13,8 @@ use tokio::task::AbortHandle;
 
 use super::pipeline::Pipeline;
 use super::words::info_field;
-use super::{Greeting, LONGEST_WAIT, Link, OTHER_PART, Part, SHORTEST_WAIT};
-use crate::connection::{Epoch, Reply, ServerClock};
+use super::{Handshake, LONGEST_WAIT, Connection, OTHER_PART, NodeRole, SHORTEST_WAIT};
+use crate::connection::{ConnectionId, Reply, ServerClock};
 use crate::error::ServerError;
 
 /// How many connections this process has had. One count for all: where the user may not ask for the `run_id`, epochs of different
@@ -31,7 +31,7 @@ enum Ended {
     Ungreeted,
 }
 
-impl Link {
+impl Connection {
     pub(super) async fn keep(self: Arc<Self>) {
         let mut closing = self.closing.subscribe();
         let mut wait = SHORTEST_WAIT;
@@ -189,7 +189,7 @@ impl Link {
                 // By RESP2 a connection with subscriptions takes no AUTH. Another connection replaces it,
                 // once the server accepts the login: before that, messages would be lost.
                 if self.is_login_accepted().await {
-                    self.leave("the password has changed");
+                    self.reconnect("the password has changed");
                 }
             } else if let Err(error) = followed {
                 tracing::warn!(client = %self.client_name, %error, "could not log in anew; the connection stays");
@@ -227,30 +227,30 @@ impl Link {
         }
     }
 
-    async fn handshake(&self) -> Result<Epoch, ServerError> {
+    async fn handshake(&self) -> Result<ConnectionId, ServerError> {
         let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
         match (&self.greeting, named) {
             // It goes without a name.
-            (Greeting::Nothing, Err(ServerError::Refused { .. })) => {}
+            (Handshake::Nothing, Err(ServerError::Refused { .. })) => {}
             (_, named) => drop(tolerate_refusal(named)?),
         }
         let mut run_id = Arc::default();
-        if let Greeting::Data { part, .. } = self.greeting {
+        if let Handshake::Data { part, .. } = self.greeting {
             self.check(part).await?;
         }
-        if let Greeting::Life = self.greeting {
+        if let Handshake::Life = self.greeting {
             self.send_static("PING", Vec::new()).await?;
-        } else if !matches!(self.greeting, Greeting::Nothing) {
+        } else if !matches!(self.greeting, Handshake::Nothing) {
             let (server, replication) = tokio::join!(self.info("server"), self.info("replication"));
             run_id = info_field(&server?, "run_id").into();
             *self.history.lock().unwrap_or_else(|p| p.into_inner()) = info_field(&replication?, "master_replid").into();
         }
-        if let Greeting::Data { time, .. } = &self.greeting {
+        if let Handshake::Data { time, .. } = &self.greeting {
             time.reset();
             self.ask_time(time).await?;
         }
         let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(Epoch { run_id, connection })
+        Ok(ConnectionId { run_id, connection })
     }
 
     /// A section of INFO; empty where the user may not ask.
@@ -262,7 +262,7 @@ impl Link {
     /// Whether it lives and still has its part.
     async fn probe(&self) -> Result<(), ServerError> {
         self.sign_of_life().await?;
-        if let Greeting::Data { part, .. } = self.greeting {
+        if let Handshake::Data { part, .. } = self.greeting {
             self.check(part).await?;
         }
         Ok(())
@@ -271,8 +271,8 @@ impl Link {
     /// A server of data is asked for its time, as what is known of its clock is worth less with each minute.
     async fn sign_of_life(&self) -> Result<(), ServerError> {
         match &self.greeting {
-            Greeting::Data { time, .. } => self.ask_time(time).await,
-            Greeting::Nothing | Greeting::Life | Greeting::Identity => {
+            Handshake::Data { time, .. } => self.ask_time(time).await,
+            Handshake::Nothing | Handshake::Life | Handshake::Identity => {
                 self.send_static("PING", Vec::new()).await.map(drop)
             }
         }
@@ -286,11 +286,11 @@ impl Link {
     }
 
     /// Whether the server has the part that is expected of it. Who may not ask believes it.
-    async fn check(&self, part: Part) -> Result<(), ServerError> {
-        if part == Part::ClusterReplica {
+    async fn check(&self, part: NodeRole) -> Result<(), ServerError> {
+        if part == NodeRole::ClusterReplica {
             self.send_static("READONLY", Vec::new()).await?;
         }
-        if matches!(part, Part::Any | Part::Sentinel) {
+        if matches!(part, NodeRole::Any | NodeRole::Sentinel) {
             return Ok(());
         }
         let Some(Reply::Array(role)) = tolerate_refusal(self.send_static("ROLE", Vec::new()).await)? else {
@@ -301,8 +301,8 @@ impl Link {
             _ => String::new(),
         };
         match (part, word(0).as_str(), word(3).as_str()) {
-            (Part::Primary, "master", _) | (Part::Replica | Part::ClusterReplica, "slave", "connected") => Ok(()),
-            (Part::Primary, role, _) => Err(ServerError::not_sent(format!("{NOT_ITS_PART} a primary, it is a {role}"))),
+            (NodeRole::Primary, "master", _) | (NodeRole::Replica | NodeRole::ClusterReplica, "slave", "connected") => Ok(()),
+            (NodeRole::Primary, role, _) => Err(ServerError::not_sent(format!("{NOT_ITS_PART} a primary, it is a {role}"))),
             (_, role, state) => Err(ServerError::not_sent(format!(
                 "{NOT_ITS_PART} a replica in touch with its primary: {role} {state}"
             ))),

@@ -13,14 +13,14 @@ use super::diagnose::listener;
 use super::pipeline::{Expects, Pipeline, Told};
 use super::protocol::{refuses_resp3, without_arguments};
 use super::silence::Silence;
-use super::{LATE, Link, Named, QUIT};
+use super::{LATE, Connection, Named, QUIT};
 use crate::config::network::Stream;
 use crate::config::{Credentials, Protocol};
 use crate::connection::Reply;
 use crate::connection::dial::dial;
 use crate::connection::login::Login;
 use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
-use crate::connection::way::Place;
+use crate::connection::way::Endpoint;
 use crate::error::ServerError;
 
 /// A connection that is logged in. Dropped, it ends.
@@ -75,7 +75,7 @@ impl Failure {
     }
 }
 
-impl Link {
+impl Connection {
     /// Sets up the next connection.
     ///
     /// A first connection that takes long is looked into beside it: a server that does not speak TLS
@@ -183,7 +183,7 @@ impl Link {
     ) -> Result<Connected, String> {
         let entry = &self.way.entry;
         let stream = match (&entry.encryption, &self.way.place) {
-            (Some(encryption), Place::Tcp(address)) => {
+            (Some(encryption), Endpoint::Tcp(address)) => {
                 let host = &entry.network.mapped(address).host;
                 let encrypted = timeout(self.connect_timeout, encryption.encrypt(stream, host)).await;
                 encrypted.map_err(|_| LATE_ANSWER)?.map_err(|error| format!("{error:?}"))?

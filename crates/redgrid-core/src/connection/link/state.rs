@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 
-use super::Link;
+use super::Connection;
 use super::pipeline::{Pipeline, Unanswered};
 use crate::connection::trouble::{Kind, Trouble, readable};
 use crate::connection::unauthorized;
 use crate::error::ServerError;
 
-impl Link {
+impl Connection {
     /// The error of a request that is not sent because there is no connection.
     pub(in crate::connection) fn down(&self) -> ServerError {
         self.refusal().unwrap_or_else(|| self.unconnected())

@@ -8,7 +8,7 @@ use fred::prelude::Value;
 
 use super::Node;
 use crate::clock::Instant;
-use crate::connection::link::{Link, Named};
+use crate::connection::link::{Connection, Named};
 use crate::connection::request::What;
 use crate::connection::{Arg, Reply, Request};
 use crate::error::{Code, ServerError};
@@ -42,7 +42,7 @@ fn fitting(word: &Bytes) -> Result<Value, ServerError> {
 }
 
 /// Has a server keep a library of functions.
-async fn load(link: &Link, code: &Bytes) -> Result<(), ServerError> {
+async fn load(link: &Connection, code: &Bytes) -> Result<(), ServerError> {
     match link.send(Named::Known("FUNCTION"), vec!["LOAD".into(), code.clone().into()]).await {
         // Another client was quicker, or it is another library of that name.
         Err(ServerError::Refused { message, .. }) if message.contains("already exists") => Ok(()),
@@ -51,14 +51,14 @@ async fn load(link: &Link, code: &Bytes) -> Result<(), ServerError> {
 }
 impl Node {
     /// The connection of a request.
-    pub(super) fn line(&self, request: &Request) -> &Arc<Link> {
+    pub(super) fn line(&self, request: &Request) -> &Arc<Connection> {
         self.commands.of(request.keys.first().map(|key| &key[..]))
     }
 
     /// Carries out one request, not after `limit`.
     pub(super) async fn one(
         &self,
-        link: &Link,
+        link: &Connection,
         request: &Request,
         limit: Option<Instant>,
     ) -> Result<Reply, ServerError> {
@@ -99,7 +99,7 @@ impl Node {
     /// It is for what is made of the parts of many requests: none has to be made of them for it.
     pub(super) async fn script<'a>(
         &self,
-        (link, body): (&Link, &Body),
+        (link, body): (&Connection, &Body),
         (keys, args): (impl ExactSizeIterator<Item = &'a Bytes> + Clone, impl Iterator<Item = &'a Arg> + Clone),
         room: usize,
         limit: Option<Instant>,
@@ -165,13 +165,13 @@ impl Node {
                 let (name, head) = self.words(part, true);
                 commands.push((name, self.arguments(part, part.not_after, head)?));
             }
-            match self.batches.together(asking, commands).await {
+            match self.batches.run_transaction(asking, commands).await {
                 // None was carried out.
                 Err(ServerError::Refused { message, .. })
                     if parts.iter().any(|part| self.lacks_read_only(part, &message)) => {}
                 answer => {
                     if answer.as_ref().is_err_and(|error| error.code() == Some(Code::ReadOnly)) {
-                        self.commands.take_no_writes();
+                        self.commands.report_read_only();
                     }
                     return answer;
                 }

@@ -35,7 +35,7 @@ use super::Node;
 use crate::clock::Instant;
 use crate::connection::core::is_one_thread;
 use crate::connection::slot::slot;
-use crate::connection::{Answering, Arg, Reply, Request};
+use crate::connection::{ResponseFuture, Arg, Reply, Request};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
 use crate::script::{Joint, Turn};
@@ -124,19 +124,19 @@ impl Joints {
         (joint, turn): (&'static Joint, Turn),
         request: &'a Arc<Request>,
         limit: Instant,
-    ) -> Answering<'a> {
+    ) -> ResponseFuture<'a> {
         let key = request.first_key();
-        let at = if self.by_slot { slot(key) } else { node.commands.seat(key) };
+        let at = if self.by_slot { slot(key) } else { node.commands.shard_of(key) };
         let lane = Lane { joint, at };
         match self.enter(node, turn, lane, (request, limit)) {
             None => {
                 let leaving = Leaving { node, lane };
-                Answering::fetched(|| async move {
+                ResponseFuture::inline(|| async move {
                     let _leaving = leaving;
                     node.one(node.line(request), request, Some(limit)).await
                 })
             }
-            Some(told) => Answering::told(told),
+            Some(told) => ResponseFuture::queued(told),
         }
     }
 

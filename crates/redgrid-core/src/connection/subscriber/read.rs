@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
-use crate::connection::link::Link;
-use crate::connection::{Epoch, Push};
+use crate::connection::link::Connection;
+use crate::connection::{ConnectionId, Push};
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,10 +36,10 @@ pub(super) type Carried = Arc<Mutex<HashSet<Bytes>>>;
 
 /// Hands messages on, and tells a gap when the connection is lost and when it is new.
 pub(super) async fn read(
-    link: Arc<Link>,
+    link: Arc<Connection>,
     (pushes, confirmed): (Arc<Mutex<mpsc::UnboundedSender<Push>>>, Arc<AtomicU64>),
     mut endings: mpsc::UnboundedReceiver<Vec<Bytes>>,
-    mut commands: watch::Receiver<Option<Epoch>>,
+    mut commands: watch::Receiver<Option<ConnectionId>>,
     carries: Carries,
 ) {
     let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
@@ -77,7 +77,7 @@ pub(super) async fn read(
                 if changed.is_err() { return }
                 let (asked, heard) = (commands.borrow_and_update().clone(), epoch.borrow().clone());
                 if asked.zip(heard).is_some_and(|(asked, heard)| is_elsewhere(&heard.run_id, &asked.run_id)) {
-                    link.leave("requests go to another server process");
+                    link.reconnect("requests go to another server process");
                 }
             }
         }

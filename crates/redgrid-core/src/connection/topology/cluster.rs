@@ -22,10 +22,10 @@ use super::slots::Range;
 use super::{listener, reader};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
-use crate::connection::link::Part;
+use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::slot::slot;
-use crate::connection::{DeploymentKind, Doubt, Server, ShardServers, Topology};
+use crate::connection::{DeploymentKind, TopologyHint, Server, ShardServers, Topology};
 use crate::error::ServerError;
 
 /// How long a node that only a redirection has named stays open without being named again: a migration of one slot is over
@@ -52,8 +52,8 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerEr
         watching: Mutex::default(),
     });
     for seed in &seeds.seeds {
-        let node = cluster.nodes.open(seed, Part::Any)?;
-        let known = Known { node, part: Part::Any, until: Instant::NEVER, missed_since: None };
+        let node = cluster.nodes.open(seed, NodeRole::Any)?;
+        let known = Known { node, part: NodeRole::Any, until: Instant::NEVER, missed_since: None };
         cluster.map().known.insert(seed.clone(), known);
     }
     let mut watching = vec![tokio::spawn(Arc::clone(&cluster).watch())];
@@ -88,9 +88,9 @@ impl Cluster {
     }
 
     /// The node at an address, opened where it is not, and closed and opened anew where it had another part.
-    fn node(&self, map: &mut Map, address: &Address, part: Part, until: Instant) -> Result<Arc<Node>, ServerError> {
+    fn node(&self, map: &mut Map, address: &Address, part: NodeRole, until: Instant) -> Result<Arc<Node>, ServerError> {
         if let Some(known) = map.known.get_mut(address) {
-            let is_replica = |part| part == Part::ClusterReplica;
+            let is_replica = |part| part == NodeRole::ClusterReplica;
             if is_replica(known.part) == is_replica(part) {
                 known.until = known.until.max(until);
                 return Ok(Arc::clone(&known.node));
@@ -126,7 +126,7 @@ impl Cluster {
         let mut named: HashSet<Address> = HashSet::new();
         for range in ranges {
             let (address, kept_until) = (range.primary.clone(), Instant::NEVER);
-            let node = self.node(&mut map, &address, Part::Any, Instant::PAST)?;
+            let node = self.node(&mut map, &address, NodeRole::Any, Instant::PAST)?;
             served.push(Served { first: range.first, last: range.last, address, node, kept_until });
             named.insert(range.primary.clone());
             if !self.nodes.settings.uses_replicas() || replicas.contains_key(&range.primary) {
@@ -134,7 +134,7 @@ impl Cluster {
             }
             let mut copies = Vec::new();
             for replica in &range.replicas {
-                copies.push(self.node(&mut map, replica, Part::ClusterReplica, Instant::PAST)?);
+                copies.push(self.node(&mut map, replica, NodeRole::ClusterReplica, Instant::PAST)?);
                 named.insert(replica.clone());
             }
             replicas.insert(range.primary.clone(), copies);
@@ -256,12 +256,12 @@ impl Topology for Cluster {
         let (host, port) = address.rsplit_once(':')?;
         let address = Address::new(host, port.parse().ok()?);
         let until = self.nodes.clock.now() + NAMED_FOR;
-        let node = self.node(&mut self.map(), &address, Part::Any, until).ok()?;
+        let node = self.node(&mut self.map(), &address, NodeRole::Any, until).ok()?;
         Some(node)
     }
 
-    fn doubt(&self, doubt: Doubt) {
-        if let Doubt::Moved(slot, address) = &doubt
+    fn suspect(&self, doubt: TopologyHint) {
+        if let TopologyHint::Moved(slot, address) = &doubt
             && let Some((host, port)) = address.rsplit_once(':')
             && let Ok(port) = port.parse()
         {
@@ -279,7 +279,7 @@ impl Topology for Cluster {
                 }
             }
         }
-        if let Doubt::Node(id) | Doubt::Silent(id) = &doubt {
+        if let TopologyHint::Node(id) | TopologyHint::Silent(id) = &doubt {
             let (map, now) = (self.map(), self.nodes.clock.now());
             if map.known.values().any(|known| known.node.id() == id && known.is_looked_for(now)) {
                 // That is under way, and soon enough.
@@ -386,7 +386,7 @@ mod tests {
         cluster.take_in(&[range(0, 99, 11, &[12])]).unwrap();
         assert!(cluster.at("127.0.0.1:12").is_some());
         assert!(replicas(&cluster, 11).is_empty(), "it was opened anew as a primary");
-        cluster.doubt(Doubt::Moved(5, "127.0.0.1:12".into()));
+        cluster.suspect(TopologyHint::Moved(5, "127.0.0.1:12".into()));
         assert_eq!(owner(&cluster, 5), Some(address(12)));
         // By an older map it is a replica.
         cluster.take_in(&[range(0, 99, 11, &[12])]).unwrap();

@@ -17,7 +17,7 @@ use crate::Reply;
 use crate::clock::Instant;
 use crate::config::SubscriptionMode;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::{Epoch, Request, Server};
+use crate::connection::{ConnectionId, Request, Server};
 use crate::error::ServerError;
 
 /// A primary and those that copy it.
@@ -35,7 +35,7 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, change
     next.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let known = copies();
-        let mut epochs: Vec<_> = replicas_of(&known).map(|replica| replica.epoch()).collect();
+        let mut epochs: Vec<_> = replicas_of(&known).map(|replica| replica.connection_id()).collect();
         if is_listened_to {
             // A set: the order in which nodes name the same ones is no change.
             let now: BTreeSet<_> =
@@ -66,7 +66,7 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, change
         {
             let Some((_, trail)) = trails.iter_mut().find(|(of, _)| Arc::ptr_eq(of, primary)) else { continue };
             if let Place::Primary(offset) = at_primary {
-                let epoch = primary.current_epoch();
+                let epoch = primary.current_connection_id();
                 trail.passed(epoch, (asked, nodes.clock.now()), offset, nodes.settings.max_replica_lag);
             }
             let wanted = trail.before(asked - nodes.settings.max_replica_lag);
@@ -84,7 +84,7 @@ fn replicas_of(copies: &[Copies]) -> impl Iterator<Item = &Arc<Node>> {
 }
 
 /// Completes when a connection comes or goes. Never, where there are none.
-async fn any_changed(epochs: &mut [watch::Receiver<Option<Epoch>>]) {
+async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
     let mut changed: FuturesUnordered<_> = epochs.iter_mut().map(|epoch| epoch.changed()).collect();
     while let Some(changed) = changed.next().await {
         if changed.is_ok() {
@@ -145,14 +145,14 @@ fn is_behind(place: &Place, at_primary: &Place, wanted: Option<i64>) -> Option<b
 /// Where a primary has been, and when that was known.
 #[derive(Default)]
 struct Trail {
-    life: Option<Epoch>,
+    life: Option<ConnectionId>,
     steps: VecDeque<(Instant, i64)>,
 }
 
 impl Trail {
     /// It is at `offset`, as was asked and learned at these instants. What was learned is what it had by then at the latest; who
     /// is compared with it was asked no later than it.
-    fn passed(&mut self, life: Option<Epoch>, (asked, learned): (Instant, Instant), offset: i64, lag: Duration) {
+    fn passed(&mut self, life: Option<ConnectionId>, (asked, learned): (Instant, Instant), offset: i64, lag: Duration) {
         // Another process counts anew; a new connection to the same one changes nothing.
         let is_same = self.life.as_ref().zip(life.as_ref()).is_some_and(|(known, new)| {
             known.run_id == new.run_id && (!new.run_id.is_empty() || known.connection == new.connection)
@@ -189,8 +189,8 @@ mod tests {
         Instant::PAST + Duration::from_secs(60) + Duration::from_millis(millis)
     }
 
-    fn life(run_id: &str, connection: u64) -> Option<Epoch> {
-        Some(Epoch { run_id: run_id.into(), connection })
+    fn life(run_id: &str, connection: u64) -> Option<ConnectionId> {
+        Some(ConnectionId { run_id: run_id.into(), connection })
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::replicated::{Replicated, role};
 use super::votes::{Choice, Election};
 use super::{EAGER_FOR, eager_interval, gap};
 use crate::config::{Address, Network, ReplicatedNodes, Settings};
-use crate::connection::link::{Part, patience};
+use crate::connection::link::{NodeRole, patience};
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
@@ -29,7 +29,7 @@ pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Result<Arc<Replic
     let asking = Nodes { settings: Settings { connections_per_node: 1, ..nodes.settings.clone() }, ..nodes };
     let mut listed = Vec::new();
     for address in &servers.nodes {
-        listed.push((address.clone(), asking.open(address, Part::Any)?));
+        listed.push((address.clone(), asking.open(address, NodeRole::Any)?));
     }
     let watch = Watch {
         replicated: Arc::clone(&replicated),

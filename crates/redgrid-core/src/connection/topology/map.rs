@@ -10,7 +10,7 @@ use super::slots::Range;
 use crate::clock::Instant;
 use crate::config::Address;
 use crate::connection::Server;
-use crate::connection::link::Part;
+use crate::connection::link::NodeRole;
 use crate::connection::node::Node;
 use crate::connection::slot::SLOTS;
 
@@ -70,7 +70,7 @@ impl PartialEq for Served {
 
 pub(super) struct Known {
     pub(super) node: Arc<Node>,
-    pub(super) part: Part,
+    pub(super) part: NodeRole,
     /// Until when it stays although no map names it.
     pub(super) until: Instant,
     /// Since when it has not answered, although it is a primary.
@@ -133,7 +133,7 @@ impl Map {
     fn doubtful<'a>(&'a self, ranges: &'a [Range], now: Instant, answers: impl Fn(&Node) -> bool) -> Vec<Taken<'a>> {
         let is_doubtful = |taken: &Taken<'_>| {
             let to = self.known.get(taken.to).map(|known| &known.node);
-            let is_replica = self.known.get(taken.to).is_some_and(|known| known.part == Part::ClusterReplica);
+            let is_replica = self.known.get(taken.to).is_some_and(|known| known.part == NodeRole::ClusterReplica);
             let is_back = self.left.get(taken.to).is_some_and(|until| *until > now);
             let is_told = |slot| self.moved.get(&slot).zip(to).is_some_and(|((at, _), to)| Arc::ptr_eq(at, to));
             answers(&taken.from.node)

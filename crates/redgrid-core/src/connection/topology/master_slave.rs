@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::gap;
 use super::replicated::{Replicated, Role, role};
 use crate::config::{Address, MasterSlave};
-use crate::connection::link::Part;
+use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
@@ -36,14 +36,14 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
             continue;
         }
         if asked.as_ref().is_none_or(|(address, _)| *address != primary) {
-            let Ok(node) = nodes.open(&primary, Part::Any) else { continue };
+            let Ok(node) = nodes.open(&primary, NodeRole::Any) else { continue };
             if let Some((_, former)) = asked.replace((primary.clone(), node)) {
                 former.close().await;
             }
         }
         let Some((_, node)) = &asked else { continue };
         let answers = tokio::time::timeout(nodes.settings.connect_timeout, async {
-            let _ = node.epoch().wait_for(Option::is_some).await;
+            let _ = node.connection_id().wait_for(Option::is_some).await;
             role(&**node).await
         });
         if let Ok(Ok(Role::ReplicaOf { primary: other, .. })) = answers.await

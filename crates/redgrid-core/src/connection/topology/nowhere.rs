@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
 use crate::connection::node::Node;
-use crate::connection::{ChannelKind, Epoch, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
+use crate::connection::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::error::ServerError;
 
 /// Whether waiting can help where no node tells which servers there are.
@@ -54,7 +54,7 @@ pub(super) struct Nowhere {
     id: NodeId,
     why: Mutex<String>,
     refusal: watch::Sender<Option<ServerError>>,
-    epoch: watch::Sender<Option<Epoch>>,
+    epoch: watch::Sender<Option<ConnectionId>>,
     time: ServerClock,
 }
 
@@ -103,7 +103,7 @@ impl Server for Nowhere {
         requests.iter().map(|_| Err(self.error())).collect()
     }
 
-    fn epoch(&self) -> watch::Receiver<Option<Epoch>> {
+    fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.epoch.subscribe()
     }
 

@@ -14,9 +14,9 @@ use super::lag::{self, Copies};
 use super::nowhere::{Hope, Nowhere};
 use super::{listener, reader};
 use crate::config::Address;
-use crate::connection::link::Part;
+use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::{DeploymentKind, Doubt, Reply, Request, Server, ShardServers, Topology};
+use crate::connection::{DeploymentKind, TopologyHint, Reply, Request, Server, ShardServers, Topology};
 use crate::error::ServerError;
 
 /// How long requests are held back at most while another server is promoted: 1.5 s. A sentinel promotes a replica within
@@ -116,7 +116,7 @@ impl Replicated {
 
     /// A connection to a server that is a primary, or is to be one.
     pub(super) fn open(&self, address: &Address) -> Result<Arc<Node>, ServerError> {
-        self.nodes.open(address, Part::Primary)
+        self.nodes.open(address, NodeRole::Primary)
     }
 
     /// Whether the primary does not answer.
@@ -184,7 +184,7 @@ impl Replicated {
             return Ok(());
         }
         let stays = |known: &Replica| {
-            let is_up = || known.node.epoch().borrow().is_some();
+            let is_up = || known.node.connection_id().borrow().is_some();
             addresses.contains(&known.address) || doubted.contains(&known.address) && is_up()
         };
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut members.replicas).into_iter().partition(stays);
@@ -194,7 +194,7 @@ impl Replicated {
         let primary = members.primary.as_ref().map(|(address, _)| address.clone());
         for address in addresses.iter().filter(|address| Some(*address) != primary.as_ref()) {
             if !members.replicas.iter().any(|known| known.address == *address) {
-                let node = self.nodes.open(address, Part::Replica)?;
+                let node = self.nodes.open(address, NodeRole::Replica)?;
                 members.replicas.push(Replica { address: address.clone(), node });
                 changed = true;
             }
@@ -269,9 +269,9 @@ impl Topology for Replicated {
         listener(self.nodes.settings.subscription_mode, key, primary, replicas)
     }
 
-    fn doubt(&self, doubt: Doubt) {
+    fn suspect(&self, doubt: TopologyHint) {
         // A list names nobody who would know more of one that hangs.
-        if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, Doubt::Silent(_))) {
+        if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, TopologyHint::Silent(_))) {
             return;
         }
         self.doubts.notify_one();

@@ -29,7 +29,7 @@ use super::nowhere::{Hope, said_by};
 use super::replicated::Replicated;
 use super::{EAGER_FOR, eager_interval, gap};
 use crate::config::{Address, Sentinel};
-use crate::connection::link::Part;
+use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
@@ -110,7 +110,7 @@ impl Drop for Asked {
 impl Watch {
     fn ask(&mut self, address: &Address) -> Result<(), ServerError> {
         if !self.sentinels.contains_key(address) {
-            let node = self.nodes.open(address, Part::Sentinel)?;
+            let node = self.nodes.open(address, NodeRole::Sentinel)?;
             let pause = self.nodes.settings.retry_delay.min(LONGEST_PAUSE);
             let ear = Ear {
                 node: Arc::clone(&node),
@@ -145,7 +145,7 @@ impl Watch {
                 None => settings.retry_delay.min(settings.scan_interval),
             };
             let chosen = self.elected.as_ref().filter(|elected| elected.followed_at.is_none());
-            let mut chosen = chosen.map(|elected| elected.node.epoch());
+            let mut chosen = chosen.map(|elected| elected.node.connection_id());
             let promoted = async {
                 let is_up = match &mut chosen {
                     Some(epoch) => epoch.wait_for(Option::is_some).await.is_ok(),
@@ -204,7 +204,7 @@ impl Watch {
         let patience = self.nodes.settings.scan_interval * FORGOTTEN_AFTER;
         let mut gone = Vec::new();
         for (address, asked) in &mut self.sentinels {
-            if asked.node.epoch().borrow().is_some() {
+            if asked.node.connection_id().borrow().is_some() {
                 asked.lost_at = None;
             } else if asked.lost_at.get_or_insert_with(Instant::now).elapsed() > patience
                 && !self.seeds.contains(address)
@@ -266,7 +266,7 @@ impl Watch {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
             // A sentinel does not name itself: one that answers stays, at whatever address it is asked.
             let is_gone =
-                |(known, asked): &(&Address, &Asked)| !wanted.contains(known) && asked.node.epoch().borrow().is_none();
+                |(known, asked): &(&Address, &Asked)| !wanted.contains(known) && asked.node.connection_id().borrow().is_none();
             let gone: Vec<_> = self.sentinels.iter().filter(is_gone).map(|(gone, _)| gone.clone()).collect();
             gone.iter().for_each(|gone| {
                 self.sentinels.remove(gone);

@@ -11,7 +11,7 @@ use super::super::slots::{self, Range};
 use super::super::{eager_interval, gap};
 use super::{Cluster, NAMED_FOR};
 use crate::config::ShardedSubscriptions;
-use crate::connection::link::Part;
+use crate::connection::link::NodeRole;
 use crate::connection::node::Node;
 use crate::connection::{Request, Server};
 use crate::error::{Code, ServerError};
@@ -103,11 +103,11 @@ impl Cluster {
 
     fn candidates(&self) -> Result<Vec<Arc<Node>>, ServerError> {
         let mut map = self.map();
-        let has_contact = map.known.values().any(|known| known.node.epoch().borrow().is_some());
+        let has_contact = map.known.values().any(|known| known.node.connection_id().borrow().is_some());
         if !has_contact {
             // Back to where it began; a name may mean another address by now.
             for seed in &self.seeds {
-                self.node(&mut map, seed, Part::Any, self.nodes.clock.now() + NAMED_FOR)?;
+                self.node(&mut map, seed, NodeRole::Any, self.nodes.clock.now() + NAMED_FOR)?;
             }
         }
         Ok(map.known.values().map(|known| Arc::clone(&known.node)).collect())

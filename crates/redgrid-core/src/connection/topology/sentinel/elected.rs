@@ -48,7 +48,7 @@ impl Elected {
     }
 
     pub(super) fn is_primary(&self) -> bool {
-        self.node.epoch().borrow().is_some()
+        self.node.connection_id().borrow().is_some()
     }
 
     /// Whether it is followed, and goes on to be.
