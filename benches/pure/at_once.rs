@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
 use redgrid_core::{
-    ChannelKind, Client, Code, Config, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
+    ChannelKind, Client, Code, Config, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock,
+    ServerError,
 };
 use tokio::sync::{mpsc, watch};
 

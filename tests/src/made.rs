@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use redgrid_core::config::Durability;
 use redgrid_core::{
-    ChannelKind, Code, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
+    ChannelKind, Code, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock,
+    ServerError,
 };
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -81,7 +82,8 @@ impl Made {
     /// Has another process take its place.
     pub fn restarted(&self) {
         let number = self.restarts.fetch_add(1, Ordering::Relaxed) as u64 + 3;
-        self.epoch.send_replace(Some(ConnectionId { run_id: format!("restarted {number}").into(), connection: number }));
+        self.epoch
+            .send_replace(Some(ConnectionId { run_id: format!("restarted {number}").into(), connection: number }));
     }
 
     /// The same, which subscribes a channel and does not confirm it.

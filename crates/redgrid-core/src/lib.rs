@@ -43,10 +43,10 @@ pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use connection::server;
 pub use connection::{
-    ResponseFuture, Arg, BackgroundClient, Batched, ChannelKind, Client, Command, CommitError, ConnectError, Deployment,
-    DeploymentKind, TopologyHint, ConnectionId, Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId,
-    NodePart, NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request, Server, ServerClock,
-    Shard, ShardServers, Topology, WeakClient,
+    Arg, BackgroundClient, Batched, ChannelKind, Client, Command, CommitError, ConnectError, ConnectionId, Deployment,
+    DeploymentKind, Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId, NodePart,
+    NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request, ResponseFuture, Server, ServerClock,
+    Shard, ShardServers, Topology, TopologyHint, WeakClient,
 };
 pub use error::{Code, ServerError};
 pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970, show_moment};

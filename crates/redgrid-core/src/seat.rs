@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
-use crate::connection::{Client, RetryPolicy, Progress, Request};
+use crate::connection::{Client, Progress, Request, RetryPolicy};
 
 /// The seats of a client, by key.
 #[derive(Default)]

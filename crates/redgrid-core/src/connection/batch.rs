@@ -7,9 +7,9 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 
-use super::exchange::{RetryPolicy, Progress, jittered};
+use super::retry::{Progress, RetryPolicy, jittered};
 use super::route::{commit, is_doubtful};
-use super::{Client, CommitError, Core, TopologyHint, ConnectionId, Reply, Request, Server, is_same};
+use super::{Client, CommitError, ConnectionId, Core, Reply, Request, Server, TopologyHint, is_same};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::ServerError;

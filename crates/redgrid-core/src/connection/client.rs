@@ -21,7 +21,7 @@ use super::events::{EventReceiver, Events};
 use super::given_back::{GivenBack, repeat};
 use super::health::HealthCheck;
 use super::shared::{Kept, Shared};
-use super::{Deployment, Ended, ConnectionId, Request, Server, Topology, topology};
+use super::{ConnectionId, Deployment, Ended, Request, Server, Topology, topology};
 use crate::clock::{Clock, Instant};
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;

@@ -12,8 +12,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::ended::{Driven, Ended};
 use super::events::{Events, Views, Watching};
-use super::exchange::{RequestOutcome, RetryPolicy, Progress, send_with_retries, jittered};
 use super::given_back::GivenBack;
+use super::retry::{Progress, RequestOutcome, RetryPolicy, jittered, send_with_retries};
 use super::route::commit;
 use super::{CommitError, Deployment, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
@@ -125,7 +125,8 @@ impl Core {
             let mut unanswered = None;
             loop {
                 let (topology, settings, clock) = (&*self.topology, &self.settings, (&self.clock, &self.ended));
-                let mut asked = send_with_retries(topology, settings, clock, &request, until, persistence, progress).await;
+                let mut asked =
+                    send_with_retries(topology, settings, clock, &request, until, persistence, progress).await;
                 match self.too_late(&request, &mut asked, until, progress, &mut unanswered) {
                     None => return asked,
                     Some(again) => Box::pin(self.clock.sleep_until(again)).await,
@@ -163,7 +164,12 @@ impl Core {
     }
 
     /// Waits until what was answered to an exchange about `key` is as durable as asked.
-    pub(crate) async fn commit(&self, asked: &RequestOutcome, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
+    pub(crate) async fn commit(
+        &self,
+        asked: &RequestOutcome,
+        durability: Durability,
+        key: &[u8],
+    ) -> Result<(), CommitError> {
         commit(&*asked.by, asked.epoch.as_ref(), durability, key).await
     }
 

@@ -12,9 +12,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
+use super::endpoint::Endpoint;
 use super::socks;
 use super::trouble::{Trouble, of_system};
-use super::way::Endpoint;
 use crate::config::Address;
 use crate::config::network::{Network, Stream};
 

@@ -14,7 +14,7 @@ use futures_util::stream;
 use tokio::sync::Notify;
 
 use super::core::Core;
-use super::{RequestOutcome, NodeId, RetryPolicy, Progress, Request, Server};
+use super::{NodeId, Progress, Request, RequestOutcome, RetryPolicy, Server};
 use crate::clock::Instant;
 
 /// How long a release is remembered while its primary goes on to answer: 5 s. Replicas are behind by
@@ -144,7 +144,12 @@ impl Core {
         self.give_back_shared(Arc::new(request), until, persistence).await
     }
 
-    async fn give_back_shared(&self, request: Arc<Request>, until: Instant, persistence: RetryPolicy) -> RequestOutcome {
+    async fn give_back_shared(
+        &self,
+        request: Arc<Request>,
+        until: Instant,
+        persistence: RetryPolicy,
+    ) -> RequestOutcome {
         let asked = self.exchange_shared(Arc::clone(&request), until, persistence, &Progress::default()).await;
         if asked.result.is_ok() {
             self.given_back.remember(request, &asked);

@@ -4,62 +4,62 @@
 //! `link/pipeline` carries one connection: requests in their order, and messages. All else is above it: `link` keeps
 //! a connection up, `exchange` retries, `route` follows redirections.
 
-mod answering;
-mod aside;
-mod attendant;
+mod background;
 mod batch;
 mod client;
 mod command;
-mod commit;
 mod core;
+mod dedicated;
 mod deployment;
 mod dial;
+mod durability;
 mod encryption;
 mod ended;
+mod endpoint;
 mod events;
-mod exchange;
 mod given_back;
 mod health;
-mod lines;
 mod link;
 mod login;
 mod node;
-mod offset;
+mod pool;
 mod primary;
 mod reply;
 mod request;
+mod response;
+mod retry;
 mod route;
-mod seam;
+mod server_clock;
 mod shared;
 mod slot;
 mod socks;
 mod subscriber;
 mod topology;
+mod traits;
 mod trouble;
 mod unauthorized;
-mod way;
 
 pub(crate) use self::core::{Core, refused};
-pub use answering::ResponseFuture;
-pub use attendant::BackgroundClient;
+pub use background::BackgroundClient;
 pub use batch::Batched;
 pub use client::{Client, ConnectError, InHand, NotClosed, NotDriven, NotReady, WeakClient};
 pub use command::Command;
-pub use commit::CommitError;
 pub use deployment::{Deployment, DeploymentKind, Shard};
+pub use durability::CommitError;
 pub(crate) use ended::Ended;
 pub(crate) use events::Events;
 pub use events::{Event, EventReceiver};
-pub(crate) use exchange::{RequestOutcome, RetryPolicy, Progress, may_execute_until, jittered, unless_replaced};
 pub use health::{Health, HealthCheck, NodeHealth, NodePart};
-pub use offset::ServerClock;
 pub use primary::Primary;
 pub use reply::{FromReply, Pairs, Reply};
 pub use request::{Arg, Request};
+pub use response::ResponseFuture;
+pub(crate) use retry::{Progress, RequestOutcome, RetryPolicy, jittered, may_execute_until, unless_replaced};
 pub(crate) use route::once;
-pub(crate) use seam::is_same;
-pub use seam::{ChannelKind, TopologyHint, ConnectionId, NodeId, Push, Refused, Server, ShardServers, Topology};
+pub use server_clock::ServerClock;
 pub(crate) use slot::{hash_tag, slot as slot_of};
+pub(crate) use traits::is_same;
+pub use traits::{ChannelKind, ConnectionId, NodeId, Push, Refused, Server, ShardServers, Topology, TopologyHint};
 
 /// The first server of a configuration on real connections, for tests of the seam itself.
 #[cfg(feature = "testing")]

@@ -15,13 +15,15 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::joint::Joints;
-use super::aside::DedicatedConnection;
-use super::commit::DurabilityWaiter;
-use super::lines::ConnectionPool;
-use super::link::{Handshake, Connection, NodeRole};
+use super::dedicated::DedicatedConnection;
+use super::durability::DurabilityWaiter;
+use super::endpoint::{ConnectOptions, Endpoint, Target};
+use super::link::{Connection, Handshake, NodeRole};
+use super::pool::ConnectionPool;
 use super::subscriber::{Carries, Subscriber};
-use super::way::{ConnectOptions, Endpoint, Target};
-use super::{ResponseFuture, ChannelKind, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
+use super::{
+    ChannelKind, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, ResponseFuture, Server, ServerClock,
+};
 use crate::clock::{Clock, Instant};
 use crate::config::{Address, Config, ConfigError, Durability, Servers, Settings};
 use crate::error::ServerError;

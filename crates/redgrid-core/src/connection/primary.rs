@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::route::is_doubtful;
-use super::{Client, Core, TopologyHint, ConnectionId, FromReply, NodeId, Reply, Request, Server, is_same, jittered};
+use super::{Client, ConnectionId, Core, FromReply, NodeId, Reply, Request, Server, TopologyHint, is_same, jittered};
 use crate::clock::Instant;
 use crate::error::ServerError;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::slot::hash_tag;
-use super::{CommitError, TopologyHint, ConnectionId, Reply, Request, Server, Topology};
+use super::{CommitError, ConnectionId, Reply, Request, Server, Topology, TopologyHint};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::{Code, ServerError};

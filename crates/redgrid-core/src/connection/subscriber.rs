@@ -37,7 +37,10 @@ pub(super) struct Subscriber {
 
 impl Subscriber {
     /// `commands` is the life of the connection for requests: where that one leads to another process, this one follows.
-    pub(super) fn open(link: Arc<Connection>, commands: watch::Receiver<Option<ConnectionId>>) -> (Self, JoinHandle<()>) {
+    pub(super) fn open(
+        link: Arc<Connection>,
+        commands: watch::Receiver<Option<ConnectionId>>,
+    ) -> (Self, JoinHandle<()>) {
         let pushes = Arc::new(Mutex::new(mpsc::unbounded_channel().0));
         Subscriber::over(link, commands, pushes, Carries::Messages)
     }

@@ -15,7 +15,7 @@ use super::server_lease::{GrantReply, ServerLease};
 use super::table::Table;
 use super::terms::{self, AcquireRequest};
 use crate::clock::Instant;
-use crate::connection::{CommitError, RequestOutcome, RetryPolicy, Reply, jittered};
+use crate::connection::{CommitError, Reply, RequestOutcome, RetryPolicy, jittered};
 use crate::error::ServerError;
 use crate::pinned::pinned;
 
@@ -138,7 +138,8 @@ impl Table {
                 if proven.as_ref().is_err_and(CommitError::is_passing) && self.now() < attempt.until {
                     // Its slot or its primary is moving (migration, failover): the replicas are not
                     // at fault.
-                    let what = attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::PAST), true);
+                    let what =
+                        attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::PAST), true);
                     Box::pin(self.clean_up(what)).await;
                     attempt.status.position.moved(self.number());
                     tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
@@ -150,7 +151,8 @@ impl Table {
                 AcquireReply::Granted { .. } if proven.is_err() => {
                     // Release before the failure is delivered. An immediate new request must not
                     // find the lock held by the grant that is being released.
-                    let what = attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::PAST), true);
+                    let what =
+                        attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::PAST), true);
                     Box::pin(self.clean_up(what)).await;
                     self.failed(
                         &attempt,

@@ -11,7 +11,7 @@ use super::table::Table;
 use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{CommitError, RetryPolicy, Progress, may_execute_until};
+use crate::connection::{CommitError, Progress, RetryPolicy, may_execute_until};
 use crate::error::ServerError;
 
 /// Outcome of a change of the lease.
@@ -51,7 +51,8 @@ impl Table {
             Ok(_) => LeaseChange::Failed(ServerError::not_sent("the server could not read or write it")),
             Err(error) => LeaseChange::Failed(error),
         };
-        underway.is_known = matches!(set, LeaseChange::Done { .. } | LeaseChange::Gone) && asked.retransmission_ends.is_none();
+        underway.is_known =
+            matches!(set, LeaseChange::Done { .. } | LeaseChange::Gone) && asked.retransmission_ends.is_none();
         self.reschedule(server_lease);
         set
     }

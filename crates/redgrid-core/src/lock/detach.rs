@@ -26,7 +26,7 @@ use super::table::Table;
 use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Client, RetryPolicy, Progress};
+use crate::connection::{Client, Progress, RetryPolicy};
 use crate::error::ServerError;
 use crate::token::Token;
 

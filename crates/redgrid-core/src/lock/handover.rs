@@ -320,7 +320,9 @@ impl Table {
                 self.lease_adjusted(&key, &server_lease, None);
             }
             // An unconfirmed lease is not handed on: it is released, and the lock requested anew.
-            LeaseChange::TooLate | LeaseChange::Failed(_) | LeaseChange::NotDurable(_) => self.lease_adjusted(&key, &server_lease, None),
+            LeaseChange::TooLate | LeaseChange::Failed(_) | LeaseChange::NotDurable(_) => {
+                self.lease_adjusted(&key, &server_lease, None)
+            }
         }
     }
 

@@ -27,7 +27,7 @@ use super::server_lease::ServerLease;
 use super::table::{State, Table};
 use super::terms::AcquireRequest;
 use crate::clock::Instant;
-use crate::connection::{RequestOutcome, RetryPolicy, Progress, Reply};
+use crate::connection::{Progress, Reply, RequestOutcome, RetryPolicy};
 use crate::error::ServerError;
 
 /// What is known of this process's positions at the head of the server's queue while it has the

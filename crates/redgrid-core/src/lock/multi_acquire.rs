@@ -22,7 +22,7 @@ use super::server_lease::{GrantReply, ServerLease};
 use super::table::{State, Table, reenter};
 use super::terms::{self, AcquireRequest};
 use crate::clock::Instant;
-use crate::connection::{Client, CommitError, RequestOutcome, RetryPolicy, Progress, jittered};
+use crate::connection::{Client, CommitError, Progress, RequestOutcome, RetryPolicy, jittered};
 use crate::error::ServerError;
 
 /// Keys processed per acquisition of the table's mutex, so that other tasks can lock it in between.

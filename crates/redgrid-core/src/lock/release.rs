@@ -16,7 +16,7 @@ use super::protocol::LockProtocol;
 use super::server_lease::ServerLease;
 use super::table::Table;
 use crate::clock::Instant;
-use crate::connection::{RequestOutcome, RetryPolicy, Reply, Request};
+use crate::connection::{Reply, Request, RequestOutcome, RetryPolicy};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
 
@@ -294,7 +294,10 @@ impl Table {
             way = self.release_mode(keep_until, give_way);
             until = self.sent_until(server_lease, way);
             let again = Box::pin(self.send_release(server_lease, way, until)).await;
-            asked = RequestOutcome { retransmission_ends: again.retransmission_ends.max(asked.retransmission_ends), ..again };
+            asked = RequestOutcome {
+                retransmission_ends: again.retransmission_ends.max(asked.retransmission_ends),
+                ..again
+            };
         }
         let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
         if way == ReleaseMode::Yield && asked.result.as_ref().is_err_and(denied) {

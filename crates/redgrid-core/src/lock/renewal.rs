@@ -22,7 +22,7 @@ use super::table::{State, Table};
 use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Reply, Server, may_execute_until, is_same, unless_replaced};
+use crate::connection::{Reply, Server, is_same, may_execute_until, unless_replaced};
 use crate::error::{Code, ServerError};
 use crate::observe::count;
 

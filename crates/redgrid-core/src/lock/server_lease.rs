@@ -15,7 +15,7 @@ use super::protocol::{HoldArgs, LockKeys, LockProtocol};
 use super::terms::{self, LeaseMode};
 use crate::clock::{Clock, Instant, nanos};
 use crate::config::Durability;
-use crate::connection::{RequestOutcome, NodeId};
+use crate::connection::{NodeId, RequestOutcome};
 use crate::short::Short;
 
 /// A grant of the server, before it becomes a server lease.

@@ -20,7 +20,7 @@ use super::server_lease::{GrantReply, ServerLease};
 use super::table::Table;
 use super::terms::{self, AcquireRequest};
 use crate::clock::Instant;
-use crate::connection::{Client, RequestOutcome, RetryPolicy, Progress};
+use crate::connection::{Client, Progress, RequestOutcome, RetryPolicy};
 use crate::error::ServerError;
 
 impl Table {

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::clock::Instant;
-use crate::connection::{Client, Core, RequestOutcome, FromReply, RetryPolicy, Progress, Reply, Request, jittered};
+use crate::connection::{Client, Core, FromReply, Progress, Reply, Request, RequestOutcome, RetryPolicy, jittered};
 use crate::error::ServerError;
 use crate::name::companion;
 use crate::script::Body;

@@ -15,7 +15,7 @@ use super::hub::{Hub, State};
 use super::poll::{self, Look, UNSUBSCRIBED_POLL};
 use super::spread::on_wire;
 use crate::clock::Instant;
-use crate::connection::{ChannelKind, TopologyHint, NodeId, Push, Refused, Server, jittered};
+use crate::connection::{ChannelKind, NodeId, Push, Refused, Server, TopologyHint, jittered};
 use crate::error::{Code, ServerError};
 use crate::slack::give_back;
 

@@ -105,7 +105,11 @@ where
     VC: Codec,
 {
     /// The turn at a key; a shutdown ends the wait for it.
-    pub(super) async fn turn_unless_closed(&self, attendant: &BackgroundClient, field: &Bytes) -> Result<Turn, BackedError> {
+    pub(super) async fn turn_unless_closed(
+        &self,
+        attendant: &BackgroundClient,
+        field: &Bytes,
+    ) -> Result<Turn, BackedError> {
         tokio::select! {
             biased;
             turn = self.turn(field) => turn,

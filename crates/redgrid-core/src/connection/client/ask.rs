@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Client;
 use crate::clock::Instant;
-use crate::connection::exchange::{RetryPolicy, Progress};
+use crate::connection::retry::{Progress, RetryPolicy};
 use crate::connection::{Command, FromReply, Request};
 use crate::error::{Code, ServerError};
 

@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::pipeline::Pipeline;
 use super::words::info_field;
-use super::{Handshake, LONGEST_WAIT, Connection, OTHER_PART, NodeRole, SHORTEST_WAIT};
+use super::{Connection, Handshake, LONGEST_WAIT, NodeRole, OTHER_PART, SHORTEST_WAIT};
 use crate::connection::{ConnectionId, Reply, ServerClock};
 use crate::error::ServerError;
 
@@ -301,8 +301,12 @@ impl Connection {
             _ => String::new(),
         };
         match (part, word(0).as_str(), word(3).as_str()) {
-            (NodeRole::Primary, "master", _) | (NodeRole::Replica | NodeRole::ClusterReplica, "slave", "connected") => Ok(()),
-            (NodeRole::Primary, role, _) => Err(ServerError::not_sent(format!("{NOT_ITS_PART} a primary, it is a {role}"))),
+            (NodeRole::Primary, "master", _) | (NodeRole::Replica | NodeRole::ClusterReplica, "slave", "connected") => {
+                Ok(())
+            }
+            (NodeRole::Primary, role, _) => {
+                Err(ServerError::not_sent(format!("{NOT_ITS_PART} a primary, it is a {role}")))
+            }
             (_, role, state) => Err(ServerError::not_sent(format!(
                 "{NOT_ITS_PART} a replica in touch with its primary: {role} {state}"
             ))),

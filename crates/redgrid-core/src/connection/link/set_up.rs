@@ -13,14 +13,14 @@ use super::diagnose::listener;
 use super::pipeline::{Expects, Pipeline, Told};
 use super::protocol::{refuses_resp3, without_arguments};
 use super::silence::Silence;
-use super::{LATE, Connection, Named, QUIT};
+use super::{Connection, LATE, Named, QUIT};
 use crate::config::network::Stream;
 use crate::config::{Credentials, Protocol};
 use crate::connection::Reply;
 use crate::connection::dial::dial;
+use crate::connection::endpoint::Endpoint;
 use crate::connection::login::Login;
 use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
-use crate::connection::way::Endpoint;
 use crate::error::ServerError;
 
 /// A connection that is logged in. Dropped, it ends.

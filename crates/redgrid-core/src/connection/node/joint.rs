@@ -35,7 +35,7 @@ use super::Node;
 use crate::clock::Instant;
 use crate::connection::core::is_one_thread;
 use crate::connection::slot::slot;
-use crate::connection::{ResponseFuture, Arg, Reply, Request};
+use crate::connection::{Arg, Reply, Request, ResponseFuture};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
 use crate::script::{Joint, Turn};

@@ -25,7 +25,7 @@ use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::slot::slot;
-use crate::connection::{DeploymentKind, TopologyHint, Server, ShardServers, Topology};
+use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
 use crate::error::ServerError;
 
 /// How long a node that only a redirection has named stays open without being named again: a migration of one slot is over

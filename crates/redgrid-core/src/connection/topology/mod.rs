@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+#[cfg(unix)]
+use super::endpoint::Endpoint;
 use super::link::NodeRole;
 use super::node::{Node, Nodes};
 use super::slot::slot;
-#[cfg(unix)]
-use super::way::Endpoint;
 use super::{ConnectError, Server, Topology};
 use crate::clock::Clock;
 use crate::config::{Config, ReadMode, Servers, Settings, SubscriptionMode};
@@ -107,7 +107,9 @@ pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, 
 
 fn open_on(config: &Config, nodes: Nodes) -> Result<Arc<dyn Topology>, ServerError> {
     Ok(match &config.servers {
-        Servers::Single(single) => Arc::new(Single::new(nodes.open(&single.address, NodeRole::Any)? as Arc<dyn Server>)),
+        Servers::Single(single) => {
+            Arc::new(Single::new(nodes.open(&single.address, NodeRole::Any)? as Arc<dyn Server>))
+        }
         #[cfg(unix)]
         Servers::Unix(socket) => {
             Arc::new(Single::new(nodes.open_at(Endpoint::Unix(socket.path.clone()), NodeRole::Any)? as Arc<dyn Server>))

@@ -16,7 +16,7 @@ use super::{listener, reader};
 use crate::config::Address;
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::{DeploymentKind, TopologyHint, Reply, Request, Server, ShardServers, Topology};
+use crate::connection::{DeploymentKind, Reply, Request, Server, ShardServers, Topology, TopologyHint};
 use crate::error::ServerError;
 
 /// How long requests are held back at most while another server is promoted: 1.5 s. A sentinel promotes a replica within

@@ -265,8 +265,9 @@ impl Watch {
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
             // A sentinel does not name itself: one that answers stays, at whatever address it is asked.
-            let is_gone =
-                |(known, asked): &(&Address, &Asked)| !wanted.contains(known) && asked.node.connection_id().borrow().is_none();
+            let is_gone = |(known, asked): &(&Address, &Asked)| {
+                !wanted.contains(known) && asked.node.connection_id().borrow().is_none()
+            };
             let gone: Vec<_> = self.sentinels.iter().filter(is_gone).map(|(gone, _)| gone.clone()).collect();
             gone.iter().for_each(|gone| {
                 self.sentinels.remove(gone);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::core::{Closing, Core};
-use super::exchange::{RetryPolicy, Progress};
+use super::retry::{Progress, RetryPolicy};
 use super::{Client, FromReply, Request};
 use crate::clock::{Clock, Instant};
 use crate::error::ServerError;

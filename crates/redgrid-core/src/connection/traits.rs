@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::{ResponseFuture, CommitError, DeploymentKind, Reply, Request, ServerClock};
+use super::{CommitError, DeploymentKind, Reply, Request, ResponseFuture, ServerClock};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::ServerError;

@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex};
 use fred::prelude::Value;
 use tokio::task::JoinHandle;
 
-use super::lines::ConnectionPool;
-use super::link::{Handshake, Connection, Named};
-use super::way::Target;
+use super::endpoint::Target;
+use super::link::{Connection, Handshake, Named};
+use super::pool::ConnectionPool;
 use super::{ConnectionId, Reply};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
@@ -119,8 +119,12 @@ impl DedicatedConnection {
         };
         let name = format!("{}:{what}", self.settings.client_name);
         let (link, watching) = Connection::open(&self.way, &self.settings, self.clock.clone(), name, greeting, None)?;
-        let lane =
-            Arc::new(Dedicated { link, beside: self.beside.clone(), turn: Arc::default(), permitted: AtomicU64::new(0) });
+        let lane = Arc::new(Dedicated {
+            link,
+            beside: self.beside.clone(),
+            turn: Arc::default(),
+            permitted: AtomicU64::new(0),
+        });
         *open = Some(Open { lane: Some(Arc::clone(&lane)), watching });
         Ok(lane)
     }
@@ -144,7 +148,12 @@ impl DedicatedConnection {
 }
 
 impl Dedicated {
-    async fn carry_out(&self, epoch: &ConnectionId, asking: bool, commands: Vec<WireCommand>) -> Result<Reply, ServerError> {
+    async fn carry_out(
+        &self,
+        epoch: &ConnectionId,
+        asking: bool,
+        commands: Vec<WireCommand>,
+    ) -> Result<Reply, ServerError> {
         let (link, connection) = (&self.link, epoch.connection);
         self.leads_there(epoch).await?;
         if self.permitted.load(Ordering::Relaxed) != connection {

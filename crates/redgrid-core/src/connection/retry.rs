@@ -17,7 +17,7 @@ pub(crate) use self::progress::Progress;
 use super::ended::Ended;
 use super::link::patience;
 use super::route::{Answer, once_telling};
-use super::{TopologyHint, ConnectionId, Reply, Request, Server, Topology, is_same};
+use super::{ConnectionId, Reply, Request, Server, Topology, TopologyHint, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::error::{Code, ServerError};

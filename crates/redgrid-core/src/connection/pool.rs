@@ -21,7 +21,10 @@ pub(super) struct ConnectionPool {
 
 impl ConnectionPool {
     /// Opens `count` connections.
-    pub(super) fn open<E>(count: u32, open: impl Fn(PoolMember) -> Result<Arc<Connection>, E>) -> Result<Arc<ConnectionPool>, E> {
+    pub(super) fn open<E>(
+        count: u32,
+        open: impl Fn(PoolMember) -> Result<Arc<Connection>, E>,
+    ) -> Result<Arc<ConnectionPool>, E> {
         let count = usize::try_from(count).unwrap_or(1).max(1);
         let together = Arc::new(PoolState {
             seats: Mutex::new(Members { lives: vec![MemberState::default(); count], ..Members::default() }),
@@ -149,7 +152,10 @@ impl PoolState {
 fn of_all(lives: &[MemberState]) -> Option<ConnectionId> {
     let run_id = lives.first()?.run_id.clone()?;
     let same = lives.iter().all(|life| life.run_id.as_ref() == Some(&run_id));
-    same.then(|| ConnectionId { run_id, connection: lives.iter().map(|life| life.connection).max().unwrap_or_default() })
+    same.then(|| ConnectionId {
+        run_id,
+        connection: lives.iter().map(|life| life.connection).max().unwrap_or_default(),
+    })
 }
 
 /// Where one connection tells of itself.
@@ -174,7 +180,8 @@ impl PoolMember {
         let mut astray = Vec::new();
         match epoch {
             Some((epoch, history)) => {
-                seats.lives[self.at] = MemberState { run_id: Some(Arc::clone(&epoch.run_id)), connection: epoch.connection };
+                seats.lives[self.at] =
+                    MemberState { run_id: Some(Arc::clone(&epoch.run_id)), connection: epoch.connection };
                 seats.history = Arc::clone(history);
                 // The newest one leads to where the others would be led, too.
                 let elsewhere = |life: &MemberState| life.run_id.as_ref().is_some_and(|run_id| *run_id != epoch.run_id);

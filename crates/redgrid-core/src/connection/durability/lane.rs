@@ -12,8 +12,8 @@ use super::{CommitError, Level, check_provable};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::ConnectionId;
-use crate::connection::lines::ConnectionPool;
 use crate::connection::link::Connection;
+use crate::connection::pool::ConnectionPool;
 use crate::error::{Code, ServerError};
 
 /// Somebody who waits.

@@ -38,9 +38,9 @@ use tokio::task::JoinHandle;
 
 use self::lane::{Lane, Member};
 use super::ConnectionId;
-use super::lines::ConnectionPool;
-use super::link::{Handshake, Connection};
-use super::way::Target;
+use super::endpoint::Target;
+use super::link::{Connection, Handshake};
+use super::pool::ConnectionPool;
 use crate::clock::Clock;
 use crate::config::{Durability, Settings};
 use crate::error::{Code, ServerError};

@@ -8,7 +8,7 @@ use fred::prelude::Value;
 
 use super::Level;
 use crate::connection::Reply;
-use crate::connection::aside::WireCommand;
+use crate::connection::dedicated::WireCommand;
 use crate::connection::link::{Connection, Named, info_field};
 use crate::error::ServerError;
 
