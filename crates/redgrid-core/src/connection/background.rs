@@ -1,4 +1,4 @@
-//! What goes on in a client for as long as it lives, and is tidied up when it ends.
+//! Background tasks that live as long as a client, and are cleaned up when it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,13 @@ use crate::error::ServerError;
 use crate::once::{OnceRequest, chase, memory};
 use crate::wait::{Copied, Hearing, counts_in};
 
-/// For how long before the end of a shutdown things may be left in order, at most.
+/// Longest time that is reserved for cleanup before the end of a shutdown: 1 s.
 const ORDER: Duration = Duration::from_secs(1);
 
-/// The client as work of its own has it that goes on for as long as the client lives: it does not keep the client, and may
-/// still ask when that is being shut down. Made by [`Client::attend`].
+/// Handle of a client for a background task that lives as long as the client.
+///
+/// It does not keep the client alive, and can still send requests during a shutdown. It is passed
+/// to the task by [`Client::spawn_attached`].
 #[derive(Clone)]
 pub struct BackgroundClient {
     core: Arc<Core>,
@@ -26,8 +28,10 @@ pub struct BackgroundClient {
 }
 
 impl Client {
-    /// Has the client's own task go on with something until it ends by itself, or with the client: a shutdown waits for it, so
-    /// it is to end soon after [`Attendant::closing`] has completed. Nothing of it may keep the client.
+    /// Spawns a background task that runs until it completes or the client ends.
+    ///
+    /// A shutdown waits for the task, so it should complete soon after
+    /// [`BackgroundClient::closing`]. The task must not hold a [`Client`].
     pub fn spawn_attached<W>(&self, work: impl FnOnce(BackgroundClient) -> W)
     where
         W: Future<Output = ()> + Send + 'static,
@@ -36,35 +40,41 @@ impl Client {
         self.run_in_background(work(attendant));
     }
 
-    /// Whether the server has confirmed on the present connection that this client hears a channel.
+    /// Returns whether the server has confirmed this client's subscription to a channel on the
+    /// current connection.
     pub fn hears(&self, channel: &Bytes) -> bool {
         self.core().hub.heard(channel).is_some()
     }
 
-    /// How many listen to a channel in the slot of `key` at its primary at the moment; none where that does not say so within 50 ms.
+    /// Returns the number of subscribers of a channel in the slot of `key`, at its primary.
+    ///
+    /// `None` if the primary does not answer within 50 ms.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn listeners(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
         self.core().hub.listeners(channel, key).await
     }
 }
 
 impl Client {
-    /// How many clients are subscribed to `channels`, which are in the slot of `key`, where waiters of `key` subscribe: at its
-    /// primary, and at a replica as well where `subscription_mode` says so.
+    /// Returns the number of subscribers of `channels` at all nodes where waiters of `key`
+    /// subscribe.
+    ///
+    /// The channels must be in the slot of `key`. These nodes are the primary, and a replica as
+    /// well if `subscription_mode` says so.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when a server could not be asked, or refuses to answer.
+    /// [`ServerError`] when a server could not be reached, or refuses to answer.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn waiting_subscribers(&self, channels: &[Bytes], key: &Bytes) -> Result<u64, ServerError> {
         let hub = &self.core().hub;
-        // The channels stand where keys do: the request goes to the primary of their slot.
+        // The channels are passed as keys, which routes the request to the primary of their slot.
         let request = Request::subcommand("PUBSUB", hub.question()).keys(channels.iter().cloned());
         let counts = counts_in(self.run(request.idempotent()).await?)?;
         let pairs: Vec<_> = channels.iter().map(|channel| (channel, key)).collect();
@@ -81,32 +91,33 @@ impl Client {
 }
 
 impl BackgroundClient {
-    /// The clock that decides in this client.
+    /// Returns the client's clock.
     pub fn clock(&self) -> &Clock {
         &self.core.clock
     }
 
-    /// How long a call may be without contact to the server: `timeout × (retries + 1)`.
+    /// Returns how long a call may be without contact to the server: `timeout × (retries + 1)`.
     pub fn contact_timeout(&self) -> Duration {
         self.core.settings.patience()
     }
 
-    /// Whether the client is being shut down, or has gone.
+    /// Returns whether the client is shutting down or has been dropped.
     pub fn is_closing(&self) -> bool {
         *self.closing.borrow() != Closing::No
     }
 
-    /// Completes when the client is being shut down, or has gone.
+    /// Completes when the client begins to shut down or is dropped.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn closing(&self) {
-        // Without a sender the client has gone.
+        // Without a sender the client has been dropped.
         let _ = self.closing.clone().wait_for(|closing| *closing != Closing::No).await;
     }
 
-    /// Until when a shutdown waits for what still goes on: then it is dropped. `None` while there is no shutdown.
+    /// Returns when the shutdown stops waiting for tasks and drops them. `None` while there is no
+    /// shutdown.
     pub fn closes_by(&self) -> Option<Instant> {
         match *self.closing.borrow() {
             Closing::No => None,
@@ -114,12 +125,14 @@ impl BackgroundClient {
         }
     }
 
-    /// Completes when a shutdown has lasted for `within`, or soon waits no longer: a quarter of its time, 1 s at most, is left to
-    /// leave things in order.
+    /// Completes when a shutdown has lasted for `within`, or earlier if it is about to stop
+    /// waiting.
+    ///
+    /// A quarter of the shutdown's time, at most 1 s, is left for cleanup.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing; the next counts from anew.
+    /// Dropping the future changes nothing; the next call measures `within` again.
     pub async fn nearly_closed(&self, within: Duration) {
         self.closing().await;
         let now = self.core.clock.now();
@@ -128,26 +141,32 @@ impl BackgroundClient {
         self.core.clock.sleep_until(now + left.min(within)).await;
     }
 
-    /// Hears a channel at the primary of `key`, whatever `subscription_mode` says: who publishes there counts this client.
+    /// Subscribes to a channel at the primary of `key`, whatever `subscription_mode` says.
+    ///
+    /// A publisher at that primary therefore counts this client.
     pub fn hear_counted(&self, channel: Bytes, key: &Bytes) -> Hearing {
         self.core.hub.hear_counted([channel], key)
     }
 
-    /// The same of several channels in the slot of `key`, in the order in which they are published.
+    /// Subscribes to several channels in the slot of `key`, at its primary, whatever
+    /// `subscription_mode` says.
+    ///
+    /// Messages arrive in the order in which they are published.
     pub fn hear_all_counted(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> Hearing {
         self.core.hub.hear_counted(channels, key)
     }
 
-    /// Carries out a request until it is answered for good, or `until` has come; after a lost reply it is sent again if it is
-    /// [`idempotent`](Request::idempotent).
+    /// Sends a request until it is finally answered or `until` has passed.
+    ///
+    /// After a lost reply the request is sent again if it is [`idempotent`](Request::idempotent).
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been carried out.
+    /// [`ServerError`] says whether the request may have been executed.
     ///
     /// # Cancel safety
     ///
-    /// A request that has left is carried out although nobody waits for its reply.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn run_until<T: FromReply>(&self, request: Request, until: Instant) -> Result<T, ServerError> {
         let progress = Progress::default();
         let answer = tokio::select! {
@@ -158,16 +177,17 @@ impl BackgroundClient {
         answer.and_then(FromReply::from_reply)
     }
 
-    /// Carries out a script that acts once, sent until it is answered or `until` has come. Of its first key this client asks
-    /// nothing else that acts once, at any time.
+    /// Runs a script exactly once. It is sent until it is answered or `until` has passed.
+    ///
+    /// This client must never run another exactly-once request with the same first key.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been carried out.
+    /// [`ServerError`] says whether the script may have been executed.
     ///
     /// # Cancel safety
     ///
-    /// A copy that has left is carried out although nobody waits for its reply.
+    /// A transmission that was sent is executed even if the future is dropped.
     pub async fn run_once_until<T: FromReply>(&self, request: OnceRequest, until: Instant) -> Result<T, ServerError> {
         let memory = memory(&self.core, request.first_key(), "");
         let request = request.numbered(memory, 1, self.core.settings.timeout);
@@ -182,6 +202,6 @@ impl BackgroundClient {
 
 impl std::fmt::Debug for BackgroundClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attendant").field("client", &self.core.id).finish_non_exhaustive()
+        f.debug_struct("BackgroundClient").field("client", &self.core.id).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,5 @@
-//! Many requests at once: to each node those of its keys, in their order and without waiting between them.
+//! Many requests at once: each node receives those of its keys, in order and without waiting
+//! between them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,34 +15,38 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::ServerError;
 
-/// How many requests are under way at a time to a node. Each takes memory until its answer has come.
+/// Maximum number of requests in flight per node. Each occupies memory until its reply arrives.
 const AT_ONCE: usize = 1000;
 
-/// How many slots are asked at a time when requests go one by one.
+/// Maximum number of slots that are served concurrently when requests are sent one by one.
 const SLOTS_AT_ONCE: usize = 16;
 
-/// What became of one request of many.
+/// The outcome of one request of a batch.
 #[derive(Debug, Clone)]
 pub struct Batched {
-    /// Its answer.
+    /// The reply.
     pub result: Result<Reply, ServerError>,
-    /// Whether the answer is as durable as was asked.
+    /// Whether the reply is as durable as requested.
     pub durable: Result<(), CommitError>,
 }
 
-/// An answer, and who gave it on which connection.
+/// A reply, the node that sent it, and the connection.
 type Answered = (Result<Reply, ServerError>, Arc<dyn Server>, Option<ConnectionId>);
 
 impl Client {
-    /// Carries out many requests and answers each by a result of its own, in their order, until `until` and as durably as asked.
+    /// Sends many requests until `until` and returns one result for each, in their order, with its
+    /// durability.
     ///
-    /// Those of a node are sent together and carried out in their order, beside those of other nodes and of other callers, where all of them are
-    /// [`in_order`](Request::in_order). What a node refuses for a passing reason, while a slot moves above all, is sent again, those of a
-    /// slot one after another; so is what is idempotent and got no answer.
+    /// Requests of one node are sent together. They are executed in their order if all of them are
+    /// [`in_order`](Request::in_order). Requests of other nodes and other callers run concurrently.
+    ///
+    /// A request that a node refuses for a passing reason, mostly because a slot is moving, is sent
+    /// again. So is an idempotent request without a reply. Retries of one slot are sent one after
+    /// another.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// Requests that were sent are executed even if the future is dropped.
     pub async fn batch(&self, requests: Vec<Request>, until: Instant, durability: Durability) -> Vec<Batched> {
         let core = self.core();
         if self.table().is_closed() {
@@ -73,7 +78,10 @@ impl Client {
     }
 }
 
-/// Asks each node once; tells what was not sent, and leaves in `alone` what is to be asked for again by itself.
+/// Sends to each node once.
+///
+/// Returns the requests that were not sent. Adds to `alone` the requests that must be retried one
+/// by one, by slot.
 async fn one_round(
     core: &Core,
     requests: &[Request],
@@ -97,7 +105,7 @@ async fn one_round(
             let copies = some.iter().map(|at| requests[*at].clone().not_after(limit)).collect();
             results.extend(home.call(copies).await);
             if results.iter().any(|result| result.as_ref().is_err_and(ServerError::is_not_sent)) {
-                // Those behind are not to overtake those that will be sent again.
+                // Later requests must not overtake those that are sent again.
                 break;
             }
         }
@@ -113,7 +121,7 @@ async fn one_round(
         for (at, result) in those.into_iter().zip(results) {
             let request = &requests[at];
             let result = match result {
-                // It hung, and does not know of it yet.
+                // The former primary hung and does not know yet that it was replaced.
                 Ok(_) if replaced => {
                     Err(ServerError::unknown("the node that answered does not decide for the key any more"))
                 }
@@ -140,7 +148,7 @@ async fn one_round(
     again
 }
 
-/// Asks for those of a slot one after another, so that they stay in their order.
+/// Retries the requests of a slot one after another, to keep their order.
 async fn one_by_one(
     core: &Core,
     requests: &[Request],
@@ -152,7 +160,7 @@ async fn one_by_one(
     let mut answers = Vec::with_capacity(those.len());
     for at in those {
         if core.clock.now() >= until {
-            // What is known of it stays.
+            // The time is over: keep the known outcome.
             continue;
         }
         let progress = Progress::default();
@@ -162,7 +170,7 @@ async fn one_by_one(
             asked = work => {
                 let copied = matches!(&before[at], Some((Err(ServerError::Unknown { .. }), ..))) || asked.was_retransmitted();
                 let result = match asked.result {
-                    // Of the last copy this is true.
+                    // The error is true of the last transmission only.
                     Err(error) if copied && error.is_not_done() => {
                         Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
                     }
@@ -177,7 +185,7 @@ async fn one_by_one(
     answers
 }
 
-/// Whether each answer is as durable as asked: one question for each node.
+/// Returns whether each reply is as durable as requested, by one check per node and connection.
 async fn committed(
     requests: &[Request],
     answers: &[Option<Answered>],

@@ -1,4 +1,4 @@
-//! The client that users hold: it owns the connections, the holds and the tasks behind them.
+//! The client that users hold. It owns the connections, the holds and the background tasks.
 
 mod ask;
 mod drive;
@@ -33,8 +33,10 @@ use crate::seat::Seats;
 use crate::unpolled::Unattended;
 use crate::wait::Hub;
 
-/// A connection to Redis or Valkey, and all that is held and awaited through it. Cheap to clone; clones are the same
-/// client. When the last clone and the last guard have gone, what is left to give back is given back in the background.
+/// A client for Redis or Valkey, with everything that is held and awaited through it.
+///
+/// It is cheap to clone; clones are the same client. When the last clone and the last guard are
+/// dropped, remaining holds are released in the background.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
@@ -50,11 +52,14 @@ struct Inner {
 }
 
 impl Client {
-    /// Starts a client. It does not wait for a server: calls wait for the connection within their own time, and
-    /// [`Client::wait_ready`] waits for it explicitly. Must be called inside a Tokio runtime: the
-    /// client's connections and tasks run there. The client can be used from other runtimes while
-    /// its own is driven. When its own has ended, every call ends at once, with an error that says
-    /// so.
+    /// Starts a client, without waiting for a server.
+    ///
+    /// Calls wait for the connection within their own time; [`Client::wait_ready`] waits for it
+    /// explicitly.
+    ///
+    /// Must be called inside a Tokio runtime: the client's connections and tasks run there. The
+    /// client can be used from other runtimes while that runtime is driven. Once that runtime has
+    /// ended, every call fails at once with an error that says so.
     ///
     /// ```no_run
     /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -65,7 +70,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] when the configuration can not work, or a file of certificates that it names can not be used.
+    /// [`ConnectError`] when the configuration is invalid, or a certificate file that it names is
+    /// unusable.
     pub async fn connect<C>(config: C) -> Result<Client, ConnectError>
     where
         C: TryInto<Config>,
@@ -78,14 +84,14 @@ impl Client {
         Ok(Client::start(topology, config.settings, config.access.database, clock))
     }
 
-    /// A client over servers of the test's own making.
+    /// Starts a client on servers that a test implements.
     #[cfg(feature = "testing")]
     pub fn over(topology: Arc<dyn Topology>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
         config.check()?;
         Ok(Client::start(topology, config.settings, config.access.database, clock))
     }
 
-    /// The same over one server for every name.
+    /// Starts a client that uses one server for every name; see [`Client::over`].
     #[cfg(feature = "testing")]
     pub fn over_one(server: Arc<dyn Server>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
         Client::over(Arc::new(topology::Single::new(server)), config, clock)
@@ -134,72 +140,79 @@ impl Client {
         Client(Arc::new(Inner { core, table, lanes, pools, shared, kept, closing, closed }))
     }
 
-    /// The id of this client, in front of the number in its holder fields.
+    /// Returns the id of this client. Its holder fields are this id and a number.
     pub fn id(&self) -> &str {
         &self.0.core.id
     }
 
-    /// The key of an object: its name behind the client's namespace.
+    /// Returns the key of an object: the client's namespace followed by the object's name.
     pub fn key(&self, name: &Name) -> Bytes {
         self.0.core.settings.namespace.key(name)
     }
 
-    /// What is put in front of the name of every object.
+    /// Returns the namespace: the prefix of the name of every object.
     pub fn namespace(&self) -> &Namespace {
         &self.0.core.settings.namespace
     }
 
-    /// The channel on which a client is notified of what it has lost by force, up to its id; `}` follows the id.
+    /// Returns the prefix of the channels that notify clients of holds taken over by force.
+    ///
+    /// The channel of a client is this prefix, the client's id, and `}`.
     pub fn notice_prefix(&self) -> String {
         self.0.core.notice_prefix()
     }
 
-    /// The lease of holds that are renewed.
+    /// Returns the lease of holds that are renewed.
     pub fn watchdog_lease(&self) -> Duration {
         self.0.core.settings.watchdog_lease
     }
 
-    /// How durable grants are to be, where they do not ask for something else.
+    /// Returns the default durability of grants.
     pub fn durability(&self) -> Durability {
         self.0.core.settings.durability
     }
 
-    /// How long a place in the queue of a fair lock outlives a silent process.
+    /// Returns how long a queue position of a fair lock is kept for a process that is silent.
     pub fn fair_wait(&self) -> Duration {
         self.0.core.settings.fair_wait
     }
 
-    /// How long a call may be without contact to the server: `timeout × (retries + 1)`.
+    /// Returns how long a call may be without contact to the server: `timeout × (retries + 1)`.
     pub fn patience(&self) -> Duration {
         self.0.core.settings.patience()
     }
 
-    /// How long one copy of a request has for its answer.
+    /// Returns the response timeout of one transmission of a request.
     pub fn timeout(&self) -> Duration {
         self.0.core.settings.timeout
     }
 
-    /// The connection to the primary that decides for `key` at the moment; none while there is no contact. It is another one after
-    /// each loss of contact, restart and failover: what was believed of the server before may not be so any more.
+    /// Returns the id of the connection to the current primary of `key`; `None` while there is no
+    /// contact.
+    ///
+    /// The id changes with each loss of contact, restart and failover. State of the server that was
+    /// observed under an older id may be outdated.
     pub fn epoch_of(&self, key: &[u8]) -> Option<ConnectionId> {
         self.0.core.topology.primary(key).current_connection_id()
     }
 
-    /// The error of a bounded wait for `key` that is over: why there was no contact with its server for
-    /// longer than the response timeout. `answered` is when the server last answered the waiter. `None` if
-    /// there was contact, which a connection without an overdue answer is, too.
+    /// Returns the error of a bounded wait for `key` that timed out without contact to its server.
+    ///
+    /// The error says why contact was missing for longer than the response timeout. `answered` is
+    /// when the server last answered the waiter. Returns `None` if there was contact. A connection
+    /// without an overdue reply counts as contact.
     pub fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
         let core = self.core();
         let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
         (core.clock.now().since(contact) > core.settings.timeout).then(|| core.no_contact(key))
     }
 
-    /// How often those who wait look by themselves.
+    /// Returns the interval at which waiters poll.
     pub fn poll_interval(&self) -> Duration {
         self.0.core.settings.poll_interval
     }
 
-    /// The clock that decides in this client.
+    /// Returns the client's clock.
     pub fn clock(&self) -> &Clock {
         &self.0.core.clock
     }
@@ -208,17 +221,19 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`NotReady::Unavailable`] when `within` is over; it says what stands in the way. It comes at
-    /// once where waiting cannot help: the host name is unknown, or the target never answered and
-    /// does not speak the expected protocol (TLS where the other side does not, HTTP).
+    /// [`NotReady::Unavailable`] when `within` has passed, with the cause. It is returned at once
+    /// where waiting cannot help. That is so if the host name is unknown, or if the target never
+    /// answered and does not speak the expected protocol. Examples are HTTP, and TLS where the
+    /// other side does not use it.
+    ///
     /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
-    /// or its own certificate is refused: waiting does not help then. Where a [credential
-    /// provider](crate::config::CredentialProvider) has the password, the refusal has to last for
+    /// or its own certificate is refused: waiting does not help then. If a [credential
+    /// provider](crate::config::CredentialProvider) has the password, the refusal must last for
     /// `timeout`.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn wait_ready(&self, within: Duration) -> Result<(), NotReady> {
         let began = self.0.core.clock.now();
         let (why, waited) = match tokio::time::timeout(within, ready(&self.0.core)).await {
@@ -237,8 +252,8 @@ impl Client {
         })
     }
 
-    /// What stands in the way of servers that are not connected. One that is up and hangs is not in
-    /// the way.
+    /// Returns why a server is not connected. A server that is connected but hangs is not
+    /// considered.
     async fn missing(&self) -> ServerError {
         let mut why = ServerError::not_sent("not connected");
         let down = |server: &Arc<dyn Server>| server.current_connection_id().is_none();
@@ -251,56 +266,69 @@ impl Client {
         why
     }
 
-    /// Watches a channel, and the key beneath it.
+    /// Watches a channel for wake-ups, and polls the key that belongs to it.
     pub fn watch(&self, channel: Bytes, key: Bytes) -> crate::wait::Watch {
         self.0.core.hub.watch(channel, key)
     }
 
-    /// Watches a channel in the slot of a key, and nothing beneath: who waits looks by itself, too.
+    /// Watches a channel in the slot of a key, without a key to poll: the waiter polls by itself.
     pub fn watch_only(&self, channel: Bytes, slot_of: &Bytes) -> crate::wait::Watch {
         self.0.core.hub.watch_for(channel, slot_of, Arc::default())
     }
 
-    /// The same without a key beneath: for what need not have one while it is awaited.
+    /// Subscribes to `channels` in the slot of a key, without a key to poll.
+    ///
+    /// Use it for objects whose key need not exist while they are awaited.
     pub fn hear_only(&self, channels: impl IntoIterator<Item = Bytes>, slot_of: &Bytes) -> crate::wait::Hearing {
         self.0.core.hub.hear(channels, slot_of, false)
     }
 
-    /// Hears `channels`, which are in the slot of `key`, in the order in which the server publishes to them, and polls whether
-    /// the key is gone.
+    /// Subscribes to `channels` in the slot of `key`, and polls whether the key is gone.
+    ///
+    /// Messages arrive in the order in which they are published at the server.
     pub fn hear(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> crate::wait::Hearing {
         self.0.core.hub.hear(channels, key, true)
     }
 
-    /// The client without keeping it: for tasks that are to end with it.
+    /// Returns a weak reference to the client, for tasks that should end with it.
     pub fn downgrade(&self) -> WeakClient {
         WeakClient(Arc::downgrade(&self.0))
     }
 
-    /// What all objects of this client with the same key share: made by the first, gone with the last that has it.
+    /// Returns the value that all objects of this client with the same key share.
+    ///
+    /// The first object creates it; it is dropped with the last one that holds it.
     pub fn shared<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         self.0.shared.get(key, make)
     }
 
-    /// The same for what is to be remembered although nobody has it for a while: made by the first, gone with the client. It must not
-    /// have a [`Client`] in it, which would never end then; a [`WeakClient`] it may.
+    /// Returns the value of a type for a key, which the client keeps until it ends.
+    ///
+    /// The first call creates it; it persists while no object holds it. The value must not contain
+    /// a [`Client`], which would then never end; a [`WeakClient`] is fine.
     pub fn kept<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         self.0.kept.get(key, make)
     }
 
-    /// Has the client's own task do it: it goes on although the caller leaves, and ends with the client at the latest. A
-    /// shutdown waits for it, so it is to end when [`Client::closing`] completes.
+    /// Spawns `work` on the client's own task, where it runs even if the caller is dropped.
+    ///
+    /// It ends with the client at the latest. A shutdown waits for it, so it should end when
+    /// [`Client::closing`] completes.
     pub fn run_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.table.spawn_background(Box::pin(work));
     }
 
-    /// The slot of a key: names of one slot may go together in a script. The same for all where there are no slots.
+    /// Returns the slot of a key. One script may use several names only if their slots are equal.
+    ///
+    /// Without slots, all keys return the same value.
     pub fn slot(&self, key: &[u8]) -> u16 {
         self.0.core.topology.slot(key)
     }
 
-    /// What happens to the connections from now on: connected, lost, a primary replaced, the topology changed, subscriptions
-    /// interrupted. Each receiver gets every event; it keeps up to 256 that were not taken yet.
+    /// Returns a receiver of the connection events from now on.
+    ///
+    /// Events are: connected, lost, primary replaced, topology changed, subscriptions interrupted.
+    /// Each receiver gets every event, and buffers up to 256 of them.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_core::Client) {
@@ -320,8 +348,11 @@ impl Client {
         self.0.core.events.receiver()
     }
 
-    /// How the client and its servers are: asks each node for a sign of life when awaited. It answers within `timeout` of
-    /// the settings, or [`HealthCheck::within`], whatever the servers do.
+    /// Checks the health of the client and its servers; each node is pinged when the check is
+    /// awaited.
+    ///
+    /// It completes within `timeout` of the settings, or [`HealthCheck::within`], whatever the
+    /// servers do.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_core::Client) {
@@ -334,18 +365,22 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub fn health(&self) -> HealthCheck {
         HealthCheck::new(self.clone(), self.0.core.settings.timeout)
     }
 
-    /// Who serves what, as the client knows it at the moment. Asks nobody.
+    /// Returns the topology as the client knows it at the moment. No request is sent.
     pub fn topology(&self) -> Deployment {
         Deployment::of(&*self.0.core.topology)
     }
 
-    /// The sentinels that this client asks, those that others have named among them, with the login and the encryption that are
-    /// set for them; none in other topologies. For questions about the deployment, as `redgrid doctor` has them.
+    /// Returns the sentinels that this client uses, including those that other sentinels have
+    /// named.
+    ///
+    /// They use the credentials and the encryption that are configured for sentinels. The list is
+    /// empty in other topologies. It serves requests about the deployment, such as those of
+    /// `redgrid doctor`.
     pub fn sentinels(&self) -> Vec<Arc<dyn Server>> {
         self.0.core.topology.sentinels()
     }
@@ -362,7 +397,7 @@ impl Client {
         &self.0.pools
     }
 
-    /// Whose turn it is to ask about a name what acts once.
+    /// Returns the locks per name that serialize exactly-once requests.
     pub(crate) fn lanes(&self) -> &Lanes {
         &self.0.lanes
     }
@@ -371,7 +406,8 @@ impl Client {
         &self.0.table
     }
 
-    /// What the client has in hand at the moment, for tests and diagnosis.
+    /// Returns the number of names, holds, waiting requests and channels of the client, for tests
+    /// and diagnosis.
     pub fn in_hand(&self) -> InHand {
         // One channel is the client's own, for notices.
         let channels = self.0.core.hub.channels().saturating_sub(1);
@@ -386,12 +422,12 @@ impl Client {
     }
 }
 
-/// A client that somebody else keeps: it ends as if this were not there.
+/// A weak reference to a client; it does not keep the client alive.
 #[derive(Clone)]
 pub struct WeakClient(Weak<Inner>);
 
 impl WeakClient {
-    /// The client, unless it has gone.
+    /// Returns the client, unless it has been dropped.
     pub fn upgrade(&self) -> Option<Client> {
         self.0.upgrade().map(Client)
     }
@@ -409,12 +445,12 @@ impl fmt::Debug for Client {
     }
 }
 
-/// What a client has in hand.
+/// The number of names, holds, waiting requests and channels of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InHand {
-    /// Names that are held, awaited or being given back.
+    /// Names that are held, awaited or being released.
     pub names: usize,
-    /// Holds that are believed, and permits.
+    /// Holds that are valid by the local clock, and permits.
     pub holds: usize,
     /// Requests that wait in this process.
     pub waiting: usize,
@@ -422,14 +458,14 @@ pub struct InHand {
     pub channels: usize,
 }
 
-/// A client that could not be started.
+/// Why a client could not be started.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The configuration can not work.
+    /// The configuration is invalid.
     #[error("the configuration can not work")]
     Config(#[from] ConfigError),
-    /// The client below could not be built.
+    /// The underlying client could not be built.
     #[error("the client could not be built")]
     Client(#[source] ServerError),
 }
@@ -447,17 +483,19 @@ pub enum NotReady {
     /// Not every server answered in time, or the runtime of the client has ended.
     #[error("not every server answered within {waited:?}")]
     Unavailable {
-        /// How long was waited.
+        /// How long the call waited.
         waited: Duration,
-        /// What stands in the way.
+        /// Why a server is not connected.
         #[source]
         source: ServerError,
     },
-    /// A server does not accept the password, the user or the certificate of this client, or its
-    /// own certificate is not accepted. The client goes on trying, in case that is mended.
+    /// A server refuses the password, the user or the certificate of this client, or its own
+    /// certificate is refused.
+    ///
+    /// The client keeps trying, in case this is corrected.
     #[error("a server refuses this client, or its certificate is refused")]
     Unauthorized {
-        /// The words of the server, or what is wrong with the certificate.
+        /// The message of the server, or what is wrong with the certificate.
         #[source]
         source: ServerError,
     },

@@ -1,4 +1,4 @@
-//! A command of any kind, put together key by key and argument by argument.
+//! A builder for any command, key by key and argument by argument.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::{Client, FromReply, Request};
 use crate::error::ServerError;
 use crate::name::{InvalidName, Name};
 
-/// A command being put together. Nothing is sent before [`Command::query`].
+/// Builds a command. Nothing is sent before [`Command::query`].
 #[must_use = "nothing is asked of the server until `query` is awaited"]
 pub struct Command {
     pub(super) client: Client,
@@ -14,11 +14,11 @@ pub struct Command {
 }
 
 impl Command {
-    /// Adds a key, behind the client's namespace. Keys come before arguments.
+    /// Adds a key, prefixed with the client's namespace. Keys come before arguments.
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] when it breaks the rules of names.
+    /// [`InvalidName`] when the name breaks the rules for names.
     pub fn key(mut self, name: impl AsRef<str>) -> Result<Self, InvalidName> {
         let key = self.client.key(&Name::of_key(name)?);
         self.request = self.request.key(key);
@@ -31,28 +31,30 @@ impl Command {
         self
     }
 
-    /// Says that it may be sent again after a lost reply.
+    /// Marks the command as safe to send again after a lost reply.
     pub fn idempotent(mut self) -> Self {
         self.request = self.request.idempotent();
         self
     }
 
-    /// Says that it only reads: it goes to a replica where [`Config::read_mode`](crate::Config::read_mode) says so, and what
-    /// it reads may be older than what the primary has.
+    /// Marks the command as read-only. It goes to a replica if
+    /// [`Config::read_mode`](crate::Config::read_mode) says so.
+    ///
+    /// The value that a replica returns may be older than the primary's.
     pub fn reads(mut self) -> Self {
         self.request = self.request.reads();
         self
     }
 
-    /// Sends it and reads the reply.
+    /// Sends the command and converts the reply.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been carried out.
+    /// [`ServerError`] says whether the command may have been executed.
     ///
     /// # Cancel safety
     ///
-    /// A command that has left is carried out although nobody waits for its reply.
+    /// A command that was sent is executed even if the future is dropped.
     pub async fn query<T: FromReply>(self) -> Result<T, ServerError> {
         self.client.run(self.request).await
     }

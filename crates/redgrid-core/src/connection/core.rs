@@ -1,4 +1,4 @@
-//! What all objects of one client share, and the task that drives what has no caller (any more).
+//! State that all objects of one client share, and the task that drives background work.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -27,57 +27,59 @@ use crate::short::Short;
 use crate::unpolled::Unattended;
 use crate::wait::{Hub, Listener};
 
-/// How long the last handle's background work may take when it was not shut down: 5 s.
+/// Time limit of background work after the last handle was dropped without a shutdown: 5 s.
 pub(super) const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Whether the runtime that we are in has one thread. Where client and server are near each other, one call under way leaves each of them
-/// idle half of the time then.
+/// Returns whether the current runtime has one thread.
+///
+/// If client and server are close to each other, a single call in flight then leaves each of them
+/// idle half of the time.
 pub(super) fn is_one_thread() -> bool {
     Handle::current().metrics().num_workers() == 1
 }
 
-/// What all objects of one client share.
+/// State that all objects of one client share.
 pub(crate) struct Core {
     pub(crate) id: String,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
-    /// Which database of the servers is used.
+    /// The database of the servers.
     pub(crate) database: u8,
     pub(crate) topology: Arc<dyn Topology>,
     pub(crate) hub: Arc<Hub>,
     pub(super) events: Arc<Events>,
     pub(crate) seats: Seats,
     pub(crate) given_back: GivenBack,
-    /// Requests that their callers poll in place, and grants that are not taken yet.
+    /// Requests that their callers poll in place, and grants that are not accepted yet.
     pub(crate) unattended: Unattended,
     /// See [`is_one_thread`].
     pub(crate) one_thread: bool,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) ended: Ended,
-    /// The runtime in which its tasks run.
+    /// The runtime in which the client's tasks run.
     pub(crate) runtime: tokio::runtime::Id,
 }
 
 impl Core {
-    /// The server that decides for a key at the moment.
+    /// Returns the current primary of a key.
     pub(crate) fn home(&self, key: &[u8]) -> Arc<dyn Server> {
         self.topology.primary(key)
     }
 
-    /// Whether there is a connection to the server that decides for `key`.
+    /// Returns whether there is a connection to the primary of `key`.
     pub(crate) fn is_connected(&self, key: &[u8]) -> bool {
         self.home(key).current_connection_id().is_some()
     }
 
-    /// The last contact with the server that decides for `key`, while a caller waits and the server
-    /// owes it no answer: now, where the connection is up and the server does not hang. `None`
-    /// without a connection.
+    /// Returns the last contact with the primary of `key`, while a caller waits.
+    ///
+    /// It is now if the connection is up and no reply is overdue. `None` without a connection.
     pub(crate) fn contact(&self, key: &[u8]) -> Option<Instant> {
         let home = self.home(key);
         home.current_connection_id().is_some().then(|| self.clock.now() - home.silent_for())
     }
 
-    /// The error of a request about `key` that was not sent in time, with what stands in the way.
+    /// Returns the error of a request for `key` that was not sent in time, with its cause.
     pub(crate) fn no_contact(&self, key: &[u8]) -> ServerError {
         let home = self.home(key);
         self.hinted(match home.current_connection_id() {
@@ -86,8 +88,9 @@ impl Core {
         })
     }
 
-    /// An error with a hint, where the request came from another runtime than that of the client:
-    /// nobody may drive the client's.
+    /// Adds a hint to the error if the request came from another runtime than the client's.
+    ///
+    /// The client's runtime may not be driven then.
     pub(crate) fn hinted(&self, error: ServerError) -> ServerError {
         const HINT: &str = "the client was created in another Tokio runtime, which has to be driven";
         if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
@@ -100,9 +103,10 @@ impl Core {
         }
     }
 
-    /// Sends a request until it is answered for good; see [`exchange`].
+    /// Sends a request until it is finally answered; see [`send_with_retries`].
     ///
-    /// Boxed once, here: every operation has one, and would have its room two or three times over.
+    /// Boxed once, here: every operation contains this future, and would reserve its size two or
+    /// three times over.
     pub(crate) fn exchange<'a>(
         &'a self,
         request: Request,
@@ -113,7 +117,9 @@ impl Core {
         self.exchange_shared(Arc::new(request), until, persistence, progress)
     }
 
-    /// The same of a request that is kept: who waits to leave together with others is in their hands, too.
+    /// Sends a shared request; see [`Core::exchange`].
+    ///
+    /// It is an `Arc`: a request waiting to be batched is also owned by the batch that sends it.
     pub(super) fn exchange_shared<'a>(
         &'a self,
         request: Arc<Request>,
@@ -135,8 +141,9 @@ impl Core {
         })
     }
 
-    /// When it is to be asked again, as the server found it too late; `None` where it was answered for good. `unanswered` is of all
-    /// copies.
+    /// Returns when to send the request again because it reached the server too late.
+    ///
+    /// `None` if it was finally answered. `unanswered` covers all transmissions.
     fn too_late(
         &self,
         request: &Request,
@@ -150,7 +157,7 @@ impl Core {
         if !request.tells_time || !asked.has_reported_time() {
             return None;
         }
-        // This copy did nothing. An earlier one may have.
+        // This transmission had no effect. An earlier one may have.
         progress.came_late(unanswered.is_some());
         let again = self.clock.now() + jittered(self.settings.retry_delay);
         if again < until {
@@ -163,7 +170,7 @@ impl Core {
         None
     }
 
-    /// Waits until what was answered to an exchange about `key` is as durable as asked.
+    /// Waits until the reply to a request for `key` is as durable as requested.
     pub(crate) async fn commit(
         &self,
         asked: &RequestOutcome,
@@ -173,18 +180,19 @@ impl Core {
         commit(&*asked.by, asked.epoch.as_ref(), durability, key).await
     }
 
-    /// The holder field of a number: Redisson's form, `<uuid>:<number>`.
+    /// Returns the holder field for a number, in Redisson's form `<uuid>:<number>`.
     pub(crate) fn field(&self, number: u64) -> Bytes {
         let text = Short::new().with(self.id.as_bytes()).and_then(|id| id.with(b":")?.with_number(number));
         text.map_or_else(|| format!("{}:{number}", self.id).into(), Short::into_bytes)
     }
 
-    /// Where this client is told that a hold of its was taken by force: the prefix of all such channels, the id, and `}`.
+    /// Returns the channel that notifies this client of holds taken over by force: prefix, id and
+    /// `}`.
     pub(super) fn notices(&self) -> Bytes {
         format!("{}{}}}", self.notice_prefix(), self.id).into()
     }
 
-    /// The channel of a client's notices, up to its id.
+    /// Returns the prefix of the notice channels; the client's id follows.
     pub(crate) fn notice_prefix(&self) -> String {
         self.settings.namespace.notice_prefix()
     }
@@ -200,8 +208,9 @@ pub(super) enum Closing {
     By(Instant),
 }
 
-/// What becomes of a client whose tasks are dropped with their runtime: no caller is left waiting
-/// for what does not come any more.
+/// Returns the cleanup for a client whose tasks are dropped with their runtime.
+///
+/// It ends all pending calls, which could not complete any more.
 pub(super) fn abandoned(
     core: &Arc<Core>,
     (table, pools): (&Arc<Table>, &Arc<Pools>),
@@ -223,8 +232,9 @@ pub(super) fn abandoned(
     })
 }
 
-/// Drives the work that has no caller (any more), and ends everything when told. `driven` is made
-/// before the task: that may be dropped before it has begun.
+/// Drives the background work of a client, and shuts the client down on request.
+///
+/// `driven` is created before the task, because the task may be dropped before its first poll.
 pub(super) async fn run(
     core: Arc<Core>,
     (table, pools): (Arc<Table>, Arc<Pools>),
@@ -260,7 +270,7 @@ pub(super) async fn run(
         }
     };
     let in_time = tokio::select! {
-        // First: what is done when the time is over was done in time.
+        // First: work that completes at the deadline counts as done in time.
         biased;
         () = drained => true,
         () = core.clock.sleep_until(by) => false,
@@ -273,14 +283,15 @@ pub(super) async fn run(
     }
     core.hub.close();
     let mut closed = core.topology.close();
-    // Connections that do not end in time end by themselves soon after; nothing is held on them any more.
+    // Connections that do not end in time end by themselves soon after. Nothing is held on them any
+    // more.
     loop {
         tokio::select! {
-            // First, also when the time is over: it has all of them begin to end.
+            // First, even after the deadline: its first poll makes all connections begin to close.
             biased;
             () = &mut closed => break,
             () = core.clock.sleep_until(by) => break,
-            // Nobody drives it any more: who waits for it is told when it is dropped.
+            // Work is not driven any more. Its callers are notified when it is dropped.
             Some(_) = work.recv() => {}
         }
     }
@@ -294,18 +305,18 @@ pub(super) async fn hear(mut notices: Listener, table: Arc<Table>) {
     while let Some(notice) = notices.next().await {
         match notice {
             Some(field) => table.preempted(&field),
-            // A notice may have been missed: look after everything.
+            // A notice may have been missed: verify all holds.
             None => table.verify_all(),
         }
     }
 }
 
-/// Completes when every node that may decide for some key has answered its handshake.
+/// Completes when every primary has answered its handshake.
 ///
 /// # Errors
 ///
-/// [`ServerError::Unauthorized`] as soon as one of them refuses this client, and what says why the
-/// client has ended.
+/// [`ServerError::Unauthorized`] as soon as a primary refuses this client. If the client has ended,
+/// the error says why.
 pub(super) async fn ready(core: &Core) -> Result<(), ServerError> {
     let mut changes = core.topology.changes();
     loop {
@@ -346,8 +357,8 @@ pub(super) async fn ready(core: &Core) -> Result<(), ServerError> {
     }
 }
 
-/// Completes when waiting does not help at any node that decides for keys: each refuses this client,
-/// or is a wrong target.
+/// Completes when waiting does not help at any primary: each refuses this client, or is a wrong
+/// target.
 pub(crate) async fn refused(core: &Core) -> ServerError {
     let mut changes = core.topology.changes();
     loop {
@@ -373,7 +384,7 @@ pub(crate) async fn refused(core: &Core) -> ServerError {
     }
 }
 
-/// Follows the topology: what is held and awaited goes to where its names are decided by now.
+/// Follows the topology: holds and waiters are moved to the current primary of their names.
 pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, pools: Arc<Pools>) {
     let mut changes = core.topology.changes();
     let mut watched: Vec<(Arc<dyn Server>, [AbortOnDrop; 2])> = Vec::new();
@@ -400,7 +411,7 @@ pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, pools: Arc<Pools>
     }
 }
 
-/// Tells what has changed, and watches the connections of the nodes there are by now.
+/// Publishes topology changes, and watches the connections of the current nodes.
 fn report(core: &Core, views: &mut Views, reported: &mut Vec<Watching>) {
     let shards = core.topology.shards();
     let nodes: Vec<_> =

@@ -1,18 +1,25 @@
-//! A connection of its own to a node, opened when it is first needed, for what must neither stand behind others nor have others between
-//! its parts: one for what goes between MULTI and EXEC, and one for SCRIPT KILL, which a server takes that greets nobody.
+//! A connection to a node for one purpose, opened on first use.
+//!
+//! A node has one for MULTI/EXEC, whose commands must not be interleaved with others. It has
+//! another one for SCRIPT KILL, which must not queue behind other requests. A busy server accepts
+//! SCRIPT KILL but answers no handshake.
 //!
 //! # Why all or none
 //!
-//! MULTI and the commands leave back to back, as one piece, so all of them go over one connection or are lost with it. EXEC follows when
-//! each of them was seen to be queued, and on any other connection it is refused. What is queued and gets no EXEC is forgotten by the server.
-//! That MULTI is permitted is asked once for each connection: behind one that is refused, the commands would be carried out.
+//! MULTI and the commands are written back to back, as one piece. So all of them use one
+//! connection, or are lost with it. EXEC follows once every command is known to be queued; on any
+//! other connection the server refuses it. The server discards queued commands that get no EXEC.
+//! Whether MULTI is permitted is checked once per connection: after a refused MULTI the commands
+//! would be executed.
 //!
-//! What else is sent on the connection meanwhile, signs of life, is queued behind the commands, so its answers come behind theirs.
+//! Keep-alive requests that are sent on the connection meanwhile are queued after the commands.
+//! Their replies follow those of the commands.
 //!
-//! # Where
+//! # Which server process
 //!
-//! It leads to the process to which the connections for requests lead, or nothing is carried out: an address may have been given to another
-//! server meanwhile, and the older connections lead to the former one, which answers all the same. Whichever is older is made anew.
+//! The connection must lead to the same process as the connections for requests, or nothing is
+//! executed. The address may meanwhile belong to another server. Older connections then still lead
+//! to the former server, which keeps answering. The older of the two connections is replaced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,14 +38,14 @@ use crate::error::{Code, ServerError};
 /// A command as it is sent.
 pub(super) type WireCommand = (Named, Vec<Value>);
 
-/// The connection of a node, and how it is opened.
+/// A dedicated connection of a node, and how it is opened.
 pub(super) struct DedicatedConnection {
     way: Target,
     settings: Settings,
     clock: Clock,
-    /// The connections for requests, where it is to lead to the same process.
+    /// The connections for requests, if this one must lead to the same process.
     beside: Option<Arc<ConnectionPool>>,
-    /// `None` before it is needed; without a lane once closed.
+    /// `None` before first use; the connection inside is `None` once closed.
     open: Mutex<Option<Open>>,
 }
 
@@ -51,32 +58,33 @@ struct Dedicated {
     link: Arc<Connection>,
     beside: Option<Arc<ConnectionPool>>,
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// The number of the connection on which MULTI was seen to be permitted.
+    /// Number of the connection on which MULTI is known to be permitted.
     permitted: AtomicU64,
 }
 
 impl DedicatedConnection {
-    /// For what can be told to a server that does nothing else. Opens nothing yet.
+    /// Creates a connection for commands that a busy server accepts. Does not connect yet.
     pub(super) fn new(way: Target, settings: &Settings, clock: Clock) -> Self {
         DedicatedConnection { way, settings: settings.clone(), clock, beside: None, open: Mutex::default() }
     }
 
-    /// For what is carried out by the process to which `commands` lead. Opens nothing yet.
+    /// Creates a connection to the process that `commands` lead to. Does not connect yet.
     pub(super) fn beside(commands: Arc<ConnectionPool>, way: Target, settings: &Settings, clock: Clock) -> Self {
         DedicatedConnection { beside: Some(commands), ..DedicatedConnection::new(way, settings, clock) }
     }
 
-    /// Sends one command, when it is its turn.
+    /// Sends one command, after waiting for exclusive use of the connection.
     pub(super) async fn send(&self, (name, args): WireCommand) -> Result<Reply, ServerError> {
         let (lane, _, _turn) = self.turn().await?;
         lane.link.send(name, args).await
     }
 
-    /// Has all of `commands` carried out, or none.
+    /// Executes all of `commands`, or none.
     ///
     /// # Cancel safety
     ///
-    /// Dropped while others have their turn, nothing is sent; afterwards it goes on by itself.
+    /// If the future is dropped while it waits for exclusive use of the connection, nothing is
+    /// sent. After that, the transaction runs to its end in the background.
     pub(super) async fn run_transaction(&self, asking: bool, commands: Vec<WireCommand>) -> Result<Reply, ServerError> {
         let (lane, epoch, turn) = self.turn().await?;
         let work = tokio::spawn(async move {
@@ -87,7 +95,10 @@ impl DedicatedConnection {
         work.await.unwrap_or_else(|_| Err(ServerError::unknown("the task that had it carried out ended")))
     }
 
-    /// Waits for the turn and for the connection, as long as one request has; tells which that is.
+    /// Waits for exclusive use of the connection and for its handshake, at most one response
+    /// timeout.
+    ///
+    /// Returns the connection with its id.
     async fn turn(&self) -> Result<(Arc<Dedicated>, ConnectionId, tokio::sync::OwnedMutexGuard<()>), ServerError> {
         let by = self.clock.now() + self.settings.timeout;
         let lane = self.lane()?;
@@ -129,18 +140,18 @@ impl DedicatedConnection {
         Ok(lane)
     }
 
-    /// Has the connection end.
+    /// Signals the connection to close, without waiting.
     pub(super) fn stop(&self) {
         let open = self.open.lock().unwrap_or_else(|p| p.into_inner());
         open.iter().filter_map(|open| open.lane.as_ref()).for_each(|lane| lane.link.close());
     }
 
-    /// Ends the connection; none is opened any more.
+    /// Closes the connection and waits for its end; it is not opened again.
     pub(super) async fn close(&self) {
         let closed = Open { lane: None, watching: tokio::spawn(std::future::ready(())) };
         let open = self.open.lock().unwrap_or_else(|p| p.into_inner()).replace(closed);
         if let Some(open) = open {
-            // What was opened last, and no other is.
+            // This is the last connection: none is opened any more.
             open.lane.iter().for_each(|lane| lane.link.close());
             let _ = open.watching.await;
         }
@@ -170,7 +181,8 @@ impl Dedicated {
         let queued: Vec<_> = queued.collect();
         if let Some(Err(error)) = began.iter().find(|answer| answer.is_err()) {
             link.renew();
-            // Behind a MULTI that was refused they stood alone, and not behind a refused ASKING.
+            // After a refused MULTI the commands ran individually. After a refused ASKING they were
+            // only queued.
             let alone = matches!(began.last(), Some(Err(ServerError::Refused { .. })))
                 && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
             return Err(match alone {
@@ -192,7 +204,7 @@ impl Dedicated {
                 Ok(_) => ServerError::not_sent("a command was not queued behind MULTI"),
             });
         }
-        // Another one may lead elsewhere.
+        // A replaced connection may lead to another process.
         if link.epoch().borrow().as_ref() != Some(epoch) {
             self.forget().await;
             return Err(ServerError::not_sent("the connection was replaced before EXEC"));
@@ -200,7 +212,8 @@ impl Dedicated {
         match link.send_static("EXEC", Vec::new()).await.map_err(discarded) {
             Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
                 if answers.len() > names.len() {
-                    // What a handshake has queued was not answered as it expects.
+                    // A handshake ran within the transaction: its commands were queued, and got
+                    // unexpected replies.
                     link.renew();
                     answers.truncate(names.len());
                 }
@@ -222,7 +235,9 @@ impl Dedicated {
         }
     }
 
-    /// Whether it leads to the same process as the connections for requests. Where nobody may ask which that is, it is believed.
+    /// Checks that it leads to the same process as the connections for requests.
+    ///
+    /// If the user may not read the `run_id`, the processes count as the same.
     async fn leads_there(&self, epoch: &ConnectionId) -> Result<(), ServerError> {
         let Some(beside) = &self.beside else { return Ok(()) };
         let Some(there) = beside.epoch().borrow().clone() else { return Err(beside.down()) };
@@ -237,7 +252,7 @@ impl Dedicated {
         Err(ServerError::not_sent("the address leads to another server process now"))
     }
 
-    /// Has the server forget what is queued: by a word, or else by another connection.
+    /// Discards the queued commands, by DISCARD or else by replacing the connection.
     async fn forget(&self) {
         if self.link.send_static("DISCARD", Vec::new()).await.is_err() {
             self.link.renew();
@@ -249,7 +264,7 @@ fn is_queued(answer: &Result<Reply, ServerError>) -> bool {
     matches!(answer, Ok(Reply::Bytes(word)) if &word[..] == b"QUEUED")
 }
 
-/// What is true when EXEC was not sent: whatever became of the rest, nothing was carried out.
+/// Returns the error of a transaction without EXEC: nothing was executed, whatever happened before.
 fn nothing(error: &ServerError) -> ServerError {
     match error {
         ServerError::Refused { .. } => error.clone(),
@@ -257,7 +272,9 @@ fn nothing(error: &ServerError) -> ServerError {
     }
 }
 
-/// Why the server threw away what was queued, where it says so: it was carried out as little as what is refused alone.
+/// Extracts why the server discarded the queued commands, where it says so.
+///
+/// The transaction had no effect then, like a single command that is refused.
 fn discarded(error: ServerError) -> ServerError {
     let why = |message: &str| message.strip_prefix("EXECABORT Transaction discarded because of: ").map(str::to_owned);
     match &error {

@@ -1,17 +1,18 @@
-//! Who serves what, as a value.
+//! The topology as a value.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::{NodeId, Topology};
 
-/// Who serves what, as a client knows it at one moment; from [`Client::topology`](crate::Client::topology).
+/// The topology as a client knows it at one moment; from
+/// [`Client::topology`](crate::Client::topology).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deployment {
-    /// What kind of deployment it is.
+    /// The kind of the deployment.
     pub kind: DeploymentKind,
-    /// The primaries with what belongs to them; none while nobody has told who they are.
+    /// The primaries with their slots and replicas; empty while they are unknown.
     pub shards: Vec<Shard>,
 }
 
@@ -27,7 +28,7 @@ pub enum DeploymentKind {
     Replicated,
     /// A primary that sentinels name.
     Sentinel,
-    /// Primaries that share the slots among them.
+    /// Primaries that share the slots.
     Cluster,
 }
 
@@ -43,21 +44,22 @@ impl fmt::Display for DeploymentKind {
     }
 }
 
-/// A primary, and what belongs to it.
+/// A primary with its slots and replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shard {
     /// The primary.
     pub primary: NodeId,
-    /// The slots that it serves, in order; none outside a cluster, where it serves everything.
+    /// The slots that it serves, in order. Empty outside a cluster, where it serves every key.
     pub slots: Vec<RangeInclusive<u16>>,
-    /// The replicas that the client reads from or listens to; none where it has to do with primaries only (`read_mode`,
-    /// `subscription_mode`).
+    /// The replicas that the client uses for reads or subscriptions.
+    ///
+    /// Empty if it uses primaries only (`read_mode`, `subscription_mode`).
     pub replicas: Vec<NodeId>,
 }
 
 impl Shard {
-    /// Whether there is a slot that both serve. Outside a cluster each serves everything.
+    /// Returns whether both serve a common slot. Outside a cluster each serves every key.
     pub(super) fn shares_slots(&self, other: &Shard) -> bool {
         let overlap = |one: &RangeInclusive<u16>, other: &RangeInclusive<u16>| {
             one.start() <= other.end() && other.start() <= one.end()
@@ -66,7 +68,7 @@ impl Shard {
         both_serve_all || self.slots.iter().any(|one| other.slots.iter().any(|other| overlap(one, other)))
     }
 
-    /// Whether it serves every slot that the other does.
+    /// Returns whether it serves every slot of the other.
     pub(super) fn serves_all_of(&self, other: &Shard) -> bool {
         // Ranges of one shard do not touch, so each of the other's lies within one of these.
         let within = |inner: &RangeInclusive<u16>| {
@@ -77,7 +79,7 @@ impl Shard {
 }
 
 impl Deployment {
-    /// What belongs to a primary, if it is one.
+    /// Returns the shard of a primary; `None` if the node is not a primary.
     pub fn shard(&self, primary: &NodeId) -> Option<&Shard> {
         self.shards.iter().find(|shard| shard.primary == *primary)
     }

@@ -1,7 +1,8 @@
-//! How a server's address becomes a stream of bytes: names are resolved, several addresses raced, proxies passed.
+//! Opens a byte stream to a server's address: resolves names, races several addresses, uses
+//! proxies.
 //!
-//! Where a name has several addresses, each is tried 250 ms after the one before it, or as soon as that
-//! failed (RFC 8305, "Happy Eyeballs"), and the first that takes a connection wins.
+//! If a name has several addresses, each is tried 250 ms after the previous one, or as soon as that
+//! failed (RFC 8305, "Happy Eyeballs"). The first address that accepts a connection wins.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,19 +19,19 @@ use super::trouble::{Trouble, of_system};
 use crate::config::Address;
 use crate::config::network::{Network, Stream};
 
-/// How much later the next address of a name is tried: 250 ms, the value of RFC 8305.
+/// Delay before the next address of a name is tried: 250 ms, the value of RFC 8305.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 /// Opens a stream to the server at `place`.
 ///
 /// # Errors
 ///
-/// The name has no address, or none of its addresses takes a connection, or the dialer failed, or all
-/// that took longer than `within`.
+/// The name has no address, none of its addresses accepts a connection, the dialer failed, or the
+/// attempt took longer than `within`.
 ///
 /// # Cancel safety
 ///
-/// Dropped, it leaves no connection behind.
+/// Dropping the future leaves no connection behind.
 pub(super) async fn dial(place: &Endpoint, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
     let late = || Trouble::passing(format!("no connection to {place} came about within {within:?}"));
     let dialing = async {
@@ -82,7 +83,7 @@ async fn connect(Address { host, port }: &Address, network: &Network, within: Du
     Ok(stream)
 }
 
-/// Connects to the first address that takes a connection.
+/// Connects to the first address that accepts a connection.
 async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<TcpStream> {
     let share = within / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
     let step = NEXT_ADDRESS.min(share);
@@ -106,7 +107,7 @@ async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<TcpStr
     }
 }
 
-/// The addresses with IPv6 and IPv4 alternating, beginning with the family of the first.
+/// Reorders the addresses so that IPv6 and IPv4 alternate, starting with the family of the first.
 fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (ones, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
@@ -145,7 +146,8 @@ mod tests {
             let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
             taken.local_addr().unwrap()
         };
-        // A documentation address (RFC 5737): packets to it are dropped, or refused by this machine.
+        // A documentation address (RFC 5737): packets to it are dropped, or refused by this
+        // machine.
         let silent = "192.0.2.1:9".parse().unwrap();
         let within = Duration::from_secs(20);
         assert_eq!(race(vec![closed, open], within).await.unwrap().peer_addr().unwrap(), open);

@@ -1,28 +1,39 @@
-//! Group commit: waiting, on connections of its own, until what a node has answered is as durable as asked.
+//! Group commit: waits, on dedicated connections, until replies of a node are as durable as
+//! requested.
 //!
-//! WAIT blocks its connection, and speaks only of what that connection has written. So everybody who waits shares one tiny
-//! write and one WAIT behind it: replication is one stream, and whoever has acknowledged this write has all that the server
-//! did before it, on any connection. The next group collects while one is under way; there is no timer.
+//! WAIT blocks its connection, and covers only writes of that connection. So all waiters share one
+//! tiny write and one WAIT after it. Replication is one stream: a replica that acknowledged this
+//! write has everything that the server did before it, on any connection. The next group collects
+//! while one is in flight; there is no timer.
 //!
 //! # One connection for each level
 //!
-//! WAITs of one connection can not overlap, and a group that waits for a dead replica must not hold up those who ask for
-//! less. So each *level* in use ([`Level`]: so many replicas, or the disk) has a connection and a queue, nearly always one in
-//! all, opened at the first commit of that level and named `<client name>:commit`. Inside a level nothing is held up by a
-//! stuck group that could go faster: as long as too few have acknowledged the older write in front, too few have the newer
-//! one. Refused: one connection for all with short WAITs in turn. Each group's write moves the goal for the others, and a
-//! replica that is late by more than a slice would never be seen to arrive.
+//! WAITs of one connection cannot overlap. A group that waits for a dead replica must not delay
+//! waiters that need less. So each *level* in use ([`Level`]: a number of replicas, or the disk)
+//! has a connection and a queue. Nearly always one level is in use. Its connection is opened at the
+//! first commit of that level and named `<client name>:commit`.
 //!
-//! # What is proof
+//! Inside a level a stuck group delays no group that could complete sooner. While too few replicas
+//! have acknowledged the older write, too few have the newer one.
 //!
-//! That the grant is in the stream the replicas acknowledged. Fail closed, every commit shows that
-//! - the process is the same: the commit connection read the `run_id` of the epoch it answers for, and write and WAIT went over
-//!   one connection (a WAIT alone on a fresh connection counts replicas for nothing);
-//! - its data is the same: `master_replid`, read in the handshake of the epoch and again behind the WAIT, is unchanged, and the
-//!   server is a primary. It changes with every promotion, so a primary that was demoted, copied the data of another and was
-//!   promoted again is noticed, though its run id and its connections may live through that. (It also changes when the first
-//!   replica joins and after an hour without any: the commits under way then fail for nothing, once.)
-//! - the epoch is still the present one, before the write and after the WAIT.
+//! Rejected alternative: one connection for all levels, with alternating short WAITs. Each group's
+//! write moves the goal for the others. A replica that lags by more than one slice would never be
+//! seen to arrive.
+//!
+//! # What counts as proof
+//!
+//! The grant must be in the stream that the replicas acknowledged. Every commit fails unless it
+//! shows all of the following:
+//!
+//! - The process is the same. The commit connection read the `run_id` of the connection id it
+//!   confirms. Write and WAIT used one connection. (A WAIT alone on a fresh connection counts
+//!   replicas without proving anything.)
+//! - Its data is the same, and the server is a primary. The `master_replid`, read in the handshake
+//!   and again after the WAIT, is unchanged. It changes with every promotion. So it exposes a
+//!   primary that was demoted, copied the data of another and was promoted again. The `run_id` and
+//!   the connections may survive that. (It also changes when the first replica joins, and after an
+//!   hour without any replica. Commits in flight at that moment fail needlessly, once.)
+//! - The connection id is still the current one, before the write and after the WAIT.
 
 mod lane;
 mod question;
@@ -45,39 +56,42 @@ use crate::clock::Clock;
 use crate::config::{Durability, Settings};
 use crate::error::{Code, ServerError};
 
-/// Why it is not proven that what was answered is as durable as asked. On the primary it stands all the same, unless
-/// something else took it back.
+/// Why it is not proven that a reply is as durable as requested.
+///
+/// The write remains on the primary, unless something else undid it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// The time was over, and too few had acknowledged.
+    /// The timeout passed, and too few replicas had acknowledged.
     #[error("{}", shortfall(.asked, *.acknowledged))]
     Shortfall {
-        /// What was asked.
+        /// The requested durability.
         asked: Durability,
-        /// How many replicas are known to have acknowledged; 0 for [`Durability::Disk`], and for who still stood behind an
-        /// earlier write that too few had acknowledged.
+        /// Number of replicas that are known to have acknowledged.
+        ///
+        /// It is 0 for [`Durability::Disk`]. It is also 0 for a waiter still queued behind an
+        /// earlier write that too few replicas had acknowledged.
         acknowledged: u32,
     },
-    /// The server can not give this, however long one waits.
+    /// The server cannot provide this durability, however long the caller waits.
     #[error("the server can not do it: {missing}")]
     Unsupported {
         /// What is missing, in a clause.
         missing: Cow<'static, str>,
     },
-    /// The process, its data or the connection is not known to be that of the answer any more.
+    /// The process, its data or the connection may have changed since the reply.
     #[error("nothing is proven: {reason}")]
     Unproven {
         /// What has changed, in a clause.
         reason: Cow<'static, str>,
     },
-    /// The question did not leave, was refused, or got no answer.
+    /// The request was not sent, was refused, or was not answered.
     #[error("the server could not be asked, or did not answer")]
     Asking(#[from] ServerError),
 }
 
 impl CommitError {
-    /// Whether the same request may well be proven a little later, without anybody's changing it.
+    /// Returns whether the same commit may succeed a little later, without intervention.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             CommitError::Unproven { .. } => true,
@@ -105,7 +119,7 @@ fn shortfall(asked: &Durability, acknowledged: u32) -> String {
     }
 }
 
-/// The commits of one node.
+/// The group commits of one node.
 pub(super) struct DurabilityWaiter {
     commands: Arc<ConnectionPool>,
     way: Target,
@@ -123,7 +137,8 @@ struct Open {
 }
 
 impl DurabilityWaiter {
-    /// Opens nothing yet. `commands` are the connections whose answers are to be proven.
+    /// Creates the waiter without connecting. Replies on the connections `commands` are to be
+    /// confirmed.
     pub(super) fn new(commands: Arc<ConnectionPool>, way: Target, settings: &Settings, clock: Clock) -> Self {
         DurabilityWaiter {
             commands,
@@ -137,7 +152,7 @@ impl DurabilityWaiter {
 
     pub(super) async fn commit(&self, since: ConnectionId, asked: Durability, tag: &[u8]) -> Result<(), CommitError> {
         let Some((level, timeout)) = Level::of(asked) else { return Ok(()) };
-        // Looked at here, too, so that no connection is opened for what can not be proven anyway.
+        // Checked here, too, to avoid opening a connection for an unprovable commit.
         check_provable(&self.commands, &since)?;
         let (answer, answered) = oneshot::channel();
         let member = Member { since, asked, tag: Bytes::copy_from_slice(tag), by: self.clock.now() + timeout, answer };
@@ -151,8 +166,8 @@ impl DurabilityWaiter {
         if let Some(open) = lanes.get(&level) {
             return Ok(open.members.clone());
         }
-        // One WAIT may take `timeout`. Three times that for a command leaves the connection alive meanwhile: it is given up
-        // for silence after two thirds, and the PING that watches it may queue behind a WAIT.
+        // One WAIT may take `timeout`. Commands get three times that, so the connection survives a
+        // WAIT. Silence ends it after two thirds, and its keep-alive PING may queue behind a WAIT.
         let slice = self.settings.timeout;
         let settings = Settings { timeout: slice * 3, ..self.settings.clone() };
         let (clock, name) = (self.clock.clone(), self.name.clone());
@@ -164,13 +179,13 @@ impl DurabilityWaiter {
         Ok(members)
     }
 
-    /// Has the connections end.
+    /// Signals the connections to close, without waiting.
     pub(super) fn stop(&self) {
         let lanes = self.lanes.lock().unwrap_or_else(|p| p.into_inner());
         lanes.iter().flat_map(HashMap::values).for_each(|open| open.link.close());
     }
 
-    /// Ends the connections; who waits is told that the client is shut down.
+    /// Closes the connections. Waiters get the error that the client is shut down.
     pub(super) async fn close(&self) {
         let lanes = self.lanes.lock().unwrap_or_else(|p| p.into_inner()).take().unwrap_or_default();
         for open in lanes.values() {
@@ -182,7 +197,7 @@ impl DurabilityWaiter {
     }
 }
 
-/// What shares a connection: those whose WAIT is the same but for its time.
+/// Commits that share a connection: those whose WAIT differs only in its timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Level {
     Replicas(u32),
@@ -190,7 +205,7 @@ enum Level {
 }
 
 impl Level {
-    /// `None` where there is nothing to wait for.
+    /// Returns the level and the timeout; `None` if there is nothing to wait for.
     fn of(asked: Durability) -> Option<(Level, Duration)> {
         match asked {
             Durability::Primary | Durability::Replicas { at_least: 0, .. } => None,
@@ -199,7 +214,7 @@ impl Level {
         }
     }
 
-    /// How many acknowledgements make it.
+    /// Returns the number of acknowledgements that are required.
     fn needs(self) -> u32 {
         match self {
             Level::Replicas(at_least) => at_least,
@@ -207,7 +222,7 @@ impl Level {
         }
     }
 
-    /// What a refusal means.
+    /// Converts a refusal by the server.
     fn refused(self, error: ServerError) -> CommitError {
         match (self, &error) {
             (Level::Disk, ServerError::Refused { code: Code::Other, message })
@@ -223,7 +238,7 @@ impl Level {
     }
 }
 
-/// Whether anything can be proven of what was answered in the epoch `since`.
+/// Checks whether a reply on connection `since` can be proven durable.
 fn check_provable(commands: &ConnectionPool, since: &ConnectionId) -> Result<(), CommitError> {
     if since.run_id.is_empty() || commands.history().is_empty() {
         let missing =

@@ -1,5 +1,5 @@
-//! TLS, by rustls. The server's certificate is always verified, unless the program has a
-//! `rustls::ClientConfig` of its own.
+//! TLS, by rustls. The server's certificate is always verified, unless the program supplies its own
+//! `rustls::ClientConfig`.
 
 #[cfg(feature = "tls")]
 mod certificates;
@@ -22,29 +22,29 @@ mod with {
     use crate::config::network::Stream;
     use crate::config::{Config, ConfigError, Tls};
 
-    /// What all connections of a client share: certificates, and sessions to resume.
+    /// TLS state that all connections of a client share: certificates, and sessions to resume.
     #[derive(Clone)]
     pub(in crate::connection) struct Encryption(Arc<Shared>);
 
     struct Shared {
         tls: Tls,
         current: Mutex<Current>,
-        /// Held while files are read: an older state of them never replaces a newer one, and a file
-        /// system that hangs occupies one thread at most.
+        /// Held while files are read. An older state of the files never replaces a newer one, and a
+        /// file system that hangs blocks one thread at most.
         reading: Arc<tokio::sync::Mutex<()>>,
     }
 
     /// The certificates of new connections.
     struct Current {
         connector: TlsConnector,
-        /// What they were made from; `None` where they never change.
+        /// The files' contents that they were made from; `None` if they never change.
         pems: Option<Pems>,
         /// Why the files cannot be used now, as it was logged.
         trouble: Option<String>,
     }
 
     impl Encryption {
-        /// Reads the certificates that the configuration names; `None` where nothing is encrypted.
+        /// Reads the certificates that the configuration names; `None` if TLS is not configured.
         ///
         /// # Errors
         ///
@@ -70,7 +70,9 @@ mod with {
             Ok(Some(Encryption(Arc::new(Shared { tls: tls.clone(), current, reading }))))
         }
 
-        /// Encrypts a stream to the server `host`: the name that its certificate must have, unless another one is set.
+        /// Encrypts a stream to the server `host`.
+        ///
+        /// The certificate must be for that name, unless `server_name` is configured.
         pub(in crate::connection) async fn encrypt(
             &self,
             stream: Box<dyn Stream>,
@@ -82,17 +84,21 @@ mod with {
             Ok(Box::new(connector.connect(name, stream).await?))
         }
 
-        /// Reads the files again, and takes over what has changed. Files that cannot be used are logged,
-        /// once for each reason, and change nothing.
+        /// Reads the files again, and applies changes.
         ///
-        /// May be dropped at any time. A read that has begun goes on, and the next one begins after it.
+        /// Unusable files are logged, once for each reason, and change nothing.
+        ///
+        /// # Cancel safety
+        ///
+        /// The future may be dropped at any time. A read that has begun continues, and the next one
+        /// starts after it.
         pub(in crate::connection) async fn refresh(&self) {
             if self.0.current().pems.is_none() {
                 return;
             }
             let shared = Arc::clone(&self.0);
             let reading = Arc::clone(&shared.reading).lock_owned().await;
-            // Files may be on a slow disk, or on another machine.
+            // The files may be on a slow disk, or on another machine.
             let read = tokio::task::spawn_blocking(move || {
                 shared.read_again();
                 drop(reading);
@@ -161,7 +167,7 @@ mod with {
         #[test]
         fn a_file_system_that_hangs_occupies_one_thread() {
             let pipe = std::env::temp_dir().join(format!("redgrid-certificates-{}", std::process::id()));
-            // To open it for reading waits for a writer.
+            // Opening it for reading waits for a writer.
             assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
             let encryption = encryption(Tls { ca_file: Some(pipe.clone()), ..Tls::default() });
             let runtime =
@@ -187,7 +193,7 @@ mod without {
     use crate::config::network::Stream;
     use crate::config::{Config, ConfigError};
 
-    /// There is none.
+    /// Uninhabited: without the feature `tls` no connection is encrypted.
     #[derive(Clone)]
     pub(in crate::connection) enum Encryption {}
 

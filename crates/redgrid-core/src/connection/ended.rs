@@ -1,4 +1,4 @@
-//! Whether a client has ended: shut down, or left without the runtime that its tasks ran in.
+//! Whether a client has ended: by a shutdown, or because the runtime of its tasks has ended.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 
 use crate::error::ServerError;
 
-/// What is said when the tasks of a client have gone without a shutdown.
+/// The error message when the tasks of a client have ended without a shutdown.
 const RUNTIME_ENDED: &str = "the Tokio runtime in which the client was created has ended, and its connections with it; \
                              create a client in the runtime that uses it";
 
 /// The end of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
-    /// A shutdown was asked for, or the last handle was dropped.
+    /// A shutdown was requested, or the last handle was dropped.
     asked: AtomicBool,
     /// No request can be sent any more.
     over: OnceLock<()>,
@@ -24,7 +24,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// A shutdown begins.
+    /// Records that a shutdown begins.
     pub(crate) fn ask(&self) {
         self.asked.store(true, Ordering::Release);
         self.begun.notify_waiters();
@@ -38,14 +38,15 @@ impl Ended {
         }
     }
 
-    /// The connections are about to be closed, or the tasks of the client have gone.
+    /// Records that the connections are about to be closed, or that the client's tasks have ended.
     pub(crate) fn is_over(&self) {
         let _ = self.over.set(());
         self.told.notify_waiters();
     }
 
-    /// The error of a request to a client that has ended; a runtime that ended is told apart from a
-    /// shutdown.
+    /// Returns the error of a request to a client that has ended.
+    ///
+    /// It distinguishes a shutdown from a runtime that ended.
     pub(crate) fn why(&self) -> ServerError {
         match self.asked.load(Ordering::Acquire) {
             true => ServerError::ShuttingDown,
@@ -53,12 +54,12 @@ impl Ended {
         }
     }
 
-    /// The same, where the end has come.
+    /// Returns the error of a request if the client has ended; see [`Ended::why`].
     pub(crate) fn error(&self) -> Option<ServerError> {
         self.over.get().map(|()| self.why())
     }
 
-    /// Completes when the end has come.
+    /// Completes when the client has ended.
     pub(crate) async fn wait(&self) {
         let told = self.told.notified();
         if self.over.get().is_none() {
@@ -67,17 +68,17 @@ impl Ended {
     }
 }
 
-/// Held by the task that drives a client. Dropped before [`Driven::ends`], the runtime has ended
-/// without a shutdown.
+/// Guard of the task that drives a client. If it is dropped before [`Driven::ends`], the runtime
+/// has ended without a shutdown.
 pub(crate) struct Driven(Option<Box<dyn FnOnce() + Send>>);
 
 impl Driven {
-    /// `abandoned` is called where the task is dropped.
+    /// Creates the guard; `abandoned` is called if the task is dropped.
     pub(crate) fn new(abandoned: impl FnOnce() + Send + 'static) -> Self {
         Driven(Some(Box::new(abandoned)))
     }
 
-    /// The task comes to its end by itself.
+    /// Disarms the guard because the task completes normally.
     pub(crate) fn ends(mut self) {
         self.0 = None;
     }

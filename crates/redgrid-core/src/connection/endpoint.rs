@@ -1,4 +1,4 @@
-//! How a server is reached: where it listens, and what it is shown there.
+//! How a server is reached: its address, and the credentials and encryption to use there.
 
 use std::fmt;
 #[cfg(unix)]
@@ -9,12 +9,14 @@ use super::encryption::Encryption;
 use super::login::Logins;
 use crate::config::{Address, Config, ConfigError, Network, Secret, Sentinel, Settings};
 
-/// The way to one server.
+/// The address of one server, and how to connect to it.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) place: Endpoint,
     pub(super) entry: ConnectOptions,
-    /// Why it does not speak RESP3, in its words, once a connection has found out. All connections to it share this.
+    /// Why the server does not speak RESP3, in its own message, once a connection has found out.
+    ///
+    /// Shared by all connections to the server.
     pub(super) without_resp3: Arc<OnceLock<String>>,
 }
 
@@ -24,11 +26,11 @@ impl Target {
     }
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone)]
 pub(super) enum Endpoint {
     Tcp(Address),
-    /// A socket of this machine.
+    /// A Unix socket.
     #[cfg(unix)]
     Unix(PathBuf),
 }
@@ -49,12 +51,12 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// What the servers of one kind are shown.
+/// Credentials and connection settings for the servers of one kind.
 #[derive(Clone)]
 pub(super) struct ConnectOptions {
     pub(super) username: Option<String>,
     pub(super) password: Option<Secret>,
-    /// Who has the two above, where they change.
+    /// The credential provider, if username and password change.
     pub(super) logins: Option<Arc<Logins>>,
     pub(super) database: u8,
     pub(super) encryption: Option<Encryption>,
@@ -63,11 +65,11 @@ pub(super) struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// That of the servers with the data. Certificates are read now.
+    /// Returns the options of the data servers. Certificates are read now.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the file that is missing or bad.
+    /// [`ConfigError`] names the file that is missing or invalid.
     pub(super) fn of(config: &Config) -> Result<ConnectOptions, ConfigError> {
         let (access, settings) = (config.access.clone(), &config.settings);
         Ok(ConnectOptions {
@@ -80,7 +82,8 @@ impl ConnectOptions {
         })
     }
 
-    /// That of sentinels: a login of their own, the same certificates, and no databases.
+    /// Returns the options of sentinels: separate credentials, the same certificates, and database
+    /// 0.
     pub(super) fn at_sentinels(&self, sentinel: &Sentinel, settings: &Settings) -> ConnectOptions {
         let provider = sentinel.provider.clone();
         ConnectOptions {

@@ -1,7 +1,8 @@
-//! What happens to the connections of a client, told to whoever wants to hear of it.
+//! Events of a client's connections, published to all receivers.
 //!
-//! Each node has a task that watches its connection for requests; a change of the topology and an end of an interruption are
-//! told by those who bring them about. All pass one lock here, which gives them their order.
+//! Each node has a task that watches its connection for requests. Topology changes and the ends of
+//! interruptions are published by the code that causes them. One lock here gives all events their
+//! order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,61 +14,68 @@ use tokio::task::AbortHandle;
 use super::{Deployment, DeploymentKind, NodeId, Server, Shard};
 use crate::observe::count;
 
-/// Events that wait for a slow reader: 256. A failover of a cluster of fifty nodes stays below it; what is kept for each
-/// client is some ten kilobytes.
+/// Number of events that are buffered for a slow receiver: 256.
+///
+/// A failover of a cluster of fifty nodes publishes fewer. The buffer of each client takes some ten
+/// kilobytes.
 const KEPT: usize = 256;
 
-/// What happened to a client's connections; from [`Client::events`](crate::Client::events).
+/// An event of a client's connections; from [`Client::events`](crate::Client::events).
 ///
-/// Events come in the order in which the client learned of them. What may be relied on:
+/// Events arrive in the order in which the client learned of them. These guarantees hold:
 ///
-/// - of each node, [`Connected`](Event::Connected) and [`Lost`](Event::Lost) alternate, beginning with `Connected`; who
-///   begins to listen later may hear a `Lost` first;
-/// - a [`Gap`](Event::Gap) is never told of a node that is lost: it comes after the node's next `Connected`;
-/// - a new primary's `Connected` comes after the [`PrimaryChanged`](Event::PrimaryChanged) that names it.
+/// - For each node, [`Connected`](Event::Connected) and [`Lost`](Event::Lost) alternate, beginning
+///   with `Connected`. A receiver that is created later may see a `Lost` first.
+/// - A [`Gap`](Event::Gap) is never reported for a node that is lost. It follows the node's next
+///   `Connected`.
+/// - A new primary's `Connected` follows the [`PrimaryChanged`](Event::PrimaryChanged) that names
+///   it.
 ///
-/// Nothing is said of the order between different nodes. Two changes in quick succession may be told as one.
+/// There is no guaranteed order between different nodes. Two changes in quick succession may be
+/// reported as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A node has answered its handshake and takes requests.
+    /// A node has answered its handshake and accepts requests.
     Connected {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
-    /// The connection to a node was lost, or it is asked no more.
+    /// The connection to a node was lost, or the client does not use the node any more.
     Lost {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// In the words of the server or the system.
+        /// The reason, as reported by the server or the system.
         why: String,
     },
     /// A primary was replaced.
     PrimaryChanged {
-        /// The former one.
+        /// The former primary.
         from: NodeId,
-        /// The one that takes its place.
+        /// The new primary.
         to: NodeId,
     },
-    /// It has become known, or has changed in another way, who serves what: slots have moved, nodes have come or gone.
+    /// The topology became known, or changed in another way: slots have moved, or nodes were added
+    /// or removed.
     TopologyChanged,
-    /// Subscriptions were interrupted and are in force again, at this node. Messages of the time between may have been
-    /// missed; every waiter has been told to look.
+    /// Subscriptions were interrupted and are active again, at this node.
+    ///
+    /// Messages of the time between may have been missed. Every waiter has been woken to poll.
     Gap {
-        /// Where they are in force now.
+        /// The node of the subscriptions.
         node: NodeId,
     },
-    /// This receiver was too slow: so many events were dropped before the next one.
+    /// This receiver was too slow, and events before the next one were dropped.
     Missed {
-        /// How many.
+        /// Number of dropped events.
         count: u64,
     },
 }
 
 /// Receives the events of a client; made by [`Client::events`](crate::Client::events).
 ///
-/// It keeps up to 256 events. When more come, the oldest are dropped and [`Event::Missed`] says how many; nobody
-/// waits for a slow reader.
+/// It buffers up to 256 events. When more arrive, the oldest are dropped, and [`Event::Missed`]
+/// contains their number. A slow receiver delays no other part of the client.
 #[derive(Debug)]
 pub struct EventReceiver(broadcast::Receiver<Event>);
 
@@ -76,7 +84,7 @@ impl EventReceiver {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, no event is lost.
+    /// Dropping the future loses no event.
     pub async fn recv(&mut self) -> Option<Event> {
         match self.0.recv().await {
             Ok(event) => Some(event),
@@ -86,7 +94,7 @@ impl EventReceiver {
     }
 }
 
-/// Tells events, and keeps them in order.
+/// Publishes events in order.
 pub(crate) struct Events(Mutex<State>);
 
 struct State {
@@ -96,12 +104,12 @@ struct State {
     next: u64,
 }
 
-/// What is known of a node that is watched.
+/// State of a node that is watched.
 struct Seen {
-    /// Which of its watchers counts.
+    /// Number of the current watcher; others are ignored.
     watcher: u64,
     is_up: bool,
-    /// An interruption is over and was not told yet.
+    /// An interruption is over but not published yet.
     gap: bool,
 }
 
@@ -119,7 +127,7 @@ impl Events {
         })
     }
 
-    /// Watches the connection of a node for as long as the result lives.
+    /// Watches the connection of a node until the result is dropped.
     pub(super) fn watch(self: &Arc<Self>, server: Arc<dyn Server>) -> Watching {
         let node = server.id().clone();
         let mut state = self.state();
@@ -153,7 +161,7 @@ impl Events {
         }
     }
 
-    /// What was subscribed at a node, or has moved there, is in force again.
+    /// Reports that subscriptions of a node, or ones that have moved there, are active again.
     pub(crate) fn gap(&self, node: &NodeId) {
         count::gap();
         let mut state = self.state();
@@ -163,7 +171,7 @@ impl Events {
         }
     }
 
-    /// Tells what is new in a view of the topology.
+    /// Publishes the differences to the previous topology.
     pub(super) fn changed(&self, views: &mut Views, now: Deployment) {
         let news = views.next(now);
         let state = self.state();
@@ -173,7 +181,7 @@ impl Events {
         }
     }
 
-    /// Nothing is told any more, and receivers end.
+    /// Stops publishing; receivers end.
     pub(super) fn close(&self) {
         self.state().sender = None;
     }
@@ -188,7 +196,7 @@ impl State {
         self.nodes.get_mut(node).filter(|seen| seen.watcher == watcher)
     }
 
-    /// Nothing is made where nobody listens.
+    /// Builds the event only if there is a receiver.
     fn tell(&self, event: impl FnOnce() -> Event) {
         if let Some(sender) = self.sender.as_ref().filter(|sender| sender.receiver_count() > 0) {
             let _ = sender.send(event());
@@ -196,7 +204,7 @@ impl State {
     }
 }
 
-/// A node that is watched. Dropped, it counts as lost.
+/// A node that is watched. When it is dropped, the node counts as lost.
 pub(super) struct Watching {
     events: Arc<Events>,
     pub(super) server: Arc<dyn Server>,
@@ -223,7 +231,7 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
     loop {
         let present = epoch.borrow_and_update().clone();
         if present != last {
-            // Lost and there again before this was run: that is two events.
+            // Lost and connected again before this poll: two events.
             events.lost(server.id(), watcher, || server.trouble().unwrap_or_default());
             if present.is_some() {
                 events.connected(server.id(), watcher, again);
@@ -232,27 +240,30 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
             last = present;
         }
         if epoch.changed().await.is_err() {
-            // Closed for good; whoever watches it is told so by the topology.
+            // Closed for good; the topology drops this watcher.
             return std::future::pending().await;
         }
     }
 }
 
-/// Views of the topology, one after the other, and what happened between them.
+/// Compares each topology with the previous one.
 pub(super) struct Views {
     last: Deployment,
-    /// New primaries that have slots of one that is still there, with what that one had before. A redirection tells of one
-    /// slot: it may be the first that moves, or the first that is heard of when a primary is replaced.
+    /// New primaries that took slots of a primary that is still there, with that primary's former
+    /// shard.
+    ///
+    /// A redirect reports one slot. It may be the first slot that moves, or the first sign that a
+    /// primary was replaced.
     heirs: Vec<(NodeId, Shard)>,
 }
 
 impl Views {
-    /// Before anybody is known.
+    /// Creates the comparison, with no node known yet.
     pub(super) fn new(kind: DeploymentKind) -> Views {
         Views { last: Deployment { kind, shards: Vec::new() }, heirs: Vec::new() }
     }
 
-    /// What is new.
+    /// Returns the events that lead from the previous topology to `now`.
     fn next(&mut self, now: Deployment) -> Vec<Event> {
         let before = std::mem::replace(&mut self.last, now);
         let now = &self.last;
@@ -339,7 +350,7 @@ mod tests {
             assert_eq!(differences(&before, after), [Event::TopologyChanged]);
             assert_eq!(differences(after, &before), [Event::TopologyChanged]);
         }
-        // A promoted replica is both: the place of its primary, and one replica less.
+        // A promoted replica causes both: a new primary, and one replica less.
         let promoted = cluster(&[shard("x", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
         assert_eq!(differences(&before, &promoted), [changed("a", "x"), Event::TopologyChanged]);
     }
@@ -355,7 +366,7 @@ mod tests {
         assert_eq!(views.next(first), [Event::TopologyChanged]);
         assert_eq!(views.next(after), [changed("a", "c"), Event::TopologyChanged]);
         assert!(views.heirs.is_empty());
-        // Whose slots went to several was given up, not replaced.
+        // A primary whose slots went to several others was given up, not replaced.
         let first = cluster(&[shard("c", &[(0, 49)], &[]), shard("d", &[(50, 99)], &[]), before.shards[1].clone()]);
         let parted = cluster(&[shard("d", &[(50, 99)], &[]), shard("b", &[(0, 49), (100, 199)], &[])]);
         assert_eq!(views.next(first), [Event::TopologyChanged]);

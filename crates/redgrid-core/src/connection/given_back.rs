@@ -1,9 +1,12 @@
-//! Releases that were answered within the last seconds. A primary may fail before a replica has them:
-//! the replica that takes its place then still has the hold, and nobody ends it before its lease. So
-//! they are sent again to each process that decides for their keys from then on.
+//! Repeats recent releases after a failover.
 //!
-//! Only releases are remembered. Each names a holder field, or the id of a permit, that no later grant
-//! has: a release that the new primary knows of, or whose name has another holder, changes nothing.
+//! A primary may fail before a replica has the releases of the last seconds. The promoted replica
+//! then still has the hold, until its lease ends. So these releases are sent again to every process
+//! that becomes the primary of their keys.
+//!
+//! Only releases are remembered. Each names a holder field, or the id of a permit, that no later
+//! grant uses. So a release has no effect if the new primary already has it, or if the name has
+//! another holder.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,32 +20,35 @@ use super::core::Core;
 use super::{NodeId, Progress, Request, RequestOutcome, RetryPolicy, Server};
 use crate::clock::Instant;
 
-/// How long a release is remembered while its primary goes on to answer: 5 s. Replicas are behind by
-/// less, and sentinels take 1 to 2 s to name the server that they have promoted.
+/// How long a release is remembered while its primary keeps answering: 5 s. Replicas lag by less,
+/// and sentinels take 1 to 2 s to name the server that they have promoted.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// Maximum number of keys in the remembered releases of one primary; older releases are forgotten. A plain lock has one key. The
-/// limit is low because each remembered request stays in memory: a large set no longer fits into a processor's cache.
+/// Maximum number of keys in the remembered releases of one primary; older releases are forgotten.
+///
+/// A plain lock has one key. The limit is low because each remembered request stays in memory: a
+/// large set no longer fits into a processor's cache.
 const MOST: usize = 1024;
 
-/// How many releases are sent again at a time; those of a node leave together.
+/// Maximum number of releases that are repeated at a time; those of one node are sent together.
 const AT_ONCE: usize = 256;
 
-/// When is looked a second time after a change: a release that was answered just before the change may
+/// Delay of the second check after a change. A release that was answered just before the change may
 /// be remembered just after it.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// A process that has answered: its node, and its `run_id`, which is empty where the user may not ask.
+/// A server process: its node, and its `run_id`, which is empty if the user may not read it.
 type Process = (NodeId, Arc<str>);
 
-/// Releases by the process that answered them. A list: there are few processes, and each release looks for its own.
+/// Releases by the process that answered them. A list, because there are few processes and each
+/// release scans for its own.
 type ByProcess = Vec<(Process, Last)>;
 
-/// The last releases of a process, in the order of the answers.
+/// The last releases of a process, in the order of the replies.
 #[derive(Default)]
 struct Last {
     releases: VecDeque<(Instant, Arc<Request>)>,
-    /// How many keys they have.
+    /// Number of keys of all releases.
     keys: usize,
 }
 
@@ -63,11 +69,11 @@ impl Last {
     }
 }
 
-/// What is remembered.
+/// The remembered releases.
 #[derive(Default)]
 pub(crate) struct GivenBack {
     by: Mutex<ByProcess>,
-    /// The first is remembered, or a primary may have changed.
+    /// Notified when the first release is remembered, or a primary may have changed.
     news: Notify,
 }
 
@@ -76,7 +82,7 @@ impl GivenBack {
         self.by.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Has a task look for releases whose keys have another primary by now.
+    /// Schedules a check for releases whose keys have another primary by now.
     pub(crate) fn look(&self) {
         self.news.notify_one();
     }
@@ -102,8 +108,10 @@ impl GivenBack {
         }
     }
 
-    /// Takes out the releases whose keys are decided by another process by now, in the order of their
-    /// answers. Those whose new primary has no connection yet stay: it is a change when it has one.
+    /// Removes and returns the releases whose keys now belong to another process, in the order of
+    /// their replies.
+    ///
+    /// Releases whose new primary is not connected yet stay. Its connection counts as a change.
     fn take_moved(&self, home: impl Fn(&[u8]) -> Arc<dyn Server>) -> Vec<Arc<Request>> {
         let mut moved = Vec::new();
         for (process, last) in self.by().iter_mut() {
@@ -119,8 +127,10 @@ impl GivenBack {
         moved.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Forgets what is older than [`KEPT`] where the process goes on to answer; false where nothing is
-    /// left. While a primary is missed, what it answered last is kept for the one that replaces it.
+    /// Forgets releases older than [`KEPT`] whose process still answers; returns false if none is
+    /// left.
+    ///
+    /// While a primary is missing, its last releases are kept for its successor.
     fn prune(&self, now: Instant, primaries: &[Arc<dyn Server>]) -> bool {
         let mut by = self.by();
         by.retain_mut(|(process, last)| {
@@ -138,8 +148,9 @@ fn process_of(server: &dyn Server) -> Option<Process> {
 }
 
 impl Core {
-    /// Sends a release until it is answered, or until `until`, and remembers it. It has to be harmless
-    /// when it is carried out once more, whoever has the name by then.
+    /// Sends a release until it is answered or `until` has passed, and remembers it.
+    ///
+    /// The release must be idempotent, and harmless to any later holder of the name.
     pub(crate) async fn give_back(&self, request: Request, until: Instant, persistence: RetryPolicy) -> RequestOutcome {
         self.give_back_shared(Arc::new(request), until, persistence).await
     }
@@ -176,7 +187,7 @@ impl Core {
     }
 }
 
-/// Sends releases again after each change of a primary, for as long as it is not aborted.
+/// Repeats releases after each change of a primary, until it is aborted.
 pub(super) async fn repeat(core: Arc<Core>) {
     loop {
         let is_empty = !core.given_back.prune(core.clock.now(), &core.topology.primaries());

@@ -1,4 +1,4 @@
-//! How a client and its servers are, asked of each of them.
+//! The health of a client and its servers, checked by a request to each of them.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::error::ServerError;
 use crate::wait::Hub;
 
-/// Asks every node for a sign of life when awaited; made by [`Client::health`].
+/// A health check that pings every node when awaited; made by [`Client::health`].
 #[must_use = "nobody is asked until this is awaited"]
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
@@ -25,8 +25,9 @@ impl HealthCheck {
         HealthCheck { client, within }
     }
 
-    /// Waits at most this long for answers; `timeout` of the settings unless set. A shorter time answers a probe sooner, and
-    /// takes a slow server for a dead one.
+    /// Sets how long to wait for replies; `timeout` of the settings by default.
+    ///
+    /// A shorter time completes the check sooner, but reports a slow server as dead.
     pub fn within(mut self, within: Duration) -> Self {
         self.within = within;
         self
@@ -37,7 +38,7 @@ impl HealthCheck {
         let mut asked = Vec::new();
         let shards = core.topology.shards();
         if shards.is_empty() {
-            // Nobody is known: whoever stands for that says why.
+            // No node is known: the placeholder reports why.
             asked.extend(core.topology.primaries().into_iter().map(|server| (server, NodePart::Primary)));
         }
         for shard in shards {
@@ -67,81 +68,92 @@ impl IntoFuture for HealthCheck {
     }
 }
 
-/// How a client and its servers are.
+/// The health of a client and its servers.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Health {
-    /// The nodes that it knows, each primary followed by its replicas. While nobody has told who they are, one entry says
+    /// The known nodes, each primary followed by its replicas. While none is known, one entry says
     /// why.
     pub nodes: Vec<NodeHealth>,
-    /// Why a failover would not be noticed at the moment: no sentinel has answered when they were last asked. `None` where one
-    /// has, and where there are none. Requests can succeed all the same.
+    /// Why a failover would not be noticed at the moment: no sentinel answered the last time.
+    ///
+    /// `None` if one has answered, and without sentinels. Requests can succeed all the same.
     pub trouble: Option<String>,
-    /// Holds that are believed.
+    /// Number of holds that are valid by the local clock.
     pub held: usize,
-    /// Requests that wait in this process.
+    /// Number of requests that wait in this process.
     pub waiting: usize,
     /// Whether the client is shut down, or about to be.
     pub is_shut_down: bool,
 }
 
 impl Health {
-    /// Whether requests can be expected to succeed: every primary has answered, and the client is not shut down. A dead
-    /// replica does not count: reads go elsewhere.
+    /// Returns whether requests can be expected to succeed.
+    ///
+    /// That is so if every primary has answered and the client is not shut down. A dead replica
+    /// does not count, because reads go elsewhere.
     pub fn is_ready(&self) -> bool {
         let mut primaries = self.nodes.iter().filter(|node| node.part == NodePart::Primary).peekable();
         !self.is_shut_down && primaries.peek().is_some() && primaries.all(NodeHealth::is_well)
     }
 }
 
-/// What a node is to the client.
+/// The role of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NodePart {
-    /// It decides.
+    /// The node is a primary.
     Primary,
-    /// It copies a primary, and is read from.
+    /// The node is a replica and used for reads.
     Replica,
 }
 
-/// How one node is.
+/// The health of one node.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NodeHealth {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// What it is to the client.
+    /// The node's role.
     pub part: NodePart,
     /// Whether there is a connection that has answered its handshake.
     pub connected: bool,
-    /// Which server process answers there; `None` without a connection, or where the user may not ask.
+    /// The `run_id` of the server process. `None` without a connection, or if the user may not read
+    /// it.
     pub run_id: Option<String>,
-    /// How long it took to answer just now; `None` when it did not.
+    /// Round-trip time of the ping; `None` without a reply.
     pub round_trip: Option<Duration>,
-    /// By how many microseconds the server's wall clock is ahead of this machine's, or a little less; `None` before the
-    /// first contact. Nothing depends on it: a large one is a hint that a clock is wrong.
+    /// By how many microseconds the server's wall clock is ahead of this machine's, or a little
+    /// less.
+    ///
+    /// `None` before the first contact. Nothing depends on it: a large value hints at a wrong
+    /// clock.
     pub clock_offset_micros: Option<i64>,
-    /// What stands in the way, in the words of the server or the system.
+    /// Why the node does not answer, as reported by the server or the system.
     pub trouble: Option<String>,
     /// Whether the node refuses the password, user or certificate of this client, or its own
-    /// certificate is refused. Calls end early with `Unauthorized` then.
+    /// certificate is refused. Calls then end early with `Unauthorized`.
     pub is_unauthorized: bool,
-    /// Why RESP2 is spoken at this node. `None` where RESP3 is spoken, and where the setting `protocol`
-    /// asks for RESP2.
+    /// Why RESP2 is used with this node. `None` if RESP3 is used, or if the setting `protocol` asks
+    /// for RESP2.
     pub without_resp3: Option<String>,
-    /// Whether it is a replica that is behind its primary by more than `max_replica_lag`, and left out of reads for that.
+    /// Whether the node is a replica that lags by more than `max_replica_lag`, and so is not used
+    /// for reads.
     pub is_behind: bool,
-    /// Channels that are wanted at this node.
+    /// Number of channels that should be subscribed at this node.
     pub channels: usize,
-    /// Channels whose subscription the server has confirmed; the others are made up for by polling.
+    /// Number of channels whose subscription the server has confirmed. The others are replaced by
+    /// polling.
     pub subscribed: usize,
-    /// Why a channel is not confirmed, in the server's words: for example, because the user may not
-    /// subscribe. `None` where all are, or where none has been tried yet.
+    /// Why a channel is not confirmed, in the server's words; for example, the user may not
+    /// subscribe.
+    ///
+    /// `None` if all are confirmed, or none has been tried yet.
     pub subscription_trouble: Option<String>,
 }
 
 impl NodeHealth {
-    /// Whether it has answered just now.
+    /// Returns whether the node has answered the ping.
     pub fn is_well(&self) -> bool {
         self.round_trip.is_some()
     }
@@ -157,7 +169,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
     let now = clock.now();
     let trouble = match answer {
         Ok(Ok(_)) => None,
-        // Who may not ask is answered all the same.
+        // A reply that refuses the PING is a sign of life, too.
         Ok(Err(ServerError::Refused { code, .. })) if !code.is_passing() => None,
         Ok(Err(ServerError::NotSent { reason })) => Some(server.trouble().unwrap_or_else(|| reason.into_owned())),
         Ok(Err(ServerError::Unauthorized { message })) => Some(message),
@@ -183,7 +195,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
     }
 }
 
-/// Two wall clocks compared, for humans.
+/// Returns by how many microseconds the server's wall clock is ahead, for display only.
 fn ahead_of_here(server_micros: u64) -> Option<i64> {
     let here = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_micros();
     i64::try_from(i128::from(server_micros) - i128::try_from(here).ok()?).ok()

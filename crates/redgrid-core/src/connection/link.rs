@@ -1,6 +1,7 @@
-//! One connection to one node, watched: told when it is up, verified when in doubt, set up again when it ends.
+//! One supervised connection to one node: it reports when it is up, is probed when in doubt, and is
+//! set up again when it ends.
 //!
-//! [`Link::epoch`] is `Some` while the connection has answered its handshake.
+//! [`Connection::epoch`] is `Some` while the connection has answered its handshake.
 
 mod diagnose;
 mod keep;
@@ -39,36 +40,45 @@ use crate::clock::Clock;
 use crate::config::{Credentials, Protocol, Settings};
 use crate::error::ServerError;
 
-/// The first wait before another attempt to connect: 25 to 50 ms. It doubles with each that fails.
+/// Back-off before the second attempt to connect: 25 to 50 ms. It doubles with each failure.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
-/// The longest: 1 to 2 s.
+/// Longest back-off: 1 to 2 s.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// How long the end of a connection may take before it is simply dropped: 100 ms. So much later those are told who wait for an
-/// answer of a primary that hangs and was replaced, and turn to the new one.
+/// Time limit for closing a connection before it is dropped: 100 ms.
+///
+/// Callers that wait for a reply of a hanging primary that was replaced are notified after this
+/// time. They then use the new primary.
 const QUIT: Duration = Duration::from_millis(100);
 
-/// How long a server may owe an answer and say nothing before it is doubted: 100 ms. Nearby one that lives answers within a
-/// millisecond, and a doubt is a look at the topology.
+/// How long a reply may be overdue, without any data, before the server is suspected: 100 ms.
+///
+/// A live server nearby answers within a millisecond. A suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// The same where that is far away: 1 s at the most, so that one that has been slow for long is doubted at all.
+/// The limit for distant servers: at most 1 s, so that a server that has long been slow is
+/// suspected at all.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
-/// How many round trips that is at the least: 4. A packet that was lost is sent again within three.
+/// Minimum number of round trips before a server is suspected: 4. A lost packet is retransmitted
+/// within three.
 const ROUND_TRIPS: u32 = 4;
 
-/// How long a server may owe an answer before it is doubted, that takes so long for one when nothing is in its way.
+/// Returns how long a reply may be overdue before the server is suspected.
+///
+/// `round_trip` is the server's unloaded round-trip time.
 pub(super) fn patience(round_trip: Duration) -> Duration {
     (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
 }
 
-/// How long a first connection may take before the client looks what listens there: 300 ms.
+/// How long a first connection may take before the client probes what listens there: 300 ms.
 const LATE: Duration = Duration::from_millis(300);
 
-/// How long an answer is waited for while a long reply or request is on its way: 20 times the timeout, a minute unless it
-/// is set. 512 MB, the longest value, take that long at 9 MB a second.
+/// Longest wait for a reply while a long reply or request is being transferred, in response
+/// timeouts: 20.
+///
+/// That is a minute with the default timeout. 512 MB, the largest value, take that long at 9 MB/s.
 const LONGEST_TRANSFER: u32 = 20;
 
 /// The name of a command.
@@ -96,78 +106,81 @@ impl Named {
     }
 }
 
-/// What a server is expected to be.
+/// The expected role of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeRole {
     Any,
-    /// It watches over others, and has no data.
+    /// It watches other servers, and has no data.
     Sentinel,
-    /// It takes writes.
+    /// It accepts writes.
     Primary,
     /// It copies a primary, and is up to date.
     Replica,
-    /// The same in a cluster, where reading there must be asked for.
+    /// A replica in a cluster, where reads must be enabled on the connection.
     ClusterReplica,
 }
 
-/// What is asked on a new connection before it is believed.
+/// What the handshake of a new connection requests.
 pub(super) enum Handshake {
-    /// Nothing: a server that runs a script for too long refuses all but its end.
+    /// Nothing: a server with a script that runs for too long refuses everything except ending it.
     Nothing,
     /// A sign of life.
     Life,
-    /// Which process answers there, and of which replication history its data is.
+    /// The server process, and the replication history of its data.
     Identity,
-    /// The same, what its clock says, and whether it has its part.
+    /// Everything that `Identity` requests, the server's clock, and whether it has the expected
+    /// role.
     Data { time: Arc<ServerClock>, part: NodeRole },
 }
 
-/// How long a server that has another part than expected is left alone: a promotion is a matter of moments.
+/// Delay before a server with an unexpected role is probed again: 100 ms, because promotions are
+/// short.
 const OTHER_PART: Duration = Duration::from_millis(100);
 
 pub(super) struct Connection {
     way: Target,
     protocol: Protocol,
     connect_timeout: Duration,
-    /// The present connection, or the last one.
+    /// The current connection, or the last one.
     pipeline: Mutex<Pipeline>,
-    /// Ends it.
+    /// Ends the connection's task.
     driving: Mutex<Option<AbortHandle>>,
     messages: mpsc::UnboundedSender<Push>,
-    /// Where those messages are read, until somebody does.
+    /// The receiver of those messages, until it is taken.
     unread: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
     greeting: Handshake,
     clock: Clock,
     client_name: String,
     timeout: Duration,
     ping_interval: Duration,
-    /// The node, for messages.
+    /// The node, for error messages.
     place: String,
     is_encrypted: bool,
-    /// What it has logged in with, where that changes.
+    /// The credentials in use, if they change.
     login: Option<Arc<Login>>,
     epoch: watch::Sender<Option<ConnectionId>>,
-    /// Where it tells of its epochs, if it is one of several.
+    /// The pool to report ids to, if the connection is one of several.
     seat: Option<PoolMember>,
-    /// The `master_replid` the handshake read; replaced before the epoch that belongs to it is told.
+    /// The `master_replid` that the handshake read; replaced before the id that belongs to it is
+    /// published.
     history: Mutex<Arc<str>>,
     /// Why there is no connection.
     trouble: Mutex<Trouble>,
-    /// Since when the server refuses this client, or this client the server's certificate.
+    /// When the server began to refuse this client, or this client the server's certificate.
     refused_since: Mutex<Option<Instant>>,
-    /// Whether there has ever been a connection. What was right once may be right again.
+    /// Whether there has ever been a connection. Settings that were right once may be right again.
     has_been_up: AtomicBool,
     doubt: Notify,
     silence: Arc<Silence>,
-    /// It leads to the wrong process: the next look makes another connection.
+    /// It leads to the wrong process: the next probe replaces the connection.
     leaving: AtomicBool,
-    /// When it was last left because the server takes no writes.
+    /// When it was last replaced because the server accepts no writes.
     left_at: Mutex<Option<Instant>>,
     closing: watch::Sender<bool>,
 }
 
 impl Connection {
-    /// A connection that is set up in the background, and again whenever it is lost.
+    /// Opens a connection in the background, and reopens it whenever it is lost.
     pub(super) fn open(
         way: &Target,
         settings: &Settings,
@@ -214,8 +227,10 @@ impl Connection {
         self.epoch.subscribe()
     }
 
-    /// The replication history of the present epoch: random, and another one after every promotion and every full copy
-    /// from elsewhere. Empty where it was not asked for, or may not be.
+    /// Returns the replication history of the current id.
+    ///
+    /// It is random, and changes with every promotion and every full copy from another server. It
+    /// is empty if the handshake did not request it, or may not read it.
     pub(super) fn history(&self) -> Arc<str> {
         Arc::clone(&self.history.lock().unwrap_or_else(|p| p.into_inner()))
     }
@@ -224,7 +239,7 @@ impl Connection {
         self.epoch.borrow().is_some()
     }
 
-    /// Whether it is up, and the server has not owed an answer for long.
+    /// Returns whether the connection is up, and no reply has been overdue for long.
     pub(super) fn answers(&self) -> bool {
         let round_trip = match &self.greeting {
             Handshake::Data { time, .. } => time.round_trip(),
@@ -233,7 +248,7 @@ impl Connection {
         self.is_up() && self.silent_for() < patience(round_trip)
     }
 
-    /// For how long the server has owed an answer and sent nothing.
+    /// Returns for how long the server has sent nothing while a reply is outstanding.
     pub(super) fn silent_for(&self) -> Duration {
         self.silence.lasts(&self.clock)
     }
@@ -242,7 +257,7 @@ impl Connection {
         self.pipeline.lock().unwrap_or_else(|p| p.into_inner()).clone()
     }
 
-    /// The messages of all its connections, for the first who asks.
+    /// Returns the messages of all generations of this connection; later calls get an empty stream.
     pub(super) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
         let unread = self.unread.lock().unwrap_or_else(|p| p.into_inner()).take();
         unread.unwrap_or_else(|| mpsc::unbounded_channel().1)
@@ -250,7 +265,8 @@ impl Connection {
 
     /// Sends one command, once. The order of first polls is the order on the wire.
     ///
-    /// Where a provider has the password, a command that was refused for want of a login is sent again behind one.
+    /// If a provider has the password, a command that was refused for a missing login is sent again
+    /// after a login.
     pub(super) async fn send(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
         let Some(login) = &self.login else { return self.send_once(&name, &args).await };
         let count = login.count();
@@ -260,15 +276,16 @@ impl Connection {
                     login.again(count, |credentials| self.authenticate(credentials)).await?;
                     self.send_once(&name, &args).await
                 };
-                // Boxed: it is rare, and the future of every call would have room for it.
+                // Boxed because it is rare: the future of every call would reserve its size.
                 Box::pin(again).await
             }
             answer => answer,
         }
     }
 
-    /// Sends a command that subscribes to channels or unsubscribes from them; it is answered when the server has
-    /// confirmed that of each.
+    /// Sends a command that subscribes or unsubscribes channels.
+    ///
+    /// It completes when the server has confirmed each of them.
     pub(super) async fn send_for(&self, command: &'static str, channels: &[Bytes]) -> Result<(), ServerError> {
         let args: Vec<_> = channels.iter().cloned().map(Value::from).collect();
         let once = async || {
@@ -288,11 +305,11 @@ impl Connection {
         }
     }
 
-    /// Leaves sharded channels; it ends when the server has seen to that.
+    /// Unsubscribes sharded channels; completes when the server has done so.
     pub(super) async fn leave_sharded(&self, channels: &[Bytes]) {
         let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.clock.now()));
         let asked = pipeline.leave(channels);
-        // What is refused is not subscribed, or the connection has gone.
+        // On a refusal the channels are not subscribed, or the connection is lost.
         let _ = self.answer(&pipeline, asked, owed).await;
     }
 
@@ -311,8 +328,8 @@ impl Connection {
         self.answer(&pipeline, asked, owed).await
     }
 
-    /// Waits for an answer. One that takes long is waited for beyond the timeout while a long reply or request is
-    /// on its way over this connection.
+    /// Waits for a reply, beyond the timeout while a long reply or request is being transferred on
+    /// this connection.
     async fn answer(
         &self,
         pipeline: &Pipeline,
@@ -359,7 +376,7 @@ impl Connection {
         self.send(Named::Known(name), args)
     }
 
-    /// Drops the connection and makes another, because what it says can no longer be believed.
+    /// Drops the connection and opens another one, because its replies can no longer be trusted.
     pub(super) fn renew(&self) {
         self.fail("it was given up after an unexpected answer");
         if let Some(driving) = &*self.driving() {
@@ -368,14 +385,17 @@ impl Connection {
         self.doubt.notify_one();
     }
 
-    /// Begins a new epoch on the same connection, because the server is no longer what the handshake found.
+    /// Starts a new connection id on the same connection, because the server is no longer what the
+    /// handshake found.
     pub(super) fn repeat_handshake(&self, why: &str) {
         self.fail(why);
         self.doubt.notify_one();
     }
 
-    /// The server has said that it takes no writes. Where no topology finds out who has taken its place, its name or address may
-    /// lead to that one by now, while the former one keeps its connections.
+    /// Handles a reply that says that the server accepts no writes.
+    ///
+    /// Without a topology that finds the new primary, the name or address may already lead to it.
+    /// The former primary keeps its connections, so the connection is replaced.
     pub(super) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();
@@ -387,28 +407,28 @@ impl Connection {
         }
     }
 
-    /// Has another connection made soon, because this one leads elsewhere.
+    /// Schedules the replacement of the connection, because it leads to another process.
     pub(super) fn reconnect(&self, why: &str) {
         self.leaving.store(true, Ordering::Release);
         self.repeat_handshake(why);
     }
 
-    /// Ends the connection and the tasks that watch it.
+    /// Closes the connection and ends the tasks that supervise it.
     pub(super) fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Completes when the connection is to end.
+    /// Completes when the connection should close.
     pub(super) async fn closing(&self) {
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
-    /// Has it probed soon.
+    /// Schedules a probe.
     pub(super) fn suspect(&self) {
         self.doubt.notify_one();
     }
 
-    /// Sends commands back to back, with none of others between them.
+    /// Sends commands back to back, without commands of other callers between them.
     pub(super) async fn send_together(&self, commands: Vec<(Named, Vec<Value>)>) -> Vec<Result<Reply, ServerError>> {
         let Some(login) = &self.login else { return self.send_together_once(&commands).await };
         let count = login.count();

@@ -1,9 +1,10 @@
 //! Logging in with a password that changes.
 //!
-//! The provider is asked before each connection is set up. Connections that live ask every `credentials_interval`, all of a
-//! client together, and log in anew where the answer is another one. A login that the server refuses leaves a connection as
-//! it was, so nothing is lost while the server does not know the new password yet. A connection with subscriptions that
-//! speaks RESP2 takes no login: it is replaced after a short connection has logged in.
+//! The credential provider is called before each connection is set up. Live connections call it
+//! every `credentials_interval`, one call for all of a client, and log in again if the credentials
+//! differ. A login that the server refuses leaves a connection unchanged. So nothing is lost while
+//! the server does not know the new password yet. A connection with subscriptions that uses RESP2
+//! accepts no login: it is replaced after a short-lived connection has logged in.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,14 +14,14 @@ use tokio::time::Instant;
 use crate::config::{Credentials, Provider, Settings};
 use crate::error::ServerError;
 
-/// The provider of a client, and what it said last.
+/// The credential provider of a client, and its last result.
 pub(super) struct Logins {
     provider: Provider,
     within: Duration,
     pub(super) every: Duration,
-    /// An answer or a failure, and when.
+    /// The last credentials or failure, and when it was returned.
     last: Mutex<Option<(Instant, Result<Credentials, String>)>>,
-    /// Held by who asks for all.
+    /// Held by the caller that calls the provider for all connections.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -30,7 +31,7 @@ impl Logins {
         Logins { provider, within, every, last: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// Asks the provider. Its own task keeps a panic there from ending the connection's.
+    /// Calls the provider, in a task of its own: a panic there must not end the connection's task.
     async fn ask(&self) -> Result<Credentials, String> {
         let provider = self.provider.clone();
         let mut asking = tokio::spawn(async move { provider.fetch().await });
@@ -45,14 +46,18 @@ impl Logins {
         }
     }
 
-    /// What the provider says now.
+    /// Returns fresh credentials from the provider.
     async fn now(&self) -> Result<Credentials, String> {
         let said = self.ask().await;
         *self.last() = Some((Instant::now(), said.clone()));
         said
     }
 
-    /// What the provider has said to any connection, no older than half an interval; a failure, too, which may have taken long.
+    /// Returns the provider's last result for any connection, if it is younger than half an
+    /// interval.
+    ///
+    /// This includes failures, because a failed call may have taken long. Otherwise calls the
+    /// provider.
     async fn lately(&self) -> Result<Credentials, String> {
         let _turn = self.turn.lock().await;
         let recent = self.last().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
@@ -67,20 +72,20 @@ impl Logins {
     }
 }
 
-/// What one connection has logged in with.
+/// The credentials of one connection.
 pub(super) struct Login {
     logins: Arc<Logins>,
     state: Mutex<State>,
-    /// Held by who logs in anew.
+    /// Held while the connection logs in again.
     turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     shown: Option<Credentials>,
-    /// Counts what was shown on a connection.
+    /// Number of logins on the connection.
     count: u64,
-    /// What the provider said instead of an answer.
+    /// The last failure of the provider.
     trouble: Option<String>,
 }
 
@@ -89,26 +94,26 @@ impl Login {
         Arc::new(Login { logins, state: Mutex::default(), turn: tokio::sync::Mutex::default() })
     }
 
-    /// How often the provider is asked although nothing is amiss.
+    /// Returns the interval of regular calls of the provider.
     pub(super) fn every(&self) -> Duration {
         self.logins.every
     }
 
-    /// What stands in the way of a new connection.
+    /// Returns why a new connection cannot log in.
     pub(super) fn trouble(&self) -> Option<String> {
         self.state().trouble.clone()
     }
 
-    /// How often something was shown; to be read before a request that may be refused.
+    /// Returns the number of logins; to be read before a request that may be refused.
     pub(super) fn count(&self) -> u64 {
         self.state().count
     }
 
-    /// What the provider says now, to be shown on a new connection.
+    /// Returns fresh credentials for a new connection.
     ///
     /// # Errors
     ///
-    /// Why the provider has no answer.
+    /// The provider's failure.
     pub(super) async fn fetch(&self) -> Result<Credentials, String> {
         let asked = self.logins.now().await;
         let mut state = self.state();
@@ -121,7 +126,7 @@ impl Login {
         asked
     }
 
-    /// Logs in anew, by `auth`, where the provider says something else by now.
+    /// Logs in again, by `auth`, if the provider's credentials have changed.
     pub(super) async fn follow<F>(&self, auth: impl FnOnce(Credentials) -> F) -> Result<(), ServerError>
     where
         F: Future<Output = Result<(), ServerError>>,
@@ -136,7 +141,8 @@ impl Login {
         Ok(())
     }
 
-    /// Logs in anew after a refusal of what was sent at `count`, unless somebody has done so since.
+    /// Logs in again after a request sent at `count` was refused, unless a login has happened
+    /// since.
     pub(super) async fn again<F>(&self, count: u64, auth: impl FnOnce(Credentials) -> F) -> Result<(), ServerError>
     where
         F: Future<Output = Result<(), ServerError>>,
@@ -160,7 +166,7 @@ impl Login {
     {
         auth(credentials.clone()).await?;
         let mut state = self.state();
-        // A connection made meanwhile has shown something later.
+        // A connection made meanwhile has used newer credentials.
         if state.count == count {
             (state.shown, state.count) = (Some(credentials), count + 1);
         }

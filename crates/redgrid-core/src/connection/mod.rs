@@ -1,8 +1,40 @@
-//! Connections: one server behind the [`Server`] seam, which server is asked behind [`Topology`], and the [`Client`]
-//! that users hold.
+//! Connections: the [`Server`] trait for one node, the [`Topology`] trait for the mapping of keys
+//! to nodes, and the [`Client`] that users hold.
 //!
-//! `link/pipeline` carries one connection: requests in their order, and messages. All else is above it: `link` keeps
-//! a connection up, `exchange` retries, `route` follows redirections.
+//! - `background`: background tasks of objects, which live as long as the client.
+//! - `batch`: many requests at once, sent to each node in one go.
+//! - `client`: the client, and what it owns.
+//! - `command`: a builder for any command.
+//! - `core`: the state that all objects of a client share, and the client's own task.
+//! - `dedicated`: a connection for one purpose, such as MULTI/EXEC or SCRIPT KILL.
+//! - `deployment`: the topology as a value for users.
+//! - `dial`: opening a byte stream to an address.
+//! - `durability`: group commit by WAIT and WAITAOF.
+//! - `encryption`: TLS.
+//! - `ended`: whether the client has ended, and why.
+//! - `endpoint`: address, credentials and encryption of a server.
+//! - `events`: connection events for users.
+//! - `given_back`: repeating recent releases after a failover.
+//! - `health`: the health check of a client and its servers.
+//! - `link`: one supervised connection; its `pipeline` carries requests in order, and messages.
+//! - `login`: passwords that change.
+//! - `node`: one node with all its connections.
+//! - `pool`: the connections for requests of one node.
+//! - `primary`: requests to one particular primary, or to all of them.
+//! - `reply`: replies, and their conversion to Rust values.
+//! - `request`: requests, and how each may be treated.
+//! - `response`: the future of a reply.
+//! - `retry`: the retry loop.
+//! - `route`: one transmission of a request, including redirects.
+//! - `server_clock`: a lower bound of the server's clock.
+//! - `shared`: values that objects of a client share by key.
+//! - `slot`: the cluster slot of a key.
+//! - `socks`: connections through a SOCKS5 proxy.
+//! - `subscriber`: a connection that carries subscriptions.
+//! - `topology`: the kinds of deployments.
+//! - `traits`: the traits [`Server`] and [`Topology`].
+//! - `trouble`: why a connection failed, in words for users.
+//! - `unauthorized`: when a refusal of the login counts.
 
 mod background;
 mod batch;
@@ -61,7 +93,8 @@ pub(crate) use slot::{hash_tag, slot as slot_of};
 pub(crate) use traits::is_same;
 pub use traits::{ChannelKind, ConnectionId, NodeId, Push, Refused, Server, ShardServers, Topology, TopologyHint};
 
-/// The first server of a configuration on real connections, for tests of the seam itself.
+/// Returns the first server of a configuration, on real connections, for tests of [`Server`]
+/// itself.
 #[cfg(feature = "testing")]
 pub fn server(config: &crate::Config) -> Result<std::sync::Arc<dyn Server>, ConnectError> {
     Ok(topology::open(config, &crate::clock::Clock::boot())?.primary(b""))

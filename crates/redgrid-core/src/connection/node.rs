@@ -1,5 +1,8 @@
-//! One node: a connection for requests, or several, and one that carries subscriptions and nothing else; where
-//! durability is asked for, one more for each level of it, and one for the events of all keys where somebody listens to those.
+//! One node with its connections.
+//!
+//! There are one or several for requests, and one that carries only subscriptions. More are opened
+//! on demand: one per durability level, one for keyspace events, those for patterns, and dedicated
+//! ones.
 
 mod carry;
 mod joint;
@@ -28,34 +31,38 @@ use crate::clock::{Clock, Instant};
 use crate::config::{Address, Config, ConfigError, Durability, Servers, Settings};
 use crate::error::ServerError;
 
-/// What the nodes of one client have in common.
+/// State that the nodes of one client share.
 #[derive(Clone)]
 pub(super) struct Nodes {
     pub(super) entry: ConnectOptions,
     pub(super) settings: Settings,
     pub(super) clock: Clock,
-    /// Whether messages go by sharded channels; known when the first node of a cluster has answered.
+    /// Whether messages are published on sharded channels; known once the first node of a cluster
+    /// has answered.
     pub(super) sharded: Arc<AtomicBool>,
-    /// Whether the keys of a request have to share a slot.
+    /// Whether the keys of a request must share a slot.
     pub(super) clustered: bool,
 }
 
 impl Nodes {
+    /// Reads the settings and certificates that all nodes use.
+    ///
     /// # Errors
     ///
-    /// [`ConfigError`] where a file that it names can not be used.
+    /// [`ConfigError`] if a file that it names cannot be used.
     pub(super) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
         let (entry, settings) = (ConnectOptions::of(config)?, config.settings.clone());
         let clustered = matches!(config.servers(), Servers::Cluster(_));
         Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
     }
 
-    /// One node, which is connected in the background and believed only while it has the part that is expected of it.
+    /// Opens a node, which connects in the background and counts as connected only in the expected
+    /// role.
     pub(super) fn open(&self, address: &Address, part: NodeRole) -> Result<Arc<Node>, ServerError> {
         self.open_at(address.into(), part)
     }
 
-    /// The same, wherever it listens.
+    /// Opens a node at any kind of endpoint; see [`Nodes::open`].
     pub(super) fn open_at(&self, place: Endpoint, part: NodeRole) -> Result<Arc<Node>, ServerError> {
         Node::open(self, Target::new(place, self.entry.clone()), part)
     }
@@ -64,14 +71,14 @@ impl Nodes {
 /// The connection that carries events.
 #[derive(Default)]
 enum Carrier {
-    /// Nobody has listened yet.
+    /// No events have been subscribed yet.
     #[default]
     Unopened,
     Open(Arc<Subscriber>),
     Closed,
 }
 
-/// A connection, and what it carries of some patterns.
+/// A pattern connection, and some of the patterns that it carries.
 type Carriage = (Arc<Subscriber>, Vec<Bytes>);
 
 pub(super) struct Node {
@@ -81,25 +88,26 @@ pub(super) struct Node {
     time: Arc<ServerClock>,
     commands: Arc<ConnectionPool>,
     subscriber: Subscriber,
-    /// What carries events; opened when some are first listened to.
+    /// The connection for events; opened at the first subscription.
     events: Mutex<Carrier>,
-    /// What carries patterns: those that one channel may be of have a connection each. Opened as they are needed; `None` when closed.
+    /// The pattern connections. Patterns that may match the same channel never share one. Opened as
+    /// needed; `None` when closed.
     patterns: Mutex<Option<Vec<Arc<Subscriber>>>>,
-    /// How it is opened.
+    /// Address and credentials, for further connections.
     way: Target,
     settings: Settings,
     commits: DurabilityWaiter,
     aside: DedicatedConnection,
     batches: DedicatedConnection,
-    /// The number of the connection on which the server was seen not to know commands for scripts that only read.
+    /// Number of the connection on which the server was found not to know EVALSHA_RO and EVAL_RO.
     without_read_only: AtomicU64,
-    /// Its data is older than a replica's may be.
+    /// The replica lags by more than allowed.
     behind: AtomicBool,
-    /// Requests are not sent for a moment: another server is about to take its place.
+    /// Requests are refused for a moment: another server is about to replace this one.
     held_back: AtomicBool,
     watchers: Mutex<Vec<JoinHandle<()>>>,
     joints: Joints,
-    /// Requests that may still be sent before one is answered.
+    /// Permits for requests in flight.
     admission: Semaphore,
 }
 
@@ -150,17 +158,18 @@ impl Node {
         }))
     }
 
-    /// Has it looked at soon whether it still has its part; where not, it is not believed until it has.
+    /// Schedules a role check. A node that lost its role counts as disconnected until it has it
+    /// again.
     pub(super) fn look_after(&self) {
         self.commands.suspect();
     }
 
-    /// Whether a replica is to be asked: it is connected, has its part, and is not behind.
+    /// Returns whether a replica can be used: it is connected, has its role, and does not lag.
     pub(super) fn is_fit(&self) -> bool {
         self.commands.is_up() && !self.is_lagging()
     }
 
-    /// A replica is behind its primary by more than it may, or is so no more.
+    /// Records whether the replica lags behind its primary by more than allowed.
     pub(super) fn set_behind(&self, behind: bool) {
         if self.behind.swap(behind, Ordering::AcqRel) != behind {
             let news = if behind { "a replica is behind, and left out" } else { "a replica has caught up" };
@@ -168,15 +177,16 @@ impl Node {
         }
     }
 
-    /// Has requests refused here instead of sent, or sent again; returns what was so before.
+    /// Starts or stops refusing requests and retransmissions here; returns the previous state.
     pub(super) fn hold_back(&self, on: bool) -> bool {
         self.held_back.swap(on, Ordering::AcqRel)
     }
 
-    /// Why a request can not be sent now, if it can not.
+    /// Returns why a request cannot be sent now, if so.
     fn in_the_way(&self, is_aside: bool) -> Option<ServerError> {
         match () {
-            // A server that runs a script for too long greets nobody, and is to be told to end it.
+            // A server with a script that runs for too long answers no handshake, but must receive
+            // SCRIPT KILL.
             () if is_aside => None,
             () if !self.commands.is_up() => Some(self.commands.down()),
             () if self.held_back.load(Ordering::Acquire) => {
@@ -186,7 +196,7 @@ impl Node {
         }
     }
 
-    /// What carries events.
+    /// Returns the connection for events, and opens it if needed.
     fn carrier(&self) -> Result<Arc<Subscriber>, ServerError> {
         let mut events = self.events.lock().unwrap_or_else(|p| p.into_inner());
         match &*events {
@@ -199,7 +209,7 @@ impl Node {
         Ok(subscriber)
     }
 
-    /// Another connection whose pushes are of the same stream.
+    /// Opens another subscriber connection that pushes to the same stream.
     fn beside(&self, name: &str, carries: Carries) -> Result<Arc<Subscriber>, ServerError> {
         let name = format!("{}:{name}", self.settings.client_name);
         let (link, watching) =
@@ -211,7 +221,7 @@ impl Node {
         Ok(Arc::new(subscriber))
     }
 
-    /// What carries each of these patterns: where it is, or the first that has room beside what it has.
+    /// Assigns each pattern to its connection, or to the first one that can carry it too.
     fn carriers(&self, patterns: Vec<Bytes>) -> Result<Vec<Carriage>, ServerError> {
         let closed = || ServerError::not_sent("the connections are closed");
         let mut open = self.patterns.lock().unwrap_or_else(|p| p.into_inner());
@@ -235,7 +245,7 @@ impl Node {
         Ok(carriers.filter(|(_, patterns)| !patterns.is_empty()).collect())
     }
 
-    /// What carries those of the patterns that are carried.
+    /// Returns the connections that carry the given patterns; other patterns are ignored.
     fn carrying(&self, patterns: &[Bytes]) -> Vec<Carriage> {
         let open = self.patterns.lock().unwrap_or_else(|p| p.into_inner());
         let carried = |carrier: &Arc<Subscriber>| {
@@ -246,7 +256,7 @@ impl Node {
         carriers.filter(|(_, patterns)| !patterns.is_empty()).collect()
     }
 
-    /// Has a carrier carry these no more, and closes those that carry nothing, but for one.
+    /// Removes patterns from a connection, and closes all idle connections but one.
     fn let_go(&self, carrier: &Subscriber, patterns: &[Bytes]) {
         let mut open = self.patterns.lock().unwrap_or_else(|p| p.into_inner());
         carrier.let_go(patterns);
@@ -262,7 +272,7 @@ impl Node {
         });
     }
 
-    /// Carries out one request, alone or together with those of others.
+    /// Sends one request, by itself or batched with requests of other callers.
     fn alone<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>) -> ResponseFuture<'a> {
         if let Some(error) = self.in_the_way(request.aside) {
             return ResponseFuture::inline(async || Err(error));
@@ -278,7 +288,7 @@ impl Node {
         }
     }
 
-    /// Has its connections end, and with them the tasks that watch them.
+    /// Signals all connections to close, and with them their supervising tasks to end.
     fn stop(&self) {
         self.commands.close();
         self.subscriber.close();
@@ -312,9 +322,9 @@ impl Server for Node {
                 let limit = request.limit();
                 vec![self.alone(&Arc::new(request), limit).await]
             }
-            // Polled in their order for the first time, and a first poll hands the bytes to the connection.
+            // The first polls happen in order, and a first poll hands the bytes to the connection.
             Err(requests) => {
-                // What is to stay in its order goes by one connection.
+                // Requests that must stay in order use one connection.
                 let line = requests.iter().all(|request| request.in_order).then(|| Arc::clone(self.line(&requests[0])));
                 let one = async |request: Request| match &line {
                     Some(line) => self.one(line, &request, request.limit()).await,
@@ -429,7 +439,8 @@ impl Server for Node {
 }
 
 impl Drop for Node {
-    /// Whoever forgets it, or is aborted with it in hand, leaves no connection behind.
+    /// Closes the connections, so that a forgotten node, or one of an aborted task, leaves none
+    /// behind.
     fn drop(&mut self) {
         self.stop();
     }

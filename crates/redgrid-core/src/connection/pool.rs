@@ -1,8 +1,9 @@
-//! The connections for requests to one node. There is one, or several that count as one.
+//! The connections for requests to one node: one, or several that count as one.
 //!
-//! All requests of a name go by the same one, so their order is kept. The epoch is that of all together: there is one while
-//! each is up and all lead to the same process, and a new one as soon as any of them is new. What was granted on any of them
-//! is then looked after as if all were new, which is a few requests too many and never one too few.
+//! All requests of a name use the same connection, which keeps their order. The pool has one
+//! connection id. It exists while all connections are up and lead to the same process, and changes
+//! as soon as any connection is new. All grants are verified then, as if all connections were new.
+//! That costs a few superfluous requests, and never misses one.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -40,12 +41,12 @@ impl ConnectionPool {
         Ok(Arc::new(ConnectionPool { links, together }))
     }
 
-    /// The connection of a key's name, or of what has no key.
+    /// Returns the connection for a key's name, or for requests without a key.
     pub(super) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
         &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
     }
 
-    /// The number of that connection.
+    /// Returns the index of the connection for a key.
     pub(super) fn shard_of(&self, key: &[u8]) -> u16 {
         let count = u16::try_from(self.links.len()).unwrap_or(u16::MAX);
         if count > 1 { slot(key) % count } else { 0 }
@@ -63,32 +64,35 @@ impl ConnectionPool {
         self.together.epoch.borrow().is_some()
     }
 
-    /// Whether all are up, and the server owes no answer for long on any of them.
+    /// Returns whether all connections are up, and no reply on them has been overdue for long.
     pub(super) fn answers(&self) -> bool {
         self.is_up() && self.links.iter().all(|link| link.answers())
     }
 
-    /// For how long the server has owed an answer on one of them and sent nothing there.
+    /// Returns for how long the server has sent nothing on a connection with an outstanding reply.
+    ///
+    /// The longest such time of all connections counts.
     pub(super) fn silent_for(&self) -> Duration {
         self.links.iter().map(|link| link.silent_for()).max().unwrap_or_default()
     }
 
-    /// The refusal of this client by the server, on one of the connections.
+    /// Watches the refusal of this client by the server, on any of the connections.
     pub(super) fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         self.together.refusal.subscribe()
     }
 
-    /// The replication history of the present epoch, as its last handshake read it; see [`Link::history`].
+    /// Returns the replication history of the current id, as the last handshake read it; see
+    /// [`Connection::history`].
     pub(super) fn history(&self) -> Arc<str> {
         Arc::clone(&self.together.members().history)
     }
 
-    /// The error of a request that is not sent because not all are up.
+    /// Returns the error of a request that is not sent because a connection is missing.
     pub(super) fn down(&self) -> ServerError {
         self.missing().down()
     }
 
-    /// Why not all are up, or were not before.
+    /// Returns why a connection is missing, or why one was missing before.
     pub(super) fn trouble(&self) -> String {
         self.missing().trouble()
     }
@@ -97,22 +101,22 @@ impl ConnectionPool {
         self.links.iter().find(|link| !link.is_up()).unwrap_or(&self.links[0])
     }
 
-    /// Has them probed soon.
+    /// Schedules a probe of all connections.
     pub(super) fn suspect(&self) {
         self.links.iter().for_each(|link| link.suspect());
     }
 
-    /// The server has said, to one that is none of these, that it takes no writes.
+    /// Handles a report, from another connection, that the server accepts no writes.
     pub(super) fn report_read_only(&self) {
         self.links.iter().for_each(|link| link.report_read_only());
     }
 
-    /// Has others made soon, because these lead elsewhere.
+    /// Schedules the replacement of all connections, because they lead elsewhere.
     pub(super) fn reconnect(&self, why: &str) {
         self.links.iter().for_each(|link| link.reconnect(why));
     }
 
-    /// Begins a new epoch on the same connections.
+    /// Starts a new connection id on the same connections.
     pub(super) fn repeat_handshake(&self, why: &str) {
         self.links.iter().for_each(|link| link.repeat_handshake(why));
     }
@@ -135,7 +139,7 @@ struct Members {
     history: Arc<str>,
 }
 
-/// One connection: where it leads, while it is up, and its number.
+/// State of one connection: the process it leads to, while it is up, and its number.
 #[derive(Clone, Default)]
 struct MemberState {
     run_id: Option<Arc<str>>,
@@ -148,7 +152,9 @@ impl PoolState {
     }
 }
 
-/// The epoch of all: their process, and the highest of their numbers. A new connection has a higher one than all before it.
+/// Returns the id of the pool: the common process, and the highest connection number.
+///
+/// A new connection has a higher number than all before it.
 fn of_all(lives: &[MemberState]) -> Option<ConnectionId> {
     let run_id = lives.first()?.run_id.clone()?;
     let same = lives.iter().all(|life| life.run_id.as_ref() == Some(&run_id));
@@ -158,14 +164,14 @@ fn of_all(lives: &[MemberState]) -> Option<ConnectionId> {
     })
 }
 
-/// Where one connection tells of itself.
+/// A connection's membership in its pool.
 pub(super) struct PoolMember {
     at: usize,
     together: Arc<PoolState>,
 }
 
 impl PoolMember {
-    /// The server refuses this client, or does not any more, as far as this connection knows.
+    /// Sets or clears the server's refusal of this client, as seen by this connection.
     pub(super) fn refuse(&self, refusal: Option<ServerError>) {
         self.together.refusal.send_if_modified(|known| {
             let changed = *known != refusal;
@@ -174,7 +180,8 @@ impl PoolMember {
         });
     }
 
-    /// It has a new life, and the server the replication history that its handshake read; or it is down.
+    /// Reports the new id of this connection and the replication history from its handshake, or
+    /// that it is down.
     pub(super) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
         let mut seats = self.together.members();
         let mut astray = Vec::new();
@@ -183,7 +190,8 @@ impl PoolMember {
                 seats.lives[self.at] =
                     MemberState { run_id: Some(Arc::clone(&epoch.run_id)), connection: epoch.connection };
                 seats.history = Arc::clone(history);
-                // The newest one leads to where the others would be led, too.
+                // The newest connection leads to where new connections of the others would lead,
+                // too.
                 let elsewhere = |life: &MemberState| life.run_id.as_ref().is_some_and(|run_id| *run_id != epoch.run_id);
                 let links = seats.links.iter().zip(&seats.lives);
                 astray.extend(links.filter(|(_, life)| elsewhere(life)).filter_map(|(link, _)| link.upgrade()));
@@ -191,7 +199,7 @@ impl PoolMember {
             None => seats.lives[self.at].run_id = None,
         }
         let epoch = of_all(&seats.lives);
-        // Told under the lock: in the order of what happened.
+        // Sent under the lock, to keep the order of events.
         self.together.epoch.send_if_modified(|told| {
             let changed = *told != epoch;
             *told = epoch;
@@ -217,7 +225,7 @@ mod tests {
         assert_eq!(of_all(&[life("a", 1), life("a", 2)]), epoch("a", 2));
         assert_eq!(of_all(&[life("a", 1), life("", 1)]), None);
         assert_eq!(of_all(&[life("a", 1), life("b", 2)]), None);
-        // Whichever of them is new, the number is another.
+        // Whichever of them is new, the number changes.
         assert_eq!(of_all(&[life("a", 3), life("a", 2)]), epoch("a", 3));
         assert_eq!(of_all(&[life("a", 3), life("a", 4)]), epoch("a", 4));
     }

@@ -1,5 +1,7 @@
-//! Requests to a primary by itself instead of by a key, for what each of them has to be asked: how many keys there are, which they
-//! are, scripts that all are to know.
+//! Requests to a primary itself instead of to the primary of a key.
+//!
+//! They serve requests that concern every primary: counting keys, listing their names, or loading
+//! scripts.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,7 +14,8 @@ use super::{Client, ConnectionId, Core, FromReply, NodeId, Reply, Request, Serve
 use crate::clock::Instant;
 use crate::error::ServerError;
 
-/// One of the nodes that decide for keys; from [`Client::primaries`]. It is meant as it was then: who takes its place is another one.
+/// A node that was primary at the time of [`Client::primaries`]. A node that replaces it is another
+/// `Primary`.
 #[derive(Clone)]
 pub struct Primary {
     server: Arc<dyn Server>,
@@ -20,17 +23,18 @@ pub struct Primary {
 }
 
 impl Primary {
-    /// Which node it is.
+    /// Returns the id of the node.
     pub fn id(&self) -> &NodeId {
         self.server.id()
     }
 
-    /// The slots that it served, in order; none outside a cluster, where it serves everything.
+    /// Returns the slots that it served, in order. Empty outside a cluster, where it serves every
+    /// key.
     pub fn slots(&self) -> &[RangeInclusive<u16>] {
         &self.slots
     }
 
-    /// The present connection to it; `None` while there is none.
+    /// Returns the id of the current connection; `None` while there is none.
     pub fn epoch(&self) -> Option<ConnectionId> {
         self.server.current_connection_id()
     }
@@ -43,16 +47,17 @@ impl fmt::Debug for Primary {
 }
 
 impl Client {
-    /// The nodes that decide for keys at the moment: one, or in a cluster those that serve slots. Waits until they are known, within
-    /// `timeout × (retries + 1)`.
+    /// Returns the current primaries: one, or in a cluster those that serve slots.
+    ///
+    /// Waits until they are known, at most `timeout × (retries + 1)`.
     ///
     /// # Errors
     ///
-    /// [`ServerError::NotSent`] says why nobody knows them.
+    /// [`ServerError::NotSent`] says why they are unknown.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn primaries(&self) -> Result<Vec<Primary>, ServerError> {
         self.primaries_until(self.core().clock.now() + self.patience()).await
     }
@@ -84,38 +89,40 @@ impl Client {
         }
     }
 
-    /// Whether this node still decides for keys.
+    /// Returns whether this node is still a primary.
     pub fn is_primary(&self, primary: &Primary) -> bool {
         decides(self.core(), &primary.server)
     }
 
-    /// Has the client look soon who decides for keys: this node says that it does not.
+    /// Schedules a topology refresh, because this node says that it is not a primary.
     pub fn doubt(&self, primary: &Primary) {
         self.core().topology.suspect(TopologyHint::Node(primary.id().clone()));
     }
 
-    /// Carries out a request without keys at this node, and reads its reply as `T`. It is not sent on to others.
+    /// Sends a request without keys to this node, and converts its reply to `T`. Redirects are not
+    /// followed.
     ///
-    /// It is tried again as by [`Client::run`], for as long as the node is a primary: [`Client::is_primary`] tells, after an error.
+    /// It is retried as by [`Client::run`] while the node is a primary. After an error,
+    /// [`Client::is_primary`] shows whether it still is.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been carried out.
+    /// [`ServerError`] says whether the request may have been executed.
     ///
     /// # Cancel safety
     ///
-    /// A request that has left is carried out although nobody waits for its reply.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn run_on<T: FromReply>(&self, primary: &Primary, request: Request) -> Result<T, ServerError> {
         self.is_open()?;
         let until = self.core().clock.now() + self.patience();
         ask(self, &primary.server, request, until).await?.into_typed()
     }
 
-    /// The same at every primary, at the same time. Each answers for itself.
+    /// Sends a request without keys to every primary concurrently, and returns one result per node.
     ///
     /// # Errors
     ///
-    /// As [`Client::primaries`]; nobody was asked then.
+    /// As [`Client::primaries`]; no request was sent then.
     ///
     /// # Cancel safety
     ///
@@ -127,11 +134,11 @@ impl Client {
         self.run_on_primaries_until(request, self.core().clock.now() + self.patience()).await
     }
 
-    /// The same until `until`.
+    /// Sends a request to every primary, like [`Client::run_on_primaries`], until `until`.
     ///
     /// # Errors
     ///
-    /// As [`Client::primaries`]; nobody was asked then.
+    /// As [`Client::primaries`]; no request was sent then.
     ///
     /// # Cancel safety
     ///
@@ -161,7 +168,8 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
     core.topology.primaries().iter().any(|primary| is_same(primary, server))
 }
 
-/// Sends copies to one node until one is answered for good, it is no primary any more, or `until` has passed.
+/// Sends a request to one node until it is finally answered, the node is not a primary any more, or
+/// `until` has passed.
 async fn ask(
     client: &Client,
     server: &Arc<dyn Server>,
@@ -169,7 +177,7 @@ async fn ask(
     until: Instant,
 ) -> Result<Reply, ServerError> {
     let core = client.core();
-    // Copies that may have been carried out, whatever later ones are told.
+    // Number of transmissions that may have been executed, whatever the replies to later ones say.
     let mut unanswered = 0;
     loop {
         let replaced = || format!("{} is no primary any more", server.id());
@@ -206,7 +214,7 @@ async fn ask(
     }
 }
 
-/// What is true of all copies, where the last one ended like this.
+/// Returns the error that holds for all transmissions, given the error of the last one.
 fn told(unanswered: u32, last: ServerError) -> ServerError {
     match last {
         last if last.is_not_done() && unanswered > 0 => {
@@ -216,7 +224,9 @@ fn told(unanswered: u32, last: ServerError) -> ServerError {
     }
 }
 
-/// Waits a little, and then for a connection, until the topology changes; false where the time is over before, or the client shuts down.
+/// Waits for the retry delay and a connection, or a topology change.
+///
+/// Returns false if `until` passes first or the client shuts down.
 async fn pause(client: &Client, server: &Arc<dyn Server>, until: Instant) -> bool {
     let core = client.core();
     let mut changes = core.topology.changes();

@@ -1,4 +1,4 @@
-//! Replies of a server, and how they become Rust values.
+//! Replies of a server, and their conversion to Rust values.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::error::ServerError;
 
-/// What a server answered. Errors inside an array stay in their place.
+/// A reply of a server. Errors inside an array stay in their place.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Reply {
@@ -20,22 +20,22 @@ pub enum Reply {
     Bytes(Bytes),
     /// A floating point number (RESP3).
     Double(f64),
-    /// A truth value (RESP3).
+    /// A boolean (RESP3).
     Bool(bool),
     /// A list or a set.
     Array(Vec<Reply>),
-    /// Pairs (RESP3).
+    /// A map (RESP3).
     Map(Vec<(Reply, Reply)>),
-    /// An error inside a list, as a script or a pipeline leaves it.
+    /// An error inside a list, from a script or a pipeline.
     Error(ServerError),
 }
 
 impl Reply {
-    /// The reply as `T`.
+    /// Converts the reply to `T`.
     ///
     /// # Errors
     ///
-    /// [`ServerError::Decode`] names what was expected and what came.
+    /// [`ServerError::Decode`] names the expected and the actual reply.
     pub fn into_typed<T: FromReply>(self) -> Result<T, ServerError> {
         T::from_reply(self)
     }
@@ -45,13 +45,14 @@ impl Reply {
     }
 }
 
-/// Longer texts are shown by their length: in an error they could be a whole value.
+/// Maximum length of a text in an error. Longer ones, which could be whole values, are shown by
+/// their length.
 const SHOWN_TEXT: usize = 40;
 
-/// So many elements of a list are shown.
+/// Maximum number of list elements in an error.
 const SHOWN_ELEMENTS: usize = 8;
 
-/// For errors: short, and long texts only by their length.
+/// Formats the reply for errors: briefly, and long texts only by their length.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -95,11 +96,11 @@ fn listed<T>(
 
 /// A type that a [`Reply`] can become.
 pub trait FromReply: Sized {
-    /// Turns the reply into the value.
+    /// Converts the reply to the value.
     ///
     /// # Errors
     ///
-    /// [`ServerError::Decode`] when it does not fit; the reply's own error when it is one.
+    /// [`ServerError::Decode`] when the reply does not fit; the reply's own error when it is one.
     fn from_reply(reply: Reply) -> Result<Self, ServerError>;
 }
 
@@ -109,7 +110,7 @@ impl FromReply for Reply {
     }
 }
 
-/// Any answer that is not an error.
+/// Accepts any reply that is not an error.
 impl FromReply for () {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         match reply {
@@ -161,7 +162,7 @@ impl FromReply for f64 {
     }
 }
 
-/// `1` and `OK` are true, `0` is false.
+/// Converts `1` and `OK` to true, and `0` to false.
 impl FromReply for bool {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         match reply {
@@ -213,7 +214,7 @@ impl<T: FromReply> FromReply for Vec<T> {
     }
 }
 
-/// From RESP3 maps, and from the flat list of pairs that scripts and RESP2 give.
+/// Converts RESP3 maps, and the flat list of pairs of scripts and RESP2.
 impl<K: FromReply + Eq + Hash, V: FromReply> FromReply for HashMap<K, V> {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         let pair = |(k, v)| Ok((K::from_reply(k)?, V::from_reply(v)?));
@@ -234,7 +235,9 @@ impl<K: FromReply + Eq + Hash, V: FromReply> FromReply for HashMap<K, V> {
     }
 }
 
-/// Two by two, in the server's order: pairs of their own in RESP3, of some commands, and in turn everywhere else.
+/// Pairs in the server's order.
+///
+/// Some commands return nested pairs in RESP3; all others return a flat list of alternating values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pairs<A = Bytes, B = Bytes>(pub Vec<(A, B)>);
 

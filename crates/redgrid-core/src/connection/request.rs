@@ -1,4 +1,4 @@
-//! One request to one server, as bytes, with the facts that decide how it may be treated.
+//! One request to one server, as bytes, with the properties that decide how it may be treated.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -10,18 +10,21 @@ use crate::short::decimal;
 
 /// A command or a script call.
 ///
-/// Three facts go with it: whether it may be carried out twice ([`idempotent`](Request::idempotent)), until when it may
-/// be carried out at all ([`not_after`](Request::not_after)), and whether it must follow the request before it on the
-/// same connection ([`adjacent`](Request::adjacent)).
+/// Three properties control its execution:
+///
+/// - whether it may be executed twice ([`idempotent`](Request::idempotent)),
+/// - until when it may be executed ([`not_after`](Request::not_after)),
+/// - and whether it must follow the previous request on the same connection
+///   ([`adjacent`](Request::adjacent)).
 #[derive(Debug, Clone)]
 pub struct Request {
     pub(crate) what: What,
-    /// The second word of a command whose name is two: it comes before the keys.
+    /// The second word of a two-word command name; it is sent before the keys.
     pub(crate) subcommand: Option<&'static str>,
     pub(crate) keys: SmallVec<[Bytes; 1]>,
-    /// How many of its keys, the last ones, stand among the arguments.
+    /// Number of keys, the last ones, that are sent among the arguments.
     pub(crate) keys_behind: usize,
-    /// Room for those of an acquire and a release: neither allocates.
+    /// Inline capacity for the arguments of an acquire and a release: neither allocates.
     pub(crate) args: SmallVec<[Arg; 3]>,
     pub(crate) idempotent: bool,
     pub(crate) not_after: Option<Instant>,
@@ -36,19 +39,20 @@ pub struct Request {
 
 #[derive(Debug, Clone)]
 pub(crate) enum What {
-    /// The command's name; `keys` come before `args`.
+    /// The command's name; `keys` are sent before `args`.
     Command(Bytes),
     Script(Called),
-    /// A function, and the code of its library where that is known.
+    /// A function, and the code of its library if that is known.
     Function {
         name: Bytes,
         library: Option<Bytes>,
     },
-    /// Requests that are carried out together, and all or none.
+    /// Requests that are executed together, all or none.
     Together(Vec<Request>),
 }
 
-/// How servers begin the refusals that pass, before a script has begun. How they send elsewhere is read as a whole.
+/// Beginnings of the passing refusals that a server sends before a script has begun. Redirects are
+/// parsed in full instead.
 const OWN_WORDS: [&str; 11] = [
     "NOSCRIPT No matching script",
     "READONLY You can't write against a read only",
@@ -68,37 +72,38 @@ const OWN_WORDS: [&str; 11] = [
 pub enum Arg {
     /// Bytes, sent as they are.
     Bytes(Bytes),
-    /// Where the request's [`not_after`](Request::not_after) goes: written when the request is sent, in microseconds of
-    /// the server's own clock.
+    /// Placeholder for the request's [`not_after`](Request::not_after). It is filled in when the
+    /// request is sent, in microseconds of the server's own clock.
     NotAfter,
-    /// Where the command goes by which a script publishes on the channels of its keys: `PUBLISH`, or `SPUBLISH` where they are
-    /// sharded.
+    /// Placeholder for the command by which a script publishes on the channels of its keys:
+    /// `PUBLISH`, or `SPUBLISH` if they are sharded.
     Publish,
-    /// Where `SPUBLISH` goes, and nothing where channels are not sharded: behind all other arguments.
+    /// Placeholder for `SPUBLISH`; nothing if channels are not sharded. It must be the last
+    /// argument.
     Sharded,
-    /// A key that stands behind arguments; it is among the request's keys, too.
+    /// A key after arguments; it is among the request's keys, too.
     Key(Bytes),
 }
 
 impl Arg {
-    /// Whether it is not one of those that are the same for all who leave at the same time.
+    /// Returns whether the argument belongs to this request, and is not the same for a whole batch.
     pub(crate) fn is_its_own(&self) -> bool {
         !matches!(self, Arg::NotAfter | Arg::Publish | Arg::Sharded)
     }
 }
 
 impl Request {
-    /// A command by its name, as `GET` or `CLIENT`. It may not be carried out twice unless said so.
+    /// Creates a command by its name, such as `GET` or `CLIENT`. It is not idempotent by default.
     pub fn command(name: impl Into<Bytes>) -> Self {
         Request::new(What::Command(name.into()))
     }
 
-    /// A command whose name is two words, as `MEMORY` `USAGE`: the keys come behind both.
+    /// Creates a command with a two-word name, such as `MEMORY` `USAGE`. Keys follow both words.
     pub fn subcommand(name: &'static str, subcommand: &'static str) -> Self {
         Request { subcommand: Some(subcommand), ..Request::command(name) }
     }
 
-    /// Adds the second word of the name of a command.
+    /// Sets the second word of the command's name.
     pub fn and_second(self, subcommand: &'static str) -> Self {
         Request { subcommand: Some(subcommand), ..self }
     }
@@ -111,15 +116,19 @@ impl Request {
         Request::new(What::Script(script))
     }
 
-    /// A call of a function that servers keep (Redis 7.0 or newer, Valkey). Where one does not know it and the code of its `library` is
-    /// given, that is loaded there, and the function is called once more. An error that it returns is final, whatever its words.
+    /// Creates a call of a function that is stored on the servers (Redis 7.0 or newer, Valkey).
+    ///
+    /// A server that does not know the function loads the code of `library`, if given, and the call
+    /// is repeated. An error that the function returns is final, whatever its text.
     pub fn function(name: impl Into<Bytes>, library: Option<Bytes>) -> Self {
         Request::new(What::Function { name: name.into(), library })
     }
 
-    /// Requests whose keys share a slot, carried out between MULTI and EXEC: nobody else is served between them, and where one can
-    /// not even be queued none is carried out. It is answered by a list of their answers in their order, and what fails when it is carried out
-    /// is an error at its place there: the others are carried out all the same.
+    /// Creates a transaction of requests whose keys share a slot, executed between MULTI and EXEC.
+    ///
+    /// No other request is executed between them. If one of them cannot even be queued, none is
+    /// executed. The reply is a list of their replies in order. A request that fails during
+    /// execution leaves an error at its position, and the others are executed all the same.
     ///
     /// It may be sent again if each of them may.
     pub fn together(requests: impl IntoIterator<Item = Request>) -> Self {
@@ -162,7 +171,8 @@ impl Request {
         self
     }
 
-    /// Adds a key of a command behind what was added before: for commands that have keys among their arguments.
+    /// Adds a key of a command after what was added before, for commands with keys among their
+    /// arguments.
     pub fn key_here(mut self, key: impl Into<Bytes>) -> Self {
         let key = key.into();
         self.args.push(Arg::Key(key.clone()));
@@ -184,81 +194,94 @@ impl Request {
         self.arg(decimal(n))
     }
 
-    /// Adds the place where the time limit of the request is written when it is sent.
+    /// Adds a placeholder for the time limit of the request, filled in when it is sent.
     #[inline]
     pub fn not_after_here(mut self) -> Self {
         self.args.push(Arg::NotAfter);
         self
     }
 
-    /// Adds the place where the command is written by which a script publishes.
+    /// Adds a placeholder for the command by which a script publishes.
     #[inline]
     pub fn publish_here(mut self) -> Self {
         self.args.push(Arg::Publish);
         self
     }
 
-    /// Adds the place where that command is written only if it is not `PUBLISH`: behind all other arguments.
+    /// Adds a placeholder for `SPUBLISH` that is omitted where the command is `PUBLISH`. It must be
+    /// the last argument.
     #[inline]
     pub fn sharded_here(mut self) -> Self {
         self.args.push(Arg::Sharded);
         self
     }
 
-    /// Says that carrying it out twice is the same as once, so that it may be sent again after a lost reply.
+    /// Marks the request as idempotent: it may be sent again after a lost reply.
     #[inline]
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
         self
     }
 
-    /// Says until when, by our clock, it may be carried out. Only requests with [`Request::not_after_here`] obey.
+    /// Sets until when, by the local clock, the server may execute the request.
+    ///
+    /// Only requests with [`Request::not_after_here`] obey it.
     pub fn not_after(mut self, at: Instant) -> Self {
         self.not_after = Some(at);
         self
     }
 
-    /// Says that it is answered by a list of -1 and the server's time, in microseconds since 1970, where it came too late and did
-    /// nothing: the time is learned, and it is asked again, for as long as its caller waits.
+    /// Marks the request as one whose late reply contains the server's time.
+    ///
+    /// If it arrives too late, the server executes nothing and returns a list of -1 and its time,
+    /// in microseconds since 1970. The client learns the time and retries while the caller waits.
     pub fn tells_time(mut self) -> Self {
         self.tells_time = true;
         self
     }
 
-    /// Says that it must follow the request before it in the same call, on the same connection.
+    /// Requires that it follows the previous request of the same call on the same connection.
     pub fn adjacent(mut self) -> Self {
         self.adjacent = true;
         self
     }
 
-    /// Says that it only reads, and may be answered by a replica where the read mode says so: what it reads may be older
-    /// than what the primary has.
+    /// Marks the request as read-only: a replica may answer it if the read mode says so.
+    ///
+    /// The value that a replica returns may be older than the primary's.
     pub fn reads(mut self) -> Self {
         self.reads = true;
         self.idempotent()
     }
 
-    /// Has the server refuse what a script or a function writes, where it can: EVALSHA_RO from Redis 7.0 on, FCALL_RO.
+    /// Makes the server reject writes of a script or function, where it can: EVALSHA_RO from Redis
+    /// 7.0 on, FCALL_RO.
     pub fn writes_nothing(mut self) -> Self {
         self.writes_nothing = true;
         self
     }
 
-    /// Keeps it in its order among others that say so: they go by one connection, where a node has several, and a script goes with its text. Sent
-    /// by its hash, it would come behind what was sent after it where the server does not know it.
+    /// Keeps the request in order relative to others with this mark.
+    ///
+    /// Such requests share one connection if a node has several, and scripts are sent as text. A
+    /// script sent by its hash could be overtaken by later requests, if the server does not know
+    /// it.
     pub fn in_order(mut self) -> Self {
         self.in_order = true;
         self
     }
 
-    /// Has it sent on a connection of its own, for what must not queue behind others: SCRIPT KILL, behind the script.
+    /// Sends the request on a dedicated connection, so that it does not queue behind others. SCRIPT
+    /// KILL must not wait for the script.
     pub fn aside(mut self) -> Self {
         self.aside = true;
         self
     }
 
-    /// Says that it may go to its server together with others, by a script that does what each of them asks. Of several keys or other
-    /// than [`Joint::new`]'s number of arguments of its own it goes alone.
+    /// Allows the request to be batched with others, in a script that executes each of them.
+    ///
+    /// It is sent individually unless it has exactly one key, and as many arguments of its own as
+    /// [`Joint::new`] states.
     #[inline]
     pub fn joins(mut self, joint: &'static Joint, turn: Turn) -> Self {
         let words = self.args.iter().filter(|arg| arg.is_its_own()).count();
@@ -266,7 +289,9 @@ impl Request {
         self
     }
 
-    /// Whether `message` is the server's own, and not of a script that may have done something before it answered so.
+    /// Returns whether `message` comes from the server itself.
+    ///
+    /// A script can return the same error after it has already changed data.
     pub(crate) fn is_servers_own(&self, message: &str) -> bool {
         match &self.what {
             // UNKILLABLE says that the script goes on.
@@ -278,7 +303,8 @@ impl Request {
         }
     }
 
-    /// Whether `message` is, to its end, how a server sends elsewhere what has these keys: `MOVED 3999 127.0.0.1:6381`.
+    /// Returns whether `message`, to its end, is a redirect for these keys: `MOVED 3999
+    /// 127.0.0.1:6381`.
     fn is_sent_elsewhere(&self, message: &str) -> bool {
         let words: Vec<_> = message.split(' ').collect();
         let ["MOVED" | "ASK", number, address] = words[..] else { return false };
@@ -287,43 +313,43 @@ impl Request {
         number.parse().is_ok_and(is_its_slot) && address.rsplit_once(':').is_some_and(is_port)
     }
 
-    /// Whether it may be sent again after a lost reply.
+    /// Returns whether the request may be sent again after a lost reply.
     pub fn is_idempotent(&self) -> bool {
         self.idempotent
     }
 
-    /// Until when, by our clock, it may be carried out.
+    /// Returns until when, by the local clock, the request may be executed.
     pub fn limit(&self) -> Option<Instant> {
         self.not_after
     }
 
-    /// Whether it has a place for its time limit.
+    /// Returns whether the request has a placeholder for its time limit.
     pub fn is_limited(&self) -> bool {
         self.args.contains(&Arg::NotAfter)
     }
 
-    /// Its keys that come before its arguments.
+    /// Returns the keys before the arguments.
     pub(crate) fn keys_in_front(&self) -> &[Bytes] {
         &self.keys[..self.keys.len() - self.keys_behind]
     }
 
-    /// The key that decides which node it goes to; empty where it has none.
+    /// Returns the key that decides the target node; empty if the request has no key.
     pub(crate) fn first_key(&self) -> &[u8] {
         self.keys.first().map_or(&[], |key| key)
     }
 
-    /// The keys it touches, all of them.
+    /// Returns all keys of the request.
     pub fn touched(&self) -> &[Bytes] {
         &self.keys
     }
 
-    /// Its arguments in their order, for servers of a test's own making.
+    /// Returns the arguments in order, for servers that a test implements.
     #[cfg(feature = "testing")]
     pub fn arguments(&self) -> &[Arg] {
         &self.args
     }
 
-    /// The name of the command or script, for errors and tests.
+    /// Returns the name of the command or script, for errors and tests.
     pub fn label(&self) -> &str {
         match &self.what {
             What::Command(name) => std::str::from_utf8(name).unwrap_or("command"),

@@ -1,4 +1,4 @@
-//! The answer to one request, while it is not there yet.
+//! The future of the reply to one request.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,21 +9,22 @@ use super::Reply;
 use crate::error::ServerError;
 use crate::pinned::pinned;
 
-/// What one request was answered, once it is: what [`Server::ask`](super::Server::ask) returns.
+/// The future of the reply to one request, returned by [`Server::ask`](super::Server::ask).
 ///
 /// ```
-/// use redgrid_core::{Answering, Reply};
+/// use redgrid_core::{Reply, ResponseFuture};
 ///
-/// // As a server of a test's own making answers.
-/// let answering = Answering::fetched(async || Ok(Reply::Int(1)));
+/// // As a server that a test implements answers.
+/// let response = ResponseFuture::inline(async || Ok(Reply::Int(1)));
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// assert_eq!(answering.await, Ok(Reply::Int(1)));
+/// assert_eq!(response.await, Ok(Reply::Int(1)));
 /// # });
 /// ```
 ///
 /// # Cancel safety
 ///
-/// Dropping it gives the request up: what has left may be carried out, and what has not does not leave.
+/// Dropping it gives the request up. A request that was sent may be executed; one that was not is
+/// not sent any more.
 #[must_use = "nothing is certain to be sent until it is awaited"]
 pub struct ResponseFuture<'a>(Inner<'a>);
 
@@ -33,7 +34,7 @@ enum Inner<'a> {
 }
 
 impl<'a> ResponseFuture<'a> {
-    /// An answer that whoever awaits it fetches himself, by the future that is made here.
+    /// Creates a response that its caller obtains by polling the future that `make` returns.
     pub fn inline<F>(make: impl FnOnce() -> F) -> Self
     where
         F: Future<Output = Result<Reply, ServerError>> + Send + 'a,
@@ -41,7 +42,8 @@ impl<'a> ResponseFuture<'a> {
         ResponseFuture(Inner::Caller(pinned(make)))
     }
 
-    /// An answer that others fetch, and tell: that needs no more room than this.
+    /// Creates a response that arrives through a channel, from the task that sends the request. It
+    /// needs only the channel's receiver, and no boxed future.
     pub(super) fn queued(told: oneshot::Receiver<Result<Reply, ServerError>>) -> Self {
         ResponseFuture(Inner::Others(told))
     }
@@ -53,7 +55,7 @@ impl Future for ResponseFuture<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             Inner::Caller(fetched) => fetched.as_mut().poll(cx),
-            // Perhaps it had left.
+            // The request may have been sent.
             Inner::Others(told) => Pin::new(told)
                 .poll(cx)
                 .map(|told| told.unwrap_or_else(|_| Err(ServerError::unknown("no answer came in time")))),

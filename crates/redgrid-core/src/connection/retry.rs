@@ -1,7 +1,8 @@
-//! Retries, in one place, by error class, within one deadline.
+//! Retries in one place, by error class, within one deadline.
 //!
-//! What was not sent or was refused for a passing reason is tried again with jittered waits. What may have been carried
-//! out is sent again only if it says of itself that twice is the same as once. Each copy has a time limit of its own.
+//! A request that was not sent, or was refused for a passing reason, is retried with jittered
+//! waits. A request that may have been executed is sent again only if it is idempotent. Each
+//! transmission has its own time limit.
 
 mod progress;
 
@@ -22,27 +23,30 @@ use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::error::{Code, ServerError};
 
-/// What became of one request, all its copies together.
+/// The outcome of one request, over all its transmissions.
 pub(crate) struct RequestOutcome {
     pub(crate) result: Result<Reply, ServerError>,
-    /// The instant before the answered (or last) copy left.
+    /// The instant before the answered (or last) transmission was sent.
     pub(crate) sent: Instant,
-    /// When the answer was there.
+    /// When the reply arrived.
     pub(crate) received: Instant,
-    /// Until when an unanswered copy may still be carried out; `None` if every copy was answered.
+    /// Until when an unanswered transmission may still execute; `None` if every transmission was
+    /// answered.
     pub(crate) retransmission_ends: Option<Instant>,
-    /// Who answered (or did not), and on which connection.
+    /// The node that answered (or did not), and on which connection.
     pub(crate) by: Arc<dyn Server>,
     pub(crate) epoch: Option<ConnectionId>,
 }
 
 impl RequestOutcome {
-    /// Whether an earlier copy may have been carried out before the answered one.
+    /// Returns whether an earlier transmission may have executed before the answered one.
     pub(crate) fn was_retransmitted(&self) -> bool {
         self.retransmission_ends.is_some()
     }
 
-    /// Whether the server found the copy too late and said, by -1 and a time, what time it is there; that is learned.
+    /// Returns whether the server found the transmission too late and returned -1 and its time.
+    ///
+    /// That time is passed to the server's clock estimate.
     pub(super) fn has_reported_time(&self) -> bool {
         let Ok(Reply::Array(parts)) = &self.result else { return false };
         let [late, time] = &parts[..] else { return false };
@@ -53,9 +57,9 @@ impl RequestOutcome {
         true
     }
 
-    /// A server that finds a copy too late says what time it is there.
+    /// Records the server's time from the reply to a late transmission.
     pub(crate) fn report_time(&self, time: u64) {
-        // A clock that was reset meanwhile is that of another process.
+        // If the clock was reset meanwhile, it belongs to another process.
         if self.by.current_connection_id() == self.epoch {
             self.by.time().observe_exchange(time, self.sent, self.received);
         }
@@ -67,20 +71,23 @@ impl RequestOutcome {
 pub(crate) enum RetryPolicy {
     /// As often as the settings say.
     Retries,
-    /// Until its time is over: what is to be given back is not given up earlier.
+    /// Until its time is over: releases are not given up earlier.
     ToTheEnd,
-    /// The same for what acts once; but a refusal of the login ends it, where no copy may be
-    /// carried out.
+    /// Like `ToTheEnd`, for exactly-once requests. A refused login ends it, unless a transmission
+    /// may still execute.
     Once,
-    /// The same for several keys, but those on both sides of a migration are left to the caller: one by one they can be asked
-    /// for, and together not before they have all moved.
+    /// Like `Once`, for several keys. Keys on both sides of a migration are left to the caller.
+    /// They can be requested one by one, but not together before all have moved.
     Together,
-    /// As often as the settings say, but no copy is carried out later than this after the first: later, the first one's
-    /// effect may have ended, and a copy would act a second time.
+    /// As often as the settings say, but no transmission executes later than this after the first
+    /// one.
+    ///
+    /// After that, the first transmission's effect may have ended, and another would act a second
+    /// time.
     Within(Duration),
 }
 
-/// Sends `request` to where its keys are until it is answered for good or `until` has passed.
+/// Sends `request` to the node of its keys until it is finally answered or `until` has passed.
 #[expect(clippy::manual_async_fn, reason = "that one would have room for its arguments twice")]
 pub(super) fn send_with_retries<'a>(
     topology: &'a dyn Topology,
@@ -93,8 +100,8 @@ pub(super) fn send_with_retries<'a>(
 ) -> impl Future<Output = RequestOutcome> + Send + use<'a> {
     async move {
         let mut unanswered: Option<Instant> = None;
-        // A refusal of the login, or a wrong target, ends a request; but not one that is to be given
-        // back, nor one of which a copy may be carried out.
+        // A refused login or a wrong target ends a request. Exceptions are releases, and requests
+        // of which a transmission may still execute.
         let heeds_refusal = |unanswered: Option<Instant>| persistence != RetryPolicy::ToTheEnd && unanswered.is_none();
         let mut unknowns = 0;
         let mut first = None;
@@ -103,7 +110,7 @@ pub(super) fn send_with_retries<'a>(
                 true => topology.reader(request.first_key()),
                 false => topology.primary(request.first_key()),
             };
-            // Kept until this copy is answered. What gives back goes before what others ask for.
+            // Held until this transmission is answered. Releases bypass the limit.
             let _admitted = match to.in_flight_limit() {
                 Some(limit) if persistence != RetryPolicy::ToTheEnd => match limit.try_acquire() {
                     Ok(permit) => Some(permit),
@@ -190,7 +197,7 @@ pub(super) fn send_with_retries<'a>(
             };
             if again && received < until {
                 if let Some(end) = ended.error() {
-                    // An earlier copy is told of by its time.
+                    // `retransmission_ends` covers an earlier transmission.
                     result = Err(end);
                 } else {
                     drop(_admitted);
@@ -208,13 +215,13 @@ pub(super) fn send_with_retries<'a>(
                             () = ended.wait() => {}
                         }
                     };
-                    // Boxed, as is all that is rare: every request would have room for it.
+                    // Boxed, like everything rare: every request would reserve its size.
                     Box::pin(paused).await;
                     if clock.now() < until {
                         continue;
                     }
                     if matches!(result, Err(ServerError::NotSent { .. })) && by.current_connection_id().is_none() {
-                        // What stands in the way may have been found out meanwhile.
+                        // The cause may have been found meanwhile.
                         result = Err(by.unreached());
                     }
                 }
@@ -224,8 +231,9 @@ pub(super) fn send_with_retries<'a>(
     }
 }
 
-/// Waits until fewer requests than the limit are under way. That is not time on the wire: the time of
-/// the copy begins afterwards.
+/// Waits until fewer requests than the limit are in flight.
+///
+/// The wait does not count as transmission time: the time of the transmission starts afterwards.
 ///
 /// # Errors
 ///
@@ -233,7 +241,7 @@ pub(super) fn send_with_retries<'a>(
 ///
 /// # Cancel safety
 ///
-/// Dropping it gives up the place in the queue.
+/// Dropping the future gives up its position in the queue.
 async fn admitted<'a>(
     limit: &'a Semaphore,
     clock: &Clock,
@@ -246,11 +254,13 @@ async fn admitted<'a>(
         tokio::select! {
             biased;
             permit = limit.acquire() => permit.map_err(|_| waited()),
-            // Not of our clock, which wakes every second to see whether the machine slept: very many wait here.
+            // Not the client's clock, which wakes every second to detect suspension: very many
+            // callers wait here.
             () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
         }
     };
-    // Out of the runtime's budget: of thousands of calls in one task, each poll would go through all.
+    // Exempt from the runtime's budget: with thousands of calls in one task, each poll would go
+    // through all.
     let permit = tokio::task::unconstrained(permit).await?;
     if clock.now() >= until {
         return Err(waited());
@@ -259,12 +269,15 @@ async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Sends one copy, and does not believe what a primary answers that was replaced meanwhile: one that hung and goes on does not
-/// know of it yet, and what it grants is nobody's. One that still hangs is not waited for, beyond the time in which one that lives
-/// answers, and whether it was replaced is asked.
+/// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
 ///
-/// What may be sent again is asked of the new one also where the old one merely gave the slot away; the answer to another counts
-/// then, as one that has given a slot away says so.
+/// A primary that hung and continues does not know of its replacement yet, and its grants are void.
+/// The wait for a hanging primary is limited to the time in which a live one answers. Then the
+/// topology is checked for a replacement.
+///
+/// An idempotent request goes to the new primary even if the old one only gave the slot away. For
+/// other requests the old primary's reply counts then, because it answers with a redirect once it
+/// has given the slot away.
 pub(crate) async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
     let (key, home) = (request.first_key(), topology.primary(request.first_key()));
     let last_words = patience(home.time().round_trip());
@@ -291,7 +304,7 @@ pub(crate) async fn unless_replaced(topology: &dyn Topology, request: &Arc<Reque
             }
             tokio::time::sleep(last_words).await;
             if sent_on.load(Ordering::Relaxed) {
-                // Another has it, and is waited for.
+                // Another node has received the request: wait for it.
                 std::future::pending::<()>().await;
             }
         };
@@ -311,16 +324,21 @@ fn replaced_meanwhile() -> ServerError {
     ServerError::unknown("the node that was to answer does not decide for the key any more")
 }
 
-/// When, by our clock, a copy that is not to be carried out after `limit` certainly will not be: the server's clock may
-/// run slower than ours by twice the drift that is allowed for (500 ppm each), and it counts to the microsecond.
+/// Returns when, by the local clock, a transmission with this `limit` can certainly not execute any
+/// more.
 ///
-/// The model (`redgrid-models`) shows what happens without it: the copy is given back and forgotten a moment before it
-/// is carried out.
+/// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),
+/// and its resolution is one microsecond.
+///
+/// The model (`redgrid-models`) shows what happens without this margin: the transmission is
+/// released and forgotten a moment before it executes.
 pub(crate) fn may_execute_until(limit: Instant, window: Duration) -> Instant {
     limit + window / 1000 + Duration::from_millis(1)
 }
 
-/// Waits a little, and then for a connection, but not beyond `until`; a changed topology is worth a try at once.
+/// Waits for the retry delay and then for a connection, at most until `until`.
+///
+/// A topology change ends the wait at once.
 async fn pause(
     topology: &dyn Topology,
     key: &[u8],
@@ -340,11 +358,11 @@ async fn pause(
             tokio::time::sleep(jittered(settings.retry_delay)).await;
         }
         if !at_home {
-            // It was sent on to that one, or read there: who is asked next is decided anew.
+            // It was redirected to this node, or read there: the next target is chosen anew.
             return;
         }
         if epoch.wait_for(Option::is_some).await.is_err() {
-            // Closed for good: another takes its place, or none.
+            // Closed for good: another node replaces it, or none.
             std::future::pending::<()>().await;
         }
     };
@@ -355,7 +373,7 @@ async fn pause(
     }
 }
 
-/// `mean`, spread evenly from half to one and a half of it.
+/// Returns a random duration, evenly distributed from half of `mean` to one and a half of it.
 pub(crate) fn jittered(mean: Duration) -> Duration {
     mean.mul_f64(0.5 + fastrand::f64())
 }

@@ -1,7 +1,8 @@
-//! One copy of a request: to the server that its keys belong to, and on to where that one sends it.
+//! One transmission of a request: to the node of its keys, and on along its redirects.
 //!
-//! MOVED and ASK say that nothing was carried out, so following them is not sending twice. Whatever else goes wrong is reason
-//! to look at the topology anew; what to do about the request itself is decided in `exchange`.
+//! MOVED and ASK say that nothing was executed, so following them is not a retransmission. Any
+//! other failure triggers a topology refresh. The retry loop in `retry` decides about the request
+//! itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,27 +13,29 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::{Code, ServerError};
 
-/// Redirections that one copy follows. One is usual; a second comes from a slot that moves on meanwhile.
+/// Maximum number of redirects that one transmission follows. One is usual; a slot that moves on
+/// meanwhile causes a second.
 const MOST_HOPS: usize = 3;
 
-/// What one copy was answered, and by whom.
+/// The result of one transmission, and the node that answered.
 pub(crate) struct Answer {
     pub(crate) result: Result<Reply, ServerError>,
     pub(crate) by: Arc<dyn Server>,
-    /// The connection it was sent on.
+    /// The connection on which it was sent.
     pub(crate) epoch: Option<ConnectionId>,
-    /// It was the home of the key when the copy left, and not where another sent it on, or a replica to read from.
+    /// Whether the node was the primary of the key at the time of sending. False after a redirect,
+    /// and for reads, which may go to a replica.
     pub(super) at_home: bool,
 }
 
 impl Answer {
-    /// Waits until what was answered is as durable as asked.
+    /// Waits until the reply is as durable as requested.
     pub(crate) async fn commit(&self, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
         commit(&*self.by, self.epoch.as_ref(), durability, key).await
     }
 }
 
-/// Waits until what `by` answered on the connection `epoch`, about `key`, is as durable as asked.
+/// Waits until the reply of `by` on connection `epoch`, about `key`, is as durable as requested.
 pub(super) async fn commit(
     by: &dyn Server,
     epoch: Option<&ConnectionId>,
@@ -43,43 +46,43 @@ pub(super) async fn commit(
         return Ok(());
     }
     match epoch {
-        // Boxed: it is rare, and the future of every acquire would have room for it.
+        // Boxed because it is rare: the future of every acquire would reserve its size.
         Some(epoch) => Box::pin(by.commit(epoch.clone(), durability, hash_tag(key))).await,
         None => Err(ServerError::not_sent("no connection").into()),
     }
 }
 
-/// Where a server says that a slot is.
+/// Where a slot is served, according to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Redirection {
-    /// For good.
+    /// Permanently.
     Moved { slot: u16, address: String },
-    /// For this request.
+    /// For this request only.
     Ask { address: String },
 }
 
 impl Redirection {
-    /// Reads `MOVED 3999 127.0.0.1:6381` and `ASK …`, told by a server at `host`.
+    /// Parses `MOVED 3999 127.0.0.1:6381` and `ASK …` from a server at `host`.
     pub(crate) fn of(error: &ServerError, host: &str) -> Option<Redirection> {
         let ServerError::Refused { code: code @ (Code::Moved | Code::Ask), message } = error else { return None };
         let mut words = message.trim_start_matches('-').split(' ');
         let (_, slot, address) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
         let (named, port) = address.rsplit_once(':')?;
-        // A server that does not know its own name leaves it out: the client does.
+        // A server that does not know its own name omits it; the client inserts it.
         let named = if matches!(named, "" | "?") { host } else { named };
         let address = format!("{named}:{port}");
         Some(if *code == Code::Moved { Redirection::Moved { slot, address } } else { Redirection::Ask { address } })
     }
 }
 
-/// Sends one copy of `request`, not to be carried out after `limit`.
+/// Sends one transmission of `request`, not to be executed after `limit`.
 pub(crate) async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
     let key = request.first_key();
     let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
     once_telling(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await
 }
 
-/// The same, beginning with `by`; `sent_on` is set as soon as that one has sent it on to another.
+/// Sends one transmission, first to `by`; sets `sent_on` at the first redirect.
 pub(super) async fn once_telling(
     topology: &dyn Topology,
     mut by: Arc<dyn Server>,
@@ -101,7 +104,7 @@ pub(super) async fn once_telling(
         let at_home = hops == 0 && !request.reads;
         let Err(error) = &result else { return Answer { result, by, epoch, at_home } };
         let host = by.id().host();
-        // A script may say so, too, and is not followed.
+        // A script may return the same error, which is not followed.
         let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
         let Some(redirection) = Redirection::of(error, host).filter(|_| own && hops < MOST_HOPS) else {
             if is_doubtful(error) {
@@ -130,8 +133,10 @@ pub(super) async fn once_telling(
     }
 }
 
-/// What became of a copy, which comes last. Where the ASKING before it was refused, the target took the copy for astray; what
-/// it says to that leads back to where it came from, and the cause is the other refusal.
+/// Returns the result of the transmission, which is the last reply.
+///
+/// If the ASKING before it was refused, the target answers with a redirect back to the source node.
+/// The refusal of ASKING is then the cause, and is returned.
 fn one_of(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
     let copy = answers.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
     match (copy, answers.pop()) {
@@ -140,7 +145,7 @@ fn one_of(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerE
     }
 }
 
-/// Whether an error may come from asking the wrong node.
+/// Returns whether an error may come from using the wrong node.
 pub(super) fn is_doubtful(error: &ServerError) -> bool {
     match error {
         ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::Unknown { .. } => true,
@@ -160,7 +165,7 @@ mod tests {
         let refused = |message: &str| Err(ServerError::refused(message));
         let denied = || refused("NOPERM this user has no permissions to run the 'asking' command");
         assert_eq!(one_of(vec![denied(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::NoPermission));
-        // Carried out, or perhaps: that counts more.
+        // Executed, or possibly executed: that outweighs the refused ASKING.
         assert_eq!(one_of(vec![denied(), Ok(Reply::Int(1))]).unwrap(), Reply::Int(1));
         assert!(one_of(vec![denied(), Err(ServerError::unknown("cut"))]).unwrap_err().is_unknown());
         let asked = || Ok(Reply::Bytes("OK".into()));

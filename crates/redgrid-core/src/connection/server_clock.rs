@@ -1,8 +1,9 @@
-//! How far the server's clock is ahead of ours, from below.
+//! A lower bound of how far the server's clock is ahead of the local clock.
 //!
-//! A request that must not be carried out after some instant of *our* clock carries that instant in the *server's* time.
-//! With an offset that is never too high, the server refuses rather too early than too late: a late copy of an acquire
-//! can not slip in after the moment from which we believe it harmless.
+//! A request that must not be executed after some instant of the *local* clock carries that instant
+//! in the *server's* time. The offset is never too high, so the server refuses rather too early
+//! than too late. A late transmission of an acquire cannot execute after the moment from which the
+//! client considers it harmless.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,22 +11,26 @@ use std::time::Duration;
 
 use crate::clock::{Instant, nanos};
 
-/// Clocks of two machines drift apart by at most this: 500 ppm, the most that NTP slews (RFC 5905, section 11.3).
-/// Applied to the age of a sample, so that an old one is not believed to be exact.
+/// Maximum drift between the clocks of two machines: 500 ppm, the most that NTP slews (RFC 5905,
+/// section 11.3). It is applied to the age of a sample, so that old samples do not count as exact.
 const DRIFT_PPM: u64 = 500;
 
-/// How long a sample may stand for the offset before newer, lower ones replace it: 10 s. The best (highest) sample of
-/// this time is used, as it had the shortest way; a server clock that was set back is followed after it.
+/// How long a sample is used before newer, lower ones replace it: 10 s.
+///
+/// The best (highest) sample of this time is used, because its reply was the fastest. If the
+/// server's clock was set back, the estimate follows after this time.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// What an answer may seem too early by without a step of the server's clock: 1 ms. It covers rounding and a slew.
+/// How early a reply may seem without a step of the server's clock: 1 ms. It covers rounding and a
+/// slew.
 const SLACK: i128 = 1000;
 
-/// The lower bound of `server time − our time`, and how long a round trip takes. Shared by all that talk to one node.
+/// A lower bound of `server time − local time`, and the round-trip time. Shared by all users of one
+/// node.
 #[derive(Debug, Default)]
 pub struct ServerClock {
     samples: Mutex<Samples>,
-    /// The quickest exchange of this window and of the one before, in nanoseconds; 0 for none.
+    /// The fastest exchange of this window and of the one before, in nanoseconds; 0 for none.
     round_trip: AtomicU64,
     former_round_trip: AtomicU64,
 }
@@ -33,15 +38,17 @@ pub struct ServerClock {
 #[derive(Debug, Default, Clone, Copy)]
 struct Samples {
     best: Option<Sample>,
-    /// The best of the window before, so that a change of windows does not forget at once.
+    /// The best sample of the window before, so that a change of windows does not forget it at
+    /// once.
     former: Option<Sample>,
     since: Option<Instant>,
-    /// When the server's clock was last found set back, and by how much within the two windows before.
+    /// When the server's clock was last found set back, and by how much within the two windows
+    /// before.
     set_back: Option<(Instant, Duration)>,
 }
 
 impl Samples {
-    /// The highest lower bound.
+    /// Returns the highest lower bound.
     fn offset(&self, now: Instant) -> Option<i128> {
         let best = self.best.map(|sample| sample.aged(now));
         let former = self.former.filter(|sample| now.since(sample.at) < 2 * WINDOW).map(|sample| sample.aged(now));
@@ -52,8 +59,10 @@ impl Samples {
         self.set_back.filter(|(at, _)| now.since(*at) < 2 * WINDOW).map_or(Duration::ZERO, |(_, by)| by)
     }
 
-    /// Forgets what was learned if a reply that was received at `received` shows that the server's clock was set back: its offset
-    /// is no higher than `highest`.
+    /// Forgets all samples if a reply received at `received` shows that the server's clock was set
+    /// back.
+    ///
+    /// The reply proves that the offset is at most `highest`.
     fn notice_step_back(&mut self, highest: i128, received: Instant) {
         let Some(step) = self.offset(received).map(|offset| offset - highest).filter(|step| *step > SLACK) else {
             return;
@@ -65,7 +74,7 @@ impl Samples {
 
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    /// Microseconds of server time at our instant 0, no more than the truth.
+    /// Server time in microseconds at the local instant 0, at most the true value.
     offset: i128,
     at: Instant,
 }
@@ -78,9 +87,10 @@ impl Sample {
 }
 
 impl ServerClock {
-    /// Takes in a server time (microseconds since 1970) from a reply that was received at `received`.
+    /// Records a server time (microseconds since 1970) from a reply received at `received`.
     ///
-    /// The server read its clock before the reply arrived, so `server − received` can not exceed the true offset.
+    /// The server read its clock before the reply arrived, so `server − received` cannot exceed the
+    /// true offset.
     pub fn observe(&self, server_micros: u64, received: Instant) {
         let sample =
             Sample { offset: i128::from(server_micros) - i128::from(received.as_nanos() / 1000) - 1, at: received };
@@ -98,15 +108,15 @@ impl ServerClock {
         }
     }
 
-    /// Takes in a server time from the reply to a request that left at `sent`, and how long that took.
+    /// Records a server time from the reply to a request sent at `sent`, and the round-trip time.
     ///
-    /// The server read its clock after the request left, so the offset is at most `server − sent`. A lower bound above
-    /// that was learned before the server's clock was set back.
+    /// The server read its clock after the request was sent, so the offset is at most `server −
+    /// sent`. A higher lower bound dates from before the server's clock was set back.
     pub fn observe_exchange(&self, server_micros: u64, sent: Instant, received: Instant) {
         let is_older = {
             let mut samples = self.lock();
             samples.notice_step_back(i128::from(server_micros) + 1 - i128::from(sent.as_nanos() / 1000), received);
-            // A request that left before the step may have been answered before it.
+            // A request that was sent before the step may have been answered before it.
             samples.set_back.is_some_and(|(at, _)| sent < at && at < received)
         };
         if !is_older {
@@ -115,13 +125,15 @@ impl ServerClock {
         self.observe_round_trip(sent, received);
     }
 
-    /// By how much the server's clock was found set back within the last 10 to 20 s: what was sent before is carried out for so much
-    /// longer than it was meant to be.
+    /// Returns by how much the server's clock was found set back within the last 10 to 20 s.
+    ///
+    /// The server may execute requests that were sent before the step for that much longer than
+    /// intended.
     pub fn set_back(&self, now: Instant) -> Duration {
         self.lock().set_back(now)
     }
 
-    /// Takes in how long a request took.
+    /// Records the round-trip time of a request.
     pub fn observe_round_trip(&self, sent: Instant, received: Instant) {
         let took = nanos(received.since(sent)).max(1);
         if self.round_trip.load(Ordering::Relaxed).wrapping_sub(1) >= took {
@@ -129,22 +141,25 @@ impl ServerClock {
         }
     }
 
-    /// How long a round trip takes when nothing is in its way: the quickest exchange of the last 10 to 20 s; zero before the
-    /// first.
+    /// Returns the unloaded round-trip time: the fastest exchange of the last 10 to 20 s.
+    ///
+    /// It is zero before the first exchange.
     pub fn round_trip(&self) -> Duration {
         let known = [&self.round_trip, &self.former_round_trip].map(|nanos| nanos.load(Ordering::Relaxed));
         Duration::from_nanos(known.into_iter().filter(|nanos| *nanos > 0).min().unwrap_or_default())
     }
 
-    /// Forgets everything, because a new server answers there.
+    /// Forgets everything, because another server process answers there.
     pub fn reset(&self) {
         *self.lock() = Samples::default();
         self.round_trip.store(0, Ordering::Relaxed);
         self.former_round_trip.store(0, Ordering::Relaxed);
     }
 
-    /// The server's time at our instant `at`, in microseconds since 1970, or a little less; `None` before the first
-    /// sample.
+    /// Returns the server's time at the local instant `at`, in microseconds since 1970, or a little
+    /// less.
+    ///
+    /// `None` before the first sample.
     pub fn at(&self, at: Instant, now: Instant) -> Option<u64> {
         let offset = self.lock().offset(now)?;
         u64::try_from(offset + i128::from(at.as_nanos() / 1000)).ok()
@@ -167,13 +182,13 @@ mod tests {
     fn the_bound_is_never_above_the_truth_and_a_quick_reply_wins() {
         let clock = ServerClock::default();
         assert_eq!(clock.at(at(5), at(5)), None);
-        // The truth: server = ours + 1,000,000 µs. The first reply took 20 ms, the second 1 ms.
+        // The truth: server = local + 1,000,000 µs. The first reply took 20 ms, the second 1 ms.
         clock.observe(1_000_000 + 10_000, at(30));
         let slow = clock.at(at(100), at(100)).unwrap();
         clock.observe(1_000_000 + 50_000, at(51));
         let quick = clock.at(at(100), at(100)).unwrap();
         assert!(slow < quick && quick <= 1_000_000 + 100_000, "{slow} {quick}");
-        // A later slow one does not spoil it.
+        // A later, slower reply does not lower the bound.
         clock.observe(1_000_000 + 60_000, at(90));
         assert!(clock.at(at(100), at(100)).unwrap() + 10 >= quick);
     }
@@ -208,16 +223,16 @@ mod tests {
     fn a_server_clock_that_was_set_back_is_followed_at_once() {
         let clock = ServerClock::default();
         clock.observe_exchange(9_000_000_000, at(0), at(2));
-        // Replies that are only slow show nothing.
+        // Replies that are only slow prove nothing.
         clock.observe_exchange(9_001_000_000, at(1000), at(4000));
         assert_eq!(clock.set_back(at(4000)), Duration::ZERO);
-        // By 8,998 s.
+        // The clock was set back by 8,998 s.
         clock.observe_exchange(7_000_000, at(5000), at(5002));
         assert!(clock.at(at(5002), at(5002)).unwrap() <= 7_002_000);
         let by = Duration::from_secs(8998);
         let set_back = clock.set_back(at(5002));
         assert!(set_back <= by && set_back + Duration::from_secs(1) > by, "{set_back:?}");
-        // Sent before the step, and answered before it.
+        // This request was sent before the step, and answered before it.
         clock.observe_exchange(9_004_999_000, at(4990), at(5010));
         assert!(clock.at(at(5010), at(5010)).unwrap() <= 7_010_000);
         // Another step adds to it; later it is forgotten.

@@ -1,4 +1,4 @@
-//! What the objects of one client have in common, by their keys.
+//! Values that the objects of one client share, by key.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -9,11 +9,11 @@ use bytes::Bytes;
 type Known = HashMap<(TypeId, Bytes), Weak<dyn Any + Send + Sync>>;
 type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 
-/// One value for each type and key, for as long as somebody has it.
+/// One value for each type and key, kept while an object holds it.
 #[derive(Default)]
 pub(super) struct Shared(Mutex<Known>);
 
-/// One value for each type and key, from when it was first asked for.
+/// One value for each type and key, kept from its first use until the client ends.
 #[derive(Default)]
 pub(super) struct Kept(Mutex<Values>);
 
@@ -37,7 +37,8 @@ impl Shared {
         if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {
             return value;
         }
-        // Those that nobody has any more go when there are twice as many as were kept the last time.
+        // Remove entries without a holder whenever the map is full, that is, about twice as large
+        // as after the last removal.
         if known.len() == known.capacity() {
             known.retain(|_, value| value.strong_count() > 0);
         }

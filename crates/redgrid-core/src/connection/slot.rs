@@ -1,14 +1,15 @@
-//! The slot of a key, by the cluster specification: CRC16 of the hash tag, or of the whole key, modulo 16,384.
+//! The slot of a key as defined by the cluster specification: CRC16 of the hash tag, or of the
+//! whole key, modulo 16,384.
 
-/// How many slots a cluster has.
+/// Number of slots of a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// The slot of a key.
+/// Returns the slot of a key.
 pub(crate) fn slot(key: &[u8]) -> u16 {
     fred::util::redis_keyslot(key)
 }
 
-/// The part of a key that decides its slot.
+/// Returns the part of a key that decides its slot.
 pub(crate) fn hash_tag(key: &[u8]) -> &[u8] {
     let tag = || {
         let (_, rest) = key.split_at_checked(key.iter().position(|byte| *byte == b'{')? + 1)?;
@@ -24,7 +25,7 @@ mod tests {
 
     #[test]
     fn keys_of_one_hash_tag_share_a_slot() {
-        // The example of the cluster specification, and what CLUSTER KEYSLOT says.
+        // The example of the cluster specification, and results of CLUSTER KEYSLOT.
         assert_eq!(slot(b"123456789"), 0x31C3);
         assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
         assert_eq!(slot(b"redisson_lock__channel:{orders:42}"), slot(b"orders:42"));

@@ -1,4 +1,5 @@
-//! Connections through a SOCKS5 proxy (RFC 1928), with a user and a password (RFC 1929) where it asks for them.
+//! Connections through a SOCKS5 proxy (RFC 1928), with user and password (RFC 1929) if it requires
+//! them.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,11 +15,11 @@ const NO_LOGIN: u8 = 0;
 const PASSWORD: u8 = 2;
 const CONNECT: u8 = 1;
 
-/// Has the proxy, to which `stream` leads, open a connection to `host:port`. It also resolves the name.
+/// Asks the proxy behind `stream` to open a connection to `host:port`. The proxy resolves the name.
 ///
 /// # Errors
 ///
-/// In words for users; the password is in none of them.
+/// A message for users; it never contains the password.
 pub(super) async fn pass(mut stream: TcpStream, proxy: &Socks, host: &str, port: u16) -> Result<TcpStream, String> {
     let at = format!("the SOCKS proxy at {}", proxy.address);
     let failed = |error: io::Error| match error.kind() {
@@ -57,7 +58,7 @@ pub(super) async fn pass(mut stream: TcpStream, proxy: &Socks, host: &str, port:
     if answer[1] != 0 {
         return Err(format!("{at} can not reach {host}:{port}: {}", reason(answer[1])));
     }
-    // The address that the proxy uses; nothing needs it.
+    // The address that the proxy uses; it is ignored.
     let bound = match answer[3] {
         1 => 4,
         4 => 16,
@@ -67,7 +68,7 @@ pub(super) async fn pass(mut stream: TcpStream, proxy: &Socks, host: &str, port:
     Ok(stream)
 }
 
-/// The request for a connection; `None` where the name does not fit into it.
+/// Returns the request for a connection; `None` if the name is too long for it.
 fn request(host: &str, port: u16) -> Option<Vec<u8>> {
     let mut request = vec![VERSION, CONNECT, 0];
     match host.parse() {
@@ -88,7 +89,7 @@ fn request(host: &str, port: u16) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// What the numbers of RFC 1928, section 6, mean.
+/// Returns the meaning of a reply code of RFC 1928, section 6.
 fn reason(code: u8) -> &'static str {
     match code {
         2 => "its rules do not allow it",

@@ -1,6 +1,6 @@
 //! The connection that carries subscriptions: SUBSCRIBE, UNSUBSCRIBE and PING, nothing else.
 //!
-//! A subscription is in force when the server has confirmed it.
+//! A subscription is active once the server has confirmed it.
 
 mod read;
 
@@ -21,22 +21,26 @@ use super::{ChannelKind, ConnectionId, Push, Refused};
 use crate::error::{Code, ServerError};
 use crate::pattern::are_apart;
 
-/// How long the connection for events is waited for that is opened when some are first listened to: 250 ms. Longer than it takes nearby;
-/// nothing else is subscribed at the node meanwhile, and it is tried again.
+/// How long to wait for the connection for events, which is opened at the first subscription: 250
+/// ms.
+///
+/// That is more than it takes nearby. Other subscriptions at the node wait meanwhile, and a failed
+/// one is retried.
 const CONNECTING: Duration = Duration::from_millis(250);
 
 pub(super) struct Subscriber {
     link: Arc<Connection>,
     pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
-    /// What is subscribed no more, to be told behind its last message.
+    /// Ended subscriptions, to be reported after their last message.
     ended: mpsc::UnboundedSender<Vec<Bytes>>,
-    /// The last connection on which something was subscribed; 0 before there was one.
+    /// Number of the last connection with a confirmed subscription; 0 before the first.
     confirmed: Arc<AtomicU64>,
     carried: Carried,
 }
 
 impl Subscriber {
-    /// `commands` is the life of the connection for requests: where that one leads to another process, this one follows.
+    /// Opens the subscriber. `commands` is the id of the connections for requests: if those lead to
+    /// another process, this one follows.
     pub(super) fn open(
         link: Arc<Connection>,
         commands: watch::Receiver<Option<ConnectionId>>,
@@ -45,7 +49,7 @@ impl Subscriber {
         Subscriber::over(link, commands, pushes, Carries::Messages)
     }
 
-    /// Another one, whose stream of pushes is the same.
+    /// Opens another subscriber with the same stream of pushes.
     pub(super) fn beside(
         &self,
         link: Arc<Connection>,
@@ -55,23 +59,26 @@ impl Subscriber {
         Subscriber::over(link, commands, Arc::clone(&self.pushes), carries)
     }
 
-    /// Whether it carries this pattern.
+    /// Returns whether the connection carries this pattern.
     pub(super) fn carries(&self, pattern: &Bytes) -> bool {
         self.carried().contains(pattern)
     }
 
-    /// Has it carry a pattern, unless one name may be of that and of another that it carries.
+    /// Adds a pattern, unless a channel could match both it and a pattern that the connection
+    /// carries.
+    ///
+    /// Returns whether the pattern was added.
     pub(super) fn take_in(&self, pattern: &Bytes) -> bool {
         let mut carried = self.carried();
         carried.iter().all(|other| are_apart(pattern, other)) && carried.insert(pattern.clone())
     }
 
-    /// It carries them no more.
+    /// Removes patterns.
     pub(super) fn let_go(&self, patterns: &[Bytes]) {
         self.carried().retain(|carried| !patterns.contains(carried));
     }
 
-    /// Whether it carries no pattern.
+    /// Returns whether the connection carries no pattern.
     pub(super) fn is_idle(&self) -> bool {
         self.carried().is_empty()
     }
@@ -94,7 +101,7 @@ impl Subscriber {
         (Subscriber { link, pushes, ended, confirmed, carried }, reading)
     }
 
-    /// Subscribes them, and tells which of them the server refused.
+    /// Subscribes channels, and returns those that the server refused.
     pub(super) async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
         if channels.is_empty() {
             return Ok(Vec::new());
@@ -102,14 +109,15 @@ impl Subscriber {
         let Some(connection) = self.connection() else { return Err(self.link.down()) };
         let refused = match self.ask_for(kind, &channels).await {
             Ok(refused) => refused,
-            // The connection stays: it has no part in a refusal that passes.
+            // A passing refusal is not the connection's fault: keep it.
             Err(error @ ServerError::Refused { .. }) if !wants_login(&error) => return Err(error),
             Err(error) => {
                 self.link.renew();
                 return Err(error);
             }
         };
-        // First this, then the look: whoever reads sees it when the connection has gone, or it is seen here.
+        // Store first, then check: either the reading task sees the store after the connection was
+        // lost, or the check here sees the loss.
         self.confirmed.store(connection, Ordering::SeqCst);
         if self.connection() != Some(connection) {
             return Err(ServerError::unknown("the connection was replaced"));
@@ -121,7 +129,7 @@ impl Subscriber {
         let (command, parts): (_, Vec<_>) = match kind {
             ChannelKind::Plain | ChannelKind::Events => ("subscribe", vec![channels]),
             ChannelKind::Patterns => ("psubscribe", vec![channels]),
-            // Each may be refused for itself: its slot is elsewhere.
+            // Each channel may be refused individually, because its slot has moved.
             ChannelKind::Sharded => ("ssubscribe", channels.chunks(1).collect()),
         };
         let answers = join_all(parts.iter().map(|part| self.link.send_for(command, part))).await;
@@ -143,7 +151,7 @@ impl Subscriber {
         Ok(refused)
     }
 
-    /// Waits until it is connected, for a moment.
+    /// Waits until it is connected, for at most [`CONNECTING`].
     pub(super) async fn connected(&self) {
         let mut epoch = self.link.epoch();
         let _ = tokio::time::timeout(CONNECTING, epoch.wait_for(Option::is_some)).await;
@@ -153,14 +161,14 @@ impl Subscriber {
         self.link.epoch().borrow().as_ref().map(|epoch| epoch.connection)
     }
 
-    /// Unsubscribes them, and has it told when nothing of them comes any more.
+    /// Unsubscribes channels, and reports it once none of their messages can follow.
     pub(super) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
         self.end(kind, &channels).await;
         let _ = self.ended.send(channels);
     }
 
     async fn end(&self, kind: ChannelKind, channels: &[Bytes]) {
-        // An UNSUBSCRIBE without channels would end them all.
+        // An UNSUBSCRIBE without channels would end all subscriptions.
         if channels.is_empty() || !self.link.is_up() {
             return;
         }
@@ -169,11 +177,11 @@ impl Subscriber {
             ChannelKind::Patterns => "punsubscribe",
             ChannelKind::Sharded => return self.link.leave_sharded(channels).await,
         };
-        // What is refused is not subscribed, or the connection has gone.
+        // On a refusal the channels are not subscribed, or the connection is lost.
         let _ = self.link.send_for(command, channels).await;
     }
 
-    /// The stream of what is pushed from now on; the one that was given out before ends.
+    /// Returns the stream of pushes from now on; the stream of an earlier call ends.
     pub(super) fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
         let (sender, receiver) = mpsc::unbounded_channel();
         *self.pushes.lock().unwrap_or_else(|p| p.into_inner()) = sender;

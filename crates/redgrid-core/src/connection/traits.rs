@@ -1,7 +1,8 @@
-//! The two seams: one server, and which server a name belongs to.
+//! The two interfaces to the servers: [`Server`] is one node, [`Topology`] says which node serves a
+//! key.
 //!
-//! Everything above works on these traits, so tests can lose, delay and repeat requests and replies, and another
-//! client can stand below one day.
+//! All other modules use these traits only. Tests can therefore lose, delay and repeat requests and
+//! replies, and the Redis client below can be replaced.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -17,12 +18,14 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::error::ServerError;
 
-/// Which node a server is: its address, or `unix:` and the path of its socket. Equal ids mean the same place, not the same process behind it.
+/// Identifies a node by its address, or by `unix:` and the path of its socket.
+///
+/// Equal ids mean the same address, not the same server process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct NodeId(pub Arc<str>);
 
 impl NodeId {
-    /// The host's name or address.
+    /// Returns the host name or IP address.
     pub fn host(&self) -> &str {
         self.0.rsplit_once(':').map_or(&*self.0, |(host, _)| host.trim_start_matches('[').trim_end_matches(']'))
     }
@@ -34,93 +37,107 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// One life of a connection: the server process behind it, and the number of the connection.
+/// Identifies one generation of a connection: the server process and the number of the connection.
 ///
-/// A changed `run_id` means another process with, perhaps, another memory. It is empty where the user may not ask.
+/// A changed `run_id` means another process, possibly with other data. It is empty if the user may
+/// not read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectionId {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
-    /// Grows with every new connection of this process, to whichever node: no two nodes have the same.
+    /// Number of the connection. It grows with every new connection of this process, to any node,
+    /// so no two connections share it.
     pub connection: u64,
 }
 
-/// How messages of a channel travel.
+/// How the messages of a channel are published.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum ChannelKind {
-    /// By PUBLISH, in a cluster to all nodes.
+    /// PUBLISH; in a cluster the message reaches all nodes.
     Plain,
-    /// By SPUBLISH, to the nodes of the channel's slot.
+    /// SPUBLISH; the message reaches the nodes of the channel's slot.
     Sharded,
-    /// By a server itself, which tells of one kind of keyspace events (`__keyevent@0__:del`) on each. They are subscribed as plain
-    /// ones are, on a connection of their own: they are many, and hold up nobody who waits to be woken.
+    /// Keyspace events, published by the server itself: one kind of event on each channel
+    /// (`__keyevent@0__:del`).
+    ///
+    /// They are subscribed like plain channels, but on a separate connection. Their large number
+    /// then does not delay the messages that wake waiters.
     Events,
-    /// By PUBLISH, to channels whose names are of a pattern: PSUBSCRIBE, on connections of their own.
+    /// PUBLISH, to channels whose names match a pattern. PSUBSCRIBE uses separate connections.
     Patterns,
 }
 
-/// What arrives on a node's subscriber connection.
+/// An event on a subscriber connection of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Push {
     /// A message of a subscribed channel.
     Message {
         /// The channel.
         channel: Bytes,
-        /// What was published.
+        /// The published payload.
         payload: Bytes,
     },
-    /// The same by SPUBLISH.
+    /// A message that was published with SPUBLISH.
     ShardedMessage {
         /// The channel.
         channel: Bytes,
-        /// What was published.
+        /// The published payload.
         payload: Bytes,
     },
-    /// A message of a channel whose name is of a subscribed pattern.
+    /// A message of a channel whose name matches a subscribed pattern.
     PatternMessage {
         /// The pattern.
         pattern: Bytes,
         /// The channel.
         channel: Bytes,
-        /// What was published.
+        /// The published payload.
         payload: Bytes,
     },
-    /// The server has ended these subscriptions, as it was asked to: nothing of them comes behind this.
+    /// The server has confirmed that these subscriptions have ended. None of their messages
+    /// follows.
     Ended {
         /// The channels.
         channels: Vec<Bytes>,
     },
-    /// The server has ended this sharded subscription by itself: the slot of the channel is elsewhere now.
+    /// The server has ended this sharded subscription by itself, because the slot of the channel
+    /// has moved.
     Lost {
         /// The channel.
         channel: Bytes,
     },
-    /// The connection was lost, or is new: nothing is subscribed on it, and messages may have been missed.
+    /// The connection was lost, or is new. Nothing is subscribed on it, and messages may have been
+    /// missed.
     Gap,
-    /// The same of the one that carries [`ChannelKind::Events`].
+    /// A gap on the connection that carries [`ChannelKind::Events`]; see [`Push::Gap`].
     EventsGap,
-    /// The same of one that carries [`ChannelKind::Patterns`].
+    /// A gap on a connection that carries [`ChannelKind::Patterns`]; see [`Push::Gap`].
     PatternsGap,
 }
 
-/// Channels that a server refused to subscribe, and why.
+/// Channels whose subscription the server refused, with the error.
 pub type Refused = Vec<(Bytes, ServerError)>;
 
-/// One node: a place that answers requests.
+/// One node: a server that answers requests.
 #[async_trait]
 pub trait Server: Send + Sync + 'static {
-    /// Which node it is.
+    /// Returns the id of the node.
     fn id(&self) -> &NodeId;
 
-    /// Carries out requests and answers each by a result of its own. Those of one name (one key, or one hash tag) are carried
-    /// out in their order, on one connection.
+    /// Sends requests and returns one result for each.
     ///
-    /// A request is sent at most once. The answer comes within the client's `timeout`, or is
-    /// [`Unknown`](ServerError::Unknown); without a connection it is [`NotSent`](ServerError::NotSent) at once.
+    /// Requests of one name (one key, or one hash tag) are executed in their order, on one
+    /// connection.
+    ///
+    /// A request is sent at most once. Its result arrives within the client's `timeout`, or is
+    /// [`Unknown`](ServerError::Unknown). Without a connection the result is
+    /// [`NotSent`](ServerError::NotSent) at once.
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
 
-    /// The same of one request, which is not to be carried out after `limit`, whatever it says itself. Those that
-    /// [join](Request::joins) others have an order only where one is asked when another has been answered.
+    /// Sends one request, which the server must not execute after `limit`; the request's own limit
+    /// is ignored.
+    ///
+    /// Requests that may be [batched](Request::joins) are ordered only if the second is issued
+    /// after the first was answered.
     fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
         ResponseFuture::inline(|| async move {
             let answer = self.call(vec![Request::clone(request).not_after(limit)]).await.pop();
@@ -128,18 +145,20 @@ pub trait Server: Send + Sync + 'static {
         })
     }
 
-    /// Waits until all that was answered in the epoch `since` before this call is as durable as asked. With
-    /// [`Durability::Primary`] nothing is sent and nothing waited for.
+    /// Waits until everything that was answered on connection `since` before this call is as
+    /// durable as requested.
     ///
-    /// `tag` is what a cluster hashes of a key that was written: the hash tag of the name, or the whole name.
+    /// With [`Durability::Primary`] it sends nothing and returns at once.
+    ///
+    /// `tag` is the part of a written key that a cluster hashes: its hash tag, or the whole key.
     ///
     /// # Errors
     ///
-    /// [`CommitError`] in every case in which it is not proven.
+    /// [`CommitError`] whenever the durability is not proven.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves nothing behind, and does not disturb those who wait beside it.
+    /// Dropping the future leaves nothing behind and does not affect concurrent callers.
     async fn commit(&self, _since: ConnectionId, durability: Durability, _tag: &[u8]) -> Result<(), CommitError> {
         if Durability::Primary.covers(durability) {
             return Ok(());
@@ -147,50 +166,56 @@ pub trait Server: Send + Sync + 'static {
         Err(CommitError::Unsupported { missing: "this kind of server knows no durability".into() })
     }
 
-    /// The present connection for requests; `None` while there is none.
+    /// Watches the current connection for requests; `None` while there is none.
     fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>>;
 
-    /// The same as it is now: cheaper, for what is asked with every request.
+    /// Returns the current connection for requests. Cheaper than [`Server::connection_id`], for use
+    /// with every request.
     fn current_connection_id(&self) -> Option<ConnectionId> {
         self.connection_id().borrow().clone()
     }
 
-    /// Whether there is a connection, and the node has not owed an answer for long on it.
+    /// Returns whether the node is connected and no reply has been overdue for long.
     fn answers(&self) -> bool {
         self.connection_id().borrow().is_some()
     }
 
-    /// Limits how many requests are under way at the node at once; `None` where nothing does.
+    /// Returns the limit on requests in flight at the node; `None` if there is no limit.
     fn in_flight_limit(&self) -> Option<&Semaphore> {
         None
     }
 
-    /// For how long the node has owed an answer and sent nothing; zero while it owes none. Without
-    /// a connection it says nothing.
+    /// Returns for how long the node has sent nothing while a reply is outstanding.
+    ///
+    /// It is zero while no reply is outstanding. The value has no meaning without a connection.
     fn silent_for(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Why there is no connection, or why the last one was lost, as far as it is known.
+    /// Returns why there is no connection, or why the last one was lost, if known.
     fn trouble(&self) -> Option<String> {
         None
     }
 
-    /// Why waiting for the node does not help; `None` where it may. It ends calls early:
-    /// [`ServerError::Unauthorized`] where the node refuses this client or its certificate is
-    /// refused, [`ServerError::NotSent`] where its name is unknown or it does not speak the protocol.
+    /// Watches the error that makes waiting for this node useless; `None` while waiting may help.
+    ///
+    /// The error ends calls early. [`ServerError::Unauthorized`] means that the node refuses this
+    /// client, or that its certificate is refused. [`ServerError::NotSent`] means that its name is
+    /// unknown, or that it does not speak the protocol.
     fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         super::unauthorized::none()
     }
 
-    /// What the node lacks because it does not speak RESP3, and why it does not; `None` while it does,
-    /// or where RESP2 is wanted.
+    /// Returns what the node lacks because it does not speak RESP3, and why it does not.
+    ///
+    /// `None` if it speaks RESP3, or if RESP2 is configured.
     fn without_resp3(&self) -> Option<String> {
         None
     }
 
-    /// The error of a request that is not sent because there is no connection, with the node and
-    /// what stands in the way.
+    /// Returns the error of a request that is not sent because there is no connection.
+    ///
+    /// It names the node and the cause.
     fn unreached(&self) -> ServerError {
         if let Some(refusal) = self.refusal().borrow().clone() {
             return refusal;
@@ -201,118 +226,124 @@ pub trait Server: Send + Sync + 'static {
         }
     }
 
-    /// Whether it is a replica that is behind its primary by more than it may.
+    /// Returns whether the node is a replica that lags behind its primary by more than allowed.
     fn is_lagging(&self) -> bool {
         false
     }
 
-    /// What is known of the server's clock.
+    /// Returns the estimate of the server's clock.
     fn time(&self) -> &ServerClock;
 
-    /// Subscribes channels; returns when the server has confirmed that they are in force, but for those that it refused.
+    /// Subscribes channels and returns once the server has confirmed or refused each of them.
     ///
     /// # Errors
     ///
-    /// After an error none of them counts as subscribed, and a [`Push::Gap`] tells when to try again.
+    /// After an error none of them counts as subscribed. A [`Push::Gap`] signals when to try again.
     async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError>;
 
-    /// Ends subscriptions. Nothing is reported: a message too many does no harm.
+    /// Ends subscriptions. Errors are not reported, because a superfluous message does no harm.
     async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>);
 
-    /// The stream of what is pushed. There is one; later calls get an empty one.
+    /// Returns the stream of pushed events; to be called once.
+    ///
+    /// The result of a further call depends on the implementation. Either the earlier stream ends
+    /// and the new one continues, or the new one is empty.
     fn pushes(&self) -> mpsc::UnboundedReceiver<Push>;
 
-    /// Ends the connections.
+    /// Closes the connections.
     async fn close(&self);
 }
 
-/// Whether two are the same node, and not merely at the same address.
+/// Returns whether both are the same node object, not merely nodes with the same address.
 pub(crate) fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
-/// What gives reason to look at the topology anew.
+/// A hint that the topology is stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopologyHint {
-    /// A node says that the slot lives at this address (`host:port`).
+    /// A node says that the slot is served at this address (`host:port`).
     Moved(u16, String),
-    /// A node that was taken for a primary says that it is none, or does not answer.
+    /// A supposed primary says that it is not one, or does not answer.
     Node(NodeId),
-    /// It has owed an answer for some time, and may yet give it.
+    /// A reply of this node is overdue, but may still arrive.
     Silent(NodeId),
 }
 
 /// The servers that serve the same slots.
 pub struct ShardServers {
-    /// The one that decides.
+    /// The primary.
     pub primary: Arc<dyn Server>,
-    /// The slots, in order; none outside a cluster.
+    /// The slots, in order; empty outside a cluster.
     pub slots: Vec<RangeInclusive<u16>>,
-    /// Those that are read from, or listened to.
+    /// The replicas that are used for reads or subscriptions.
     pub replicas: Vec<Arc<dyn Server>>,
 }
 
-/// Which server a name belongs to. That changes: a primary is replaced, a slot moves.
+/// Maps keys to servers. The mapping changes when a primary is replaced or a slot moves.
 #[async_trait]
 pub trait Topology: Send + Sync + 'static {
-    /// The node that decides for `key`: the primary of its slot. While it is not known, one that answers nothing.
+    /// Returns the primary of the slot of `key`. While it is unknown, returns a placeholder that
+    /// answers nothing.
     fn primary(&self, key: &[u8]) -> Arc<dyn Server>;
 
-    /// Every node that may decide for some key.
+    /// Returns all primaries.
     fn primaries(&self) -> Vec<Arc<dyn Server>>;
 
-    /// What kind of deployment it is.
+    /// Returns the kind of the deployment.
     fn kind(&self) -> DeploymentKind {
         DeploymentKind::Single
     }
 
-    /// Who serves what, as far as it is known.
+    /// Returns the known shards.
     fn shards(&self) -> Vec<ShardServers> {
         let all = |primary| ShardServers { primary, slots: Vec::new(), replicas: Vec::new() };
         self.primaries().into_iter().map(all).collect()
     }
 
-    /// Those that are asked who the primary is; none where nobody is.
+    /// Returns the sentinels that report the primary; empty without sentinels.
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
         Vec::new()
     }
 
-    /// A node to read `key` from, by the read mode.
+    /// Returns a node to read `key` from, according to the read mode.
     fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
         self.primary(key)
     }
 
-    /// The node where waiters of `key` listen, by the subscription mode.
+    /// Returns the node where waiters of `key` subscribe, according to the subscription mode.
     fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
         self.primary(key)
     }
 
-    /// Keys with the same number may be touched by one request.
+    /// Returns the slot of a key. One request may use several keys only if their slots are equal.
     fn slot(&self, _key: &[u8]) -> u16 {
         0
     }
 
-    /// Whether messages go by sharded channels.
+    /// Returns whether messages are published on sharded channels.
     fn is_sharded(&self) -> bool {
         false
     }
 
-    /// The node at an address that another node has named.
+    /// Returns the node at an address that another node has named.
     fn at(&self, _address: &str) -> Option<Arc<dyn Server>> {
         None
     }
 
-    /// Has the topology looked at anew, in the background; many doubts at once lead to one look.
+    /// Schedules a refresh of the topology in the background. Concurrent hints lead to a single
+    /// refresh.
     fn suspect(&self, _doubt: TopologyHint) {}
 
-    /// Why nobody tells at the moment who serves what, where that is so. What is known from before goes on to be used.
+    /// Returns why the topology cannot be refreshed at the moment, if so. The last known topology
+    /// stays in use.
     fn trouble(&self) -> Option<String> {
         None
     }
 
-    /// Counts the changes.
+    /// Watches the number of topology changes.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Ends all connections.
+    /// Closes all connections.
     async fn close(&self);
 }

@@ -1,7 +1,8 @@
-//! Why a connection cannot be made or was lost: in words for users, and whether waiting can help.
+//! Why a connection could not be made or was lost: a message for users, and whether waiting can
+//! help.
 //!
-//! This is the only place that reads the texts of the layers below: errors of the system and of rustls,
-//! in their debug form, and refusals by servers.
+//! Only this module interprets the texts of other layers: errors of the system and of rustls, in
+//! their debug form, and refusals by servers.
 
 mod words;
 
@@ -19,7 +20,7 @@ pub(super) struct Trouble {
 /// Whether waiting can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It may pass.
+    /// The cause may pass.
     Passing,
     /// The server refuses the password, user or certificate of this client, or its own certificate
     /// is refused.
@@ -29,7 +30,7 @@ pub(super) enum Kind {
 }
 
 impl Trouble {
-    /// The trouble that a text of a layer below or of a server means.
+    /// Classifies an error text of the system, of rustls or of a server.
     pub(super) fn of(why: &str) -> Self {
         Trouble { words: readable(why), kind: Kind::of(why) }
     }
@@ -42,7 +43,7 @@ impl Trouble {
         Trouble { words: words.into(), kind: Kind::Lasting }
     }
 
-    /// The trouble of a host whose addresses could not be found.
+    /// Returns the error for a host name that could not be resolved.
     pub(super) fn unresolved(host: &str, error: &io::Error) -> Self {
         let said = of_system(error);
         let is_unknown =
@@ -63,12 +64,12 @@ impl Kind {
     }
 }
 
-/// Marks of refusals of this client by the server, or of the server's certificate by this client.
-/// Alerts come from a server that does not accept the client's certificate.
+/// Substrings that mark a refusal of this client by the server, or of the server's certificate by
+/// this client. Alerts come from a server that rejects the client's certificate.
 const UNAUTHORIZED: [&str; 16] = [
     "WRONGPASS ",
     "NOAUTH ",
-    // Of AUTH, at servers before version 6 and at proxies.
+    // From AUTH, at servers before version 6 and at proxies.
     "ERR invalid password",
     "DENIED Redis is running in protected mode",
     "InvalidCertificate(",
@@ -82,11 +83,11 @@ const UNAUTHORIZED: [&str; 16] = [
     "AlertReceived(CertificateUnknown)",
     "AlertReceived(UnknownCA)",
     "AlertReceived(AccessDenied)",
-    // The signature of its certificate does not fit.
+    // The signature of the client's certificate is invalid.
     "AlertReceived(DecryptError)",
 ];
 
-/// Marks of a server that is another one than expected.
+/// Substrings that mark a server other than the expected one.
 const LASTING: [&str; 7] = [
     "NOPROTO ",
     "ERR DB index is out of range",
@@ -97,8 +98,8 @@ const LASTING: [&str; 7] = [
     "AlertReceived(ProtocolVersion)",
 ];
 
-/// What the resolvers of Linux (glibc, musl), macOS and Windows say of a name that does not exist.
-/// Other failures of a resolver may pass.
+/// Messages of the resolvers of Linux (glibc, musl), macOS and Windows for a name that does not
+/// exist. Other failures of a resolver may pass.
 const UNKNOWN_NAMES: [&str; 5] = [
     "Name or service not known",
     "Name does not resolve",

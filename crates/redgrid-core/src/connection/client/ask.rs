@@ -1,4 +1,4 @@
-//! Requests, each tried for as long as it may be.
+//! Requests, each retried until its deadline.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::connection::{Command, FromReply, Request};
 use crate::error::{Code, ServerError};
 
 impl Client {
-    /// A command of any kind, key by key and argument by argument.
+    /// Starts building a command of any kind, key by key and argument by argument.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -21,23 +21,23 @@ impl Client {
         Command { client: self.clone(), request: Request::command(name) }
     }
 
-    /// Carries out a request, a script call above all, and reads its reply as `T`.
+    /// Sends a request, usually a script call, and reads its reply as `T`.
     ///
-    /// Without contact it is tried again until `timeout × (retries + 1)` is over; after a lost reply only if the request is
-    /// [`idempotent`](Request::idempotent).
+    /// Without a connection the request is retried until `timeout × (retries + 1)` has passed.
+    /// After a lost reply it is retried only if it is [`idempotent`](Request::idempotent).
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been carried out.
+    /// [`ServerError`] says whether the request may have been executed.
     ///
     /// # Cancel safety
     ///
-    /// A request that has left is carried out although nobody waits for its reply.
+    /// A request that was sent is executed even if this future is dropped.
     pub async fn run<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
         self.run_until(request, self.clock().now() + self.patience()).await
     }
 
-    /// The same, tried until `until`.
+    /// Sends a request as [`Client::run`] does, and retries it until `until`.
     ///
     /// # Errors
     ///
@@ -50,9 +50,11 @@ impl Client {
         self.run_with(request, until, RetryPolicy::Retries).await
     }
 
-    /// The same for a request of several keys whose caller can do with fewer: keys on both sides of a slot's migration are told as
-    /// [`Code::TryAgain`](crate::Code::TryAgain) at once, where [`Client::run`] asks again. After a lost reply an idempotent one is sent
-    /// again until its time is over; any other is sent once.
+    /// Sends a request with several keys, for a caller that can fall back to fewer keys.
+    ///
+    /// During a slot migration the keys may be on both sides. This method reports that at once as
+    /// [`Code::TryAgain`](crate::Code::TryAgain), where [`Client::run`] retries. After a lost reply
+    /// an idempotent request is retransmitted until its deadline; any other request is sent once.
     ///
     /// # Errors
     ///
@@ -83,7 +85,7 @@ impl Client {
         let answer = tokio::select! {
             biased;
             asked = work => match asked.result {
-                // Of the last copy this is true; an earlier one may have been carried out.
+                // The error describes the last transmission; an earlier one may have been executed.
                 Err(error) if asked.retransmission_ends.is_some() && is_of_one_copy(&error, persistence) =>
                 {
                     Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
@@ -95,14 +97,18 @@ impl Client {
         answer.and_then(FromReply::from_reply)
     }
 
-    /// Has a request sent once in the background, by who can not wait, as in a `Drop`. Nobody is told what becomes of it.
+    /// Sends a request once in the background, for callers that cannot wait, such as a `Drop`.
+    ///
+    /// The result is not reported.
     pub fn run_later(&self, request: Request) {
         self.0.table.run_detached(request);
     }
 }
 
-/// Whether an error says nothing about other copies of its request. Where keys are on both sides of a migration the caller asks for
-/// fewer of them, whatever became of those.
+/// Returns whether an error leaves open what became of the other transmissions of its request.
+///
+/// `TryAgain` of [`RetryPolicy::Together`] counts as settled: the caller retries with fewer keys in
+/// any case.
 fn is_of_one_copy(error: &ServerError, persistence: RetryPolicy) -> bool {
     match error {
         ServerError::Refused { code: Code::TryAgain, .. } => persistence != RetryPolicy::Together,

@@ -1,4 +1,4 @@
-//! Acquires of several steps.
+//! Acquires that consist of several steps.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,23 +16,26 @@ use crate::unpolled::Offer;
 /// Why [`Client::drive_acquire`] did not start an acquire again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotDriven {
-    /// The wait was over.
+    /// The wait time has passed.
     TimedOut,
-    /// The client, or its runtime, ended; see [`Client::ended`].
+    /// The client or its runtime has ended; see [`Client::ended`].
     Ended(ServerError),
 }
 
 impl Client {
-    /// Offers a grant to a caller, who has a second to take it. A grant that is not taken is dropped.
+    /// Offers a grant to a caller, which has up to one second to take it. An untaken grant is
+    /// dropped.
     pub fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
         Offer::new(&self.core().unattended, value)
     }
 
-    /// Drives an acquire of several steps. What an earlier step was granted does not depend on the caller's polling: a
-    /// task of the client continues the acquire after half a second.
+    /// Drives an acquire that consists of several steps.
     ///
-    /// The caller has a second to take the outcome. Then the outcome is dropped, and the next poll starts the acquire
-    /// again, with the rest of `wait`.
+    /// Grants of earlier steps do not depend on the caller polling this future. After at most half
+    /// a second, a task of the client continues the acquire.
+    ///
+    /// The caller has up to one second to take the outcome. After that the outcome is dropped, and
+    /// the next poll restarts the acquire with the rest of `wait`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The end of a client, and who is told of it.
+//! Shutdown of a client and the notification of it.
 
 use std::time::Duration;
 
@@ -8,51 +8,57 @@ use crate::connection::core::{Closing, FAREWELL};
 use crate::error::ServerError;
 
 impl Client {
-    /// Completes when the client begins to shut down: for those who wait on something else than the client.
+    /// Completes when the client begins to shut down. For tasks that wait on something other than
+    /// the client.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future has no effect.
     pub async fn shutting_down(&self) {
         self.closing().await;
     }
 
-    /// Whether the client has begun to shut down, and refuses requests.
+    /// Returns whether the client has begun to shut down. It then rejects new requests.
     pub fn is_shut_down(&self) -> bool {
         self.0.table.is_closed() || *self.0.closing.borrow() != Closing::No
     }
 
-    /// The error of a call to a client that has ended: [`ServerError::ShuttingDown`], or
-    /// [`ServerError::NotSent`] where the runtime of the client has ended instead. For errors of
-    /// calls that found [`Client::is_shut_down`] to be true.
+    /// Returns the error of a call to a client that has ended.
+    ///
+    /// It is [`ServerError::ShuttingDown`], or [`ServerError::NotSent`] if the client's runtime has
+    /// ended instead. For calls that found [`Client::is_shut_down`] to be true.
     pub fn ended(&self) -> ServerError {
         self.0.core.ended.why()
     }
 
-    /// Completes when the client is being shut down.
+    /// Completes when the client begins to shut down.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future has no effect.
     pub async fn closing(&self) {
-        // It can not have gone: `self` has it.
+        // Cannot fail: `self` owns the sender.
         let _ = self.0.closing.subscribe().wait_for(|closing| *closing != Closing::No).await;
     }
 
-    /// Refuses new requests, wakes those who wait, gives back all holds in bulk, and closes the connections.
+    /// Shuts the client down.
+    ///
+    /// New requests are rejected, waiters are woken, all holds are released in bulk, and the
+    /// connections are closed.
     ///
     /// # Errors
     ///
-    /// [`NotClosed`] when `within` was over before everything was given back; leases end the rest.
+    /// [`NotClosed`] if `within` passed before everything was released; the remaining holds end
+    /// with their leases.
     ///
     /// # Cancel safety
     ///
-    /// The shutdown goes on when this is dropped.
+    /// The shutdown continues if this future is dropped.
     pub async fn shutdown(&self, within: Duration) -> Result<(), NotClosed> {
         let by = self.0.core.clock.now() + within;
         self.0.close_by(by);
         let mut closed = self.0.closed.clone();
-        // The task always ends; that it is gone means that all is closed.
+        // The task always ends. A dropped sender means that everything is closed.
         match closed.wait_for(|closed| *closed).await {
             Ok(_) => Ok(()),
             Err(_) => Err(NotClosed { within }),
@@ -61,22 +67,22 @@ impl Client {
 }
 
 impl WeakClient {
-    /// Completes when the client is being shut down, or has gone.
+    /// Completes when the client begins to shut down, or has been dropped.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future has no effect.
     pub async fn closing(&self) {
         let closing = self.0.upgrade().map(|inner| inner.closing.subscribe());
         if let Some(mut closing) = closing {
-            // Without a sender the client has gone.
+            // A dropped sender means that the client has been dropped.
             let _ = closing.wait_for(|closing| *closing != Closing::No).await;
         }
     }
 }
 
 impl Inner {
-    /// Begins to close, unless that has begun.
+    /// Begins to close, unless closing has already begun.
     fn close_by(&self, by: Instant) {
         self.core.ended.ask();
         self.closing.send_if_modified(|closing| {
@@ -89,13 +95,13 @@ impl Inner {
     }
 }
 
-/// The most names of holds in a warning.
+/// The maximum number of hold names in a warning.
 const MOST_NAMED: usize = 10;
 
 impl Inner {
-    /// Warns of holds that are still to be given back when the last handle is dropped without a
-    /// shutdown: nobody waits for that, and a process that ends meanwhile leaves them to their
-    /// leases.
+    /// Warns about holds that are still held when the last handle is dropped without a shutdown.
+    ///
+    /// Their release is not awaited. If the process ends before it, they end with their leases.
     fn warn_of_open_holds(&self) {
         let mut names = self.table.held_names();
         names.extend(self.pools.held_names());
@@ -121,10 +127,10 @@ impl Drop for Inner {
     }
 }
 
-/// Not everything was given back in time.
+/// Not everything was released in time.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("not everything was given back within {within:?}; leases end the rest")]
 pub struct NotClosed {
-    /// How long was waited.
+    /// How long the shutdown has waited.
     pub within: Duration,
 }

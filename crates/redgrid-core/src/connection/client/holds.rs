@@ -1,4 +1,4 @@
-//! Holds: the way of every lock-like object.
+//! Holds: the common path of all lock-like objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::lock::{
 use crate::observe::{About, Done, Observed, count};
 
 impl Client {
-    /// Asks for a hold: the way of every lock-like object.
+    /// Starts an acquire of a hold. All lock-like objects use this method.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] where it is clear at once that it can not be had.
+    /// [`AcquireError`] if the request is rejected immediately.
     pub fn enter(
         &self,
         kind: &'static dyn LockProtocol,
@@ -24,33 +24,37 @@ impl Client {
         request: AcquireRequest,
     ) -> Result<PendingAcquire, AcquireError> {
         let entered = self.0.table.enter(self, kind, target, request);
-        // Looked at in its place: a ticket is large, and each acquire has one.
+        // Borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
         if let Err(error) = &entered {
             count::refused(kind.name(), error.outcome(), Duration::ZERO);
         }
         entered
     }
 
-    /// Whether the holder has what [`Client::enter`] asks for, or the kind beside it: then it does not stand behind others.
+    /// Returns whether the holder already holds the key in this mode or in its paired mode.
+    ///
+    /// An acquire with [`Client::enter`] then does not queue behind other requests.
     pub fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
         holder.is_some_and(|holder| self.0.table.is_in(kind, target, holder))
     }
 
-    /// Whether this client holds the key, as this kind or the one beside it.
+    /// Returns whether this client holds the key, in this mode or in its paired mode.
     pub fn holds(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
         self.0.table.holds_key(kind, target)
     }
 
-    /// Takes all of `targets` or none, by one look: none is waited for. They share a kind and a slot
-    /// ([`Client::slot`]), and are several only where the kind takes many together. Given up at `until`.
+    /// Acquires all of `targets` or none, with a single attempt and without waiting.
+    ///
+    /// The targets share a kind and a slot ([`Client::slot`]). More than one target needs a kind
+    /// that supports multi-key acquires. The attempt is given up at `until`.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then, of the names together.
+    /// [`AcquireError`] describes the resulting state of all names together.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, what is granted goes back in the background.
+    /// If the future is dropped early, a grant is released in the background.
     pub async fn take_all(
         &self,
         kind: &'static dyn LockProtocol,
@@ -61,15 +65,18 @@ impl Client {
         self.0.table.acquire_all(self, kind, targets, request, until).await
     }
 
-    /// Takes a name by force, and notifies its holders that they have lost it. `None` where `from` does not allow it.
+    /// Takes a name over by force and notifies its holders that they have lost it.
+    ///
+    /// Returns `None` if `from` does not allow the takeover.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the resulting state.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the name may be taken for a moment and is given back in the background.
+    /// If the future is dropped early, the name may be taken for a moment; it is released in the
+    /// background.
     pub async fn take_over(
         &self,
         kind: &'static dyn LockProtocol,
@@ -86,11 +93,12 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`AttachError`] says what is true then.
+    /// [`AttachError`] describes the resulting state.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the hold may be taken over and is given back in the background.
+    /// If the future is dropped early, the hold may be taken over; it is released in the
+    /// background.
     pub async fn attach(
         &self,
         kind: &'static dyn LockProtocol,

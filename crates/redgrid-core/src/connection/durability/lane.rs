@@ -1,4 +1,4 @@
-//! One level of durability: who waits for it, in groups, and the connection they share.
+//! One durability level: its waiters, grouped into batches, and the connection that they share.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::connection::link::Connection;
 use crate::connection::pool::ConnectionPool;
 use crate::error::{Code, ServerError};
 
-/// Somebody who waits.
+/// One waiter.
 pub(super) struct Member {
     pub(super) since: ConnectionId,
     pub(super) asked: Durability,
@@ -25,13 +25,14 @@ pub(super) struct Member {
     pub(super) answer: oneshot::Sender<Result<(), CommitError>>,
 }
 
-/// One level: its connection, and who waits for it.
+/// One durability level with its connection and its waiters.
 pub(super) struct Lane {
     level: Level,
     link: Arc<Connection>,
     commands: Arc<ConnectionPool>,
     clock: Clock,
-    /// How long one WAIT takes at most; a longer wait is made of several. So a dead connection is noticed in a bounded time.
+    /// The longest duration of one WAIT; a longer wait consists of several. So a dead connection is
+    /// noticed within a bounded time.
     slice: Duration,
     waiting: mpsc::UnboundedReceiver<Member>,
     queue: Vec<Member>,
@@ -39,7 +40,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// `commands` is the connection whose answers are to be proven.
+    /// Creates the level. `commands` is the pool with the writes to be confirmed.
     pub(super) fn new(
         level: Level,
         link: Arc<Connection>,
@@ -51,7 +52,7 @@ impl Lane {
         Lane { level, link, commands, clock, slice, waiting, queue: Vec::new(), groups: 0 }
     }
 
-    /// Answers all who come, until the connection is closed.
+    /// Answers all waiters until the connection is closed.
     pub(super) async fn run(mut self) {
         let link = Arc::clone(&self.link);
         tokio::select! {
@@ -77,11 +78,11 @@ impl Lane {
         }
     }
 
-    /// One group: one write, and WAITs behind it until each member has its answer.
+    /// Processes one group: one write, then WAITs on it until each member has its answer.
     async fn settle(&mut self, mut group: Vec<Member>) {
         self.groups += 1;
         let mut written = None;
-        // The last connection that was lost under this group, and how.
+        // The last connection that was lost while this group was processed, and the error.
         let (mut lost, mut trouble) = (0, None);
         loop {
             settle_some(&mut group, |member| check_provable(&self.commands, &member.since).err().map(Err));
@@ -94,7 +95,8 @@ impl Lane {
             if group.iter().any(|member| member.since.run_id != epoch.run_id) {
                 let elsewhere = CommitError::unproven("the commit connection leads to another server process");
                 settle_some(&mut group, |member| (member.since.run_id != epoch.run_id).then(|| Err(elsewhere.clone())));
-                // One of the two connections is the older. This is the one that nobody else depends on.
+                // One of the two connections is older. This one is replaced, as nothing else
+                // depends on it.
                 self.link.renew();
                 continue;
             }
@@ -105,7 +107,8 @@ impl Lane {
                 wait: self.wait_for(by),
                 history: self.commands.history(),
             };
-            // Its time, and a slice for the way: later, this connection is not believed.
+            // Limit: the WAIT itself plus one slice for the transfer. Later the connection counts
+            // as dead.
             let link = Arc::clone(&self.link);
             let asking = tokio::time::timeout(question.wait + self.slice, question.ask(&link));
             let Ok(answer) = self.meanwhile(asking).await else {
@@ -134,7 +137,7 @@ impl Lane {
                     None
                 }
                 Err(Failure::Refused { error, writing }) => {
-                    // A slot that is elsewhere is the trouble of those who came with its tag.
+                    // A slot that is served elsewhere concerns only the members with this tag.
                     let all = !writing || !is_elsewhere(&error);
                     settle_some(&mut group, |member| {
                         let concerned = all || question.tag.as_ref() == Some(&member.tag);
@@ -150,13 +153,13 @@ impl Lane {
         }
     }
 
-    /// Tells those whose time is over why they were not asked about.
+    /// Answers the members past their deadline with the error that prevented a WAIT.
     fn give_up(&self, group: &mut Vec<Member>, why: &ServerError) {
         let now = self.clock.now();
         settle_some(group, |member| (member.by <= now).then(|| Err(why.clone().into())));
     }
 
-    /// The connection, a later one than `after`; `None` when there is none at `by`.
+    /// Waits for a connection with a number above `after`; returns `None` if there is none at `by`.
     async fn connection(&mut self, after: u64, by: Instant) -> Option<ConnectionId> {
         let (mut epochs, clock) = (self.link.epoch(), self.clock.clone());
         self.meanwhile(async move {
@@ -171,8 +174,9 @@ impl Lane {
         .await
     }
 
-    /// Does `work`, and meanwhile queues who comes, and tells those whose time is over in the queue: as long as the group in
-    /// front lacks acknowledgements of an older write, they lack them, too.
+    /// Runs `work` while it queues new waiters and answers queued waiters at their deadline.
+    ///
+    /// They report zero acknowledgements: the group in front still lacks those of an older write.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::NEVER);
@@ -193,7 +197,7 @@ impl Lane {
         }
     }
 
-    /// The time of one WAIT: in whole milliseconds, and at least one, because 0 would be for ever.
+    /// Returns the timeout of one WAIT in whole milliseconds, at least one: 0 would block forever.
     fn wait_for(&self, by: Instant) -> Duration {
         let micros = by.since(self.clock.now()).min(self.slice).as_micros();
         Duration::from_millis(u64::try_from(micros.div_ceil(1000)).unwrap_or(u64::MAX).max(1))
@@ -204,7 +208,7 @@ fn is_elsewhere(error: &ServerError) -> bool {
     matches!(error.code(), Some(Code::Moved | Code::Ask | Code::TryAgain))
 }
 
-/// What so many acknowledgements mean for one member; `None` while it can still wait.
+/// Returns the result of one member for a number of acknowledgements; `None` while it can wait.
 fn verdict(asked: Durability, needs: u32, acknowledged: u32, is_over: bool) -> Option<Result<(), CommitError>> {
     if acknowledged >= needs {
         return Some(Ok(()));
@@ -212,7 +216,8 @@ fn verdict(asked: Durability, needs: u32, acknowledged: u32, is_over: bool) -> O
     is_over.then_some(Err(CommitError::Shortfall { asked, acknowledged }))
 }
 
-/// Answers those of whom `judge` knows what is true; who has left needs no answer.
+/// Answers the members for which `judge` returns a result, and removes those with a dropped
+/// receiver.
 fn settle_some(members: &mut Vec<Member>, mut judge: impl FnMut(&Member) -> Option<Result<(), CommitError>>) {
     for member in std::mem::take(members) {
         if member.answer.is_closed() {

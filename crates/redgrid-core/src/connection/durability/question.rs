@@ -1,4 +1,4 @@
-//! What a group asks: one write, one WAIT, and what proves that the second speaks of the first.
+//! The commands of one group: a write, a WAIT, and the check that both concern the same data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,34 +12,36 @@ use crate::connection::dedicated::WireCommand;
 use crate::connection::link::{Connection, Named, info_field};
 use crate::error::ServerError;
 
-/// How long the key of a group's write lives: 1 s. It is written for its place in the stream, not to be read.
+/// TTL of a group's key: 1 s. The key is written for its replication offset, not to be read.
 const KEY_LIVES_MS: i64 = 1000;
 
-/// A group's write and WAIT.
+/// The write and the WAIT of one group.
 pub(super) struct Question {
     pub(super) level: Level,
-    /// The tag to write under; `None` when this group's write is done.
+    /// The slot tag to write under; `None` if this group's write is done.
     pub(super) tag: Option<Bytes>,
     pub(super) number: u64,
     pub(super) wait: Duration,
-    /// Whose data it must be.
+    /// The replication history that the server's data must belong to.
     pub(super) history: Arc<str>,
 }
 
 pub(super) enum Failure {
-    /// Not sent, not answered, or not by one and the same connection.
+    /// Not sent, not answered, or not answered on a single connection.
     Contact(ServerError),
-    /// The server is no primary, or its data is of another history.
+    /// The server is not a primary, or its data belongs to another replication history.
     Changed,
     Refused {
         error: ServerError,
-        /// Whether the write was refused, which alone depends on the tag.
+        /// Whether the write was rejected, the only command that depends on the tag.
         writing: bool,
     },
 }
 
 impl Question {
-    /// Writes and waits in one go, over one connection; how many have acknowledged.
+    /// Sends the write and the WAIT back to back on one connection.
+    ///
+    /// Returns the number of acknowledgements.
     pub(super) async fn ask(&self, link: &Connection) -> Result<u32, Failure> {
         let info = (Named::Known("INFO"), vec!["replication".into()]);
         let commands: Vec<_> = self.write().into_iter().chain([self.wait(), info]).collect();

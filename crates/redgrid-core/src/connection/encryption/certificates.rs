@@ -1,4 +1,4 @@
-//! Certificates and keys: read as PEM from files or from the configuration, and made into a configuration of rustls.
+//! Certificates and keys: read as PEM from files or settings, and made into a rustls configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::config::{Secret, Tls};
 use crate::connection::trouble::of_system;
 
-/// A setting that cannot be used, and what was expected there. Its text holds nothing of a key.
+/// A setting that cannot be used, and what was expected instead. The text never contains key data.
 pub(super) struct Wrong {
     pub(super) setting: &'static str,
     pub(super) expected: String,
@@ -22,7 +22,7 @@ impl Wrong {
     }
 }
 
-/// The PEM texts of one moment.
+/// All PEM texts, read at one point in time.
 #[derive(PartialEq, Eq)]
 pub(super) struct Pems {
     authorities: Option<Pem>,
@@ -30,17 +30,17 @@ pub(super) struct Pems {
     key: Option<Pem>,
 }
 
-/// One PEM text, and where it is from, for errors.
+/// One PEM text, and its origin for error messages.
 #[derive(PartialEq, Eq)]
 struct Pem {
     setting: &'static str,
-    /// ` in <file>`, or nothing where the setting itself has the text.
+    /// ` in <file>`, or empty if the setting itself contains the text.
     place: String,
     text: Vec<u8>,
 }
 
 impl Tls {
-    /// Whether a part of it is in files.
+    /// Returns whether any part of the configuration is in files.
     pub(super) fn has_files(&self) -> bool {
         self.ca_file.is_some() || self.cert_file.is_some() || self.key_file.is_some()
     }
@@ -50,7 +50,7 @@ const CERTIFICATES: &str = "certificates (PEM)";
 const KEY: &str = "a private key without a password (PEM)";
 
 impl Pems {
-    /// Reads the files that are named.
+    /// Reads the configured files.
     pub(super) fn read(tls: &Tls) -> Result<Self, Wrong> {
         let authorities = Pem::read(["tls_ca_file", "tls_ca_pem"], tls.ca_file.as_deref(), &tls.ca_pem, CERTIFICATES)?;
         let certificate =
@@ -59,9 +59,10 @@ impl Pems {
         Ok(Pems { authorities, certificate, key })
     }
 
-    /// The configuration of rustls that they mean.
+    /// Builds the rustls configuration.
     pub(super) fn client_config(&self) -> Result<ClientConfig, Wrong> {
-        // Named here, and not installed for the whole process: another library may want another one.
+        // Passed here instead of installed for the process: another library may need another
+        // provider.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -77,7 +78,9 @@ impl Pems {
         })
     }
 
-    /// The authorities that may sign: all of a file or text, which must be usable, or the usable ones of the system.
+    /// Returns the trusted authorities.
+    ///
+    /// Configured ones must all be usable; otherwise the usable ones of the system are trusted.
     fn roots(&self) -> Result<RootCertStore, Wrong> {
         let mut roots = RootCertStore::empty();
         if let Some(pem) = &self.authorities {
@@ -138,7 +141,7 @@ impl Pem {
         let place = &self.place;
         let expected = match error {
             PemError::NoItemsFound => format!("{what}{place}, found none"),
-            // Nothing of the text: it may hold a key.
+            // The text is not quoted: it may contain a key.
             _ => format!("{what}{place}, found a text that is damaged or something else"),
         };
         Wrong::new(self.setting, expected)

@@ -1,5 +1,7 @@
-//! What listens at an address where no connection comes about: asked with one line in the clear and
-//! then with the first message of a TLS handshake, each on a connection of its own.
+//! Detects what listens at an address to which no connection can be established.
+//!
+//! It sends a plain-text line and then the first message of a TLS handshake, each on a connection
+//! of its own.
 
 use std::time::Duration;
 
@@ -9,25 +11,26 @@ use tokio::time::timeout;
 use crate::config::network::Stream;
 use crate::connection::trouble::Trouble;
 
-/// How long an answer may take: 250 ms. Two of them, after [`super::LATE`], are below a second.
+/// Limit for connecting and for an answer: 250 ms each. Two answers, after [`super::LATE`], take
+/// less than a second.
 const WITHIN: Duration = Duration::from_millis(250);
 
 /// What listens at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listener {
-    /// A server that speaks RESP in the clear.
+    /// A server that speaks RESP without TLS.
     Plain,
     Tls,
     Http,
     Ssh,
-    /// It answers with something that is none of these.
+    /// The answer matches none of these protocols.
     Other,
-    /// It takes connections and says nothing.
+    /// Connections are accepted but get no answer.
     Silent,
 }
 
 impl Listener {
-    /// The trouble, where the listener is not the expected one; `None` where it explains nothing.
+    /// Returns the error if the listener is not the expected one; `None` if it explains nothing.
     pub(super) fn trouble(self, is_encrypted: bool) -> Option<Trouble> {
         let lasting = |words: &str| Some(Trouble::lasting(words));
         match (self, is_encrypted) {
@@ -38,15 +41,16 @@ impl Listener {
             (Listener::Http, _) => lasting("an HTTP server answers there, no Redis or Valkey"),
             (Listener::Ssh, _) => lasting("an SSH server answers there, no Redis or Valkey"),
             (Listener::Other, _) => lasting("what answers there does not speak the protocol of Redis and Valkey"),
-            // One that hangs may go on.
+            // A server that hangs may recover.
             (Listener::Silent, _) => Some(Trouble::passing("the server takes connections and says nothing")),
             (Listener::Plain, false) | (Listener::Tls, true) => None,
         }
     }
 }
 
-/// Finds out what listens where `open` leads, within a second. `None` where nothing listens, or it
-/// closes every connection without a word.
+/// Detects what listens at the target of `open`, within a second.
+///
+/// Returns `None` if nothing listens, or if every connection is closed without an answer.
 pub(super) async fn listener<F>(open: impl Fn() -> F) -> Option<Listener>
 where
     F: Future<Output = Option<Box<dyn Stream>>>,
@@ -55,7 +59,7 @@ where
     if let First::Bytes(bytes) = &plain {
         return Some(of_answer(bytes));
     }
-    // A server for TLS closes the connection, or waits for the rest of a handshake message.
+    // A TLS server closes the connection, or waits for the rest of a handshake message.
     match (plain, first_bytes(open(), &client_hello()).await?) {
         (_, First::Bytes(bytes)) => Some(of_answer(&bytes)),
         (First::Nothing, _) => Some(Listener::Silent),
@@ -63,16 +67,16 @@ where
     }
 }
 
-/// What comes first on a connection.
+/// The first event on a connection.
 enum First {
     Bytes(Vec<u8>),
-    /// Nothing in time.
+    /// No data in time.
     Nothing,
-    /// Its end.
+    /// The connection was closed.
     End,
 }
 
-/// `None` without a connection.
+/// Sends `question` and reads the first bytes of the answer; `None` without a connection.
 async fn first_bytes(open: impl Future<Output = Option<Box<dyn Stream>>>, question: &[u8]) -> Option<First> {
     let mut stream = timeout(WITHIN, open).await.ok()??;
     let mut bytes = vec![0; 64];
@@ -92,7 +96,7 @@ async fn first_bytes(open: impl Future<Output = Option<Box<dyn Stream>>>, questi
 
 fn of_answer(bytes: &[u8]) -> Listener {
     match bytes {
-        // A handshake message or an alert, of any version.
+        // A handshake message or an alert, of any TLS version.
         [0x15 | 0x16, 3, ..] => Listener::Tls,
         [b'+' | b'-' | b'$' | b'*' | b':' | b'%' | b'_', ..] => Listener::Plain,
         bytes if bytes.starts_with(b"HTTP/") => Listener::Http,
@@ -101,12 +105,13 @@ fn of_answer(bytes: &[u8]) -> Listener {
     }
 }
 
-/// The first message of a TLS 1.2 handshake, with a few usual ciphers and nothing else (RFC 5246,
-/// 7.4.1.2). A server answers with a handshake message or an alert; both say that it speaks TLS.
+/// Builds the first message of a TLS 1.2 handshake with a few common ciphers (RFC 5246, 7.4.1.2).
+///
+/// A server answers with a handshake message or an alert; both show that it speaks TLS.
 fn client_hello() -> Vec<u8> {
     const CIPHERS: [u8; 8] = [0xc0, 0x2b, 0xc0, 0x2f, 0xc0, 0x30, 0x00, 0x9c];
     let mut hello = vec![3, 3];
-    // The random number, which nothing depends on here; no session; the ciphers; no compression.
+    // The random number is irrelevant here; no session; the ciphers; no compression.
     hello.extend([0x5a; 32]);
     hello.extend([0, 0, 8]);
     hello.extend(CIPHERS);
@@ -130,8 +135,8 @@ mod tests {
         listener(open).await
     }
 
-    /// What is found at a listener that answers each connection with `answer`, and closes it where
-    /// that is empty.
+    /// Detects a listener that sends `answer` on each connection and closes it if `answer` is
+    /// empty.
     async fn found(answer: &'static [u8]) -> Option<Listener> {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();

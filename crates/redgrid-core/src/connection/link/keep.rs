@@ -1,4 +1,5 @@
-//! The life of a connection: set up, greeted, watched, probed when in doubt, set up again after a wait.
+//! Supervision of a connection: set-up, handshake, monitoring, probes, and reconnects with
+//! back-off.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,17 +18,19 @@ use super::{Connection, Handshake, LONGEST_WAIT, NodeRole, OTHER_PART, SHORTEST_
 use crate::connection::{ConnectionId, Reply, ServerClock};
 use crate::error::ServerError;
 
-/// How many connections this process has had. One count for all: where the user may not ask for the `run_id`, epochs of different
-/// nodes differ by it alone.
+/// Number of connections that this process has had.
+///
+/// The counter is shared by all nodes. If the user may not read the `run_id`, connection ids of
+/// different nodes differ only by this number.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// How a connection ended.
 enum Ended {
-    /// It is to be closed.
+    /// The connection is to be closed.
     Closing,
-    /// It was lost, or given up, after it had answered its handshake.
+    /// The connection was lost or given up after its handshake had been answered.
     Lost,
-    /// It never answered its handshake.
+    /// The handshake was never answered.
     Ungreeted,
 }
 
@@ -41,7 +44,7 @@ impl Connection {
                 Ok(connected) => {
                     *self.driving() = Some(connected.abort_handle());
                     *self.pipeline.lock().unwrap_or_else(|p| p.into_inner()) = connected.pipeline.clone();
-                    // Beside each other, so that a provider that takes its time keeps nothing else waiting.
+                    // Concurrent, so that a slow credentials provider delays nothing else.
                     let ended = tokio::select! {
                         ended = self.watch(&connected.pipeline, &mut closing) => ended,
                         never = self.keep_logged_in() => match never {},
@@ -50,10 +53,10 @@ impl Connection {
                         connected.quit().await;
                         break;
                     }
-                    // It has gone, and all that it had, before there is another.
+                    // The old connection and its requests end before a new one is set up.
                     connected.abort().await;
-                    // By RESP2 nothing may have been asked before the greeting. A server that hangs later
-                    // has answered that.
+                    // With RESP2 the handshake may be the first exchange with the listener. A
+                    // server that hangs later has answered it.
                     if matches!(ended, Ended::Ungreeted) && self.trouble() != SILENT {
                         match self.until_closed(self.look_into(), &mut closing).await {
                             Some(Some(trouble)) => self.fail_by(trouble),
@@ -83,13 +86,13 @@ impl Connection {
         self.driving.lock().unwrap_or_else(|p| p.into_inner())
     }
 
-    /// Follows the life of a connection until it is lost, given up, or to be closed.
+    /// Monitors a connection until it is lost, given up, or to be closed.
     async fn watch(&self, pipeline: &Pipeline, closing: &mut watch::Receiver<bool>) -> Ended {
         let mut wait = SHORTEST_WAIT;
         let mut ended = Ended::Ungreeted;
-        // That was meant for the connection before.
+        // The flag was meant for the previous connection.
         self.leaving.store(false, Ordering::Release);
-        // What was asked on another connection is owed by nobody any more.
+        // Requests of a previous connection are no longer outstanding.
         self.silence.heard(self.clock.now());
         loop {
             let greeting = self.unless_silent(self.breaks_after(), self.handshake());
@@ -110,10 +113,12 @@ impl Connection {
                     ended = Ended::Lost;
                 }
                 Some(Err(error)) => {
-                    // The reason why the connection was lost says more than what that came to.
+                    // The reason for the loss of the connection is more specific than the resulting
+                    // error.
                     let lost = pipeline.end();
                     self.fail(lost.as_deref().unwrap_or(&self.reason(&error)));
-                    // A connection that was lost is made anew. One on which the server refuses stays, and is greeted again.
+                    // A lost connection is replaced. If the server refuses, the connection stays
+                    // and the handshake is repeated.
                     if lost.is_some() || is_silent(&error) {
                         return ended;
                     }
@@ -132,7 +137,7 @@ impl Connection {
                     _ = closing.wait_for(|closed| *closed) => return Ended::Closing,
                     lost = pipeline.lost() => { self.fail(&lost); return ended }
                     () = self.doubt.notified() => {}
-                    // Half of what it may be silent for: it has the other half to say that it lives.
+                    // Half of the permitted silence; the probe has the other half to get an answer.
                     () = self.silence.lasts_for(&self.clock, patience / 2) => is_silent_by_now = true,
                     () = tokio::time::sleep(self.ping_interval) => {}
                 }
@@ -156,14 +161,15 @@ impl Connection {
                         self.fail(SILENT);
                         return ended;
                     }
-                    // It lives; if it had been given up meanwhile, it is to be greeted again.
+                    // The server is alive. A connection that was given up meanwhile repeats its
+                    // handshake.
                     Some(Ok(()) | Err(ServerError::Refused { .. })) if self.is_up() => {}
                     Some(Ok(()) | Err(ServerError::Refused { .. })) => break,
                     Some(Err(error)) if is_another_part(&error) => {
                         self.fail(&self.reason(&error));
                         break;
                     }
-                    // Too much is under way.
+                    // Too many requests are in flight.
                     Some(Err(ServerError::NotSent { .. })) if pipeline.end().is_none() => {}
                     Some(_) => {
                         let lost = pipeline.end();
@@ -175,8 +181,9 @@ impl Connection {
         }
     }
 
-    /// Logs in anew wherever the password has changed. Where that does not work the connection stays as it is, and the next
-    /// look tries again.
+    /// Logs in again whenever the password has changed.
+    ///
+    /// If that fails, the connection stays as it is and the next check tries again.
     async fn keep_logged_in(&self) -> Infallible {
         let Some(login) = &self.login else { return std::future::pending().await };
         loop {
@@ -186,8 +193,8 @@ impl Connection {
             }
             let followed = login.follow(|credentials| self.authenticate(credentials)).await;
             if followed.as_ref().is_err_and(is_subscribed_only) {
-                // By RESP2 a connection with subscriptions takes no AUTH. Another connection replaces it,
-                // once the server accepts the login: before that, messages would be lost.
+                // With RESP2 a connection with subscriptions accepts no AUTH. It is replaced once
+                // the server accepts the new login; earlier, messages would be lost.
                 if self.is_login_accepted().await {
                     self.reconnect("the password has changed");
                 }
@@ -197,13 +204,16 @@ impl Connection {
         }
     }
 
-    /// How long a server may say nothing though it was asked before its connection is given up: below the timeout, so that one that hangs
-    /// costs the connection before it costs a second request.
+    /// How long a server may be silent with a request outstanding before the connection is given
+    /// up.
+    ///
+    /// The limit is below the timeout, so that a hanging server costs the connection before it
+    /// costs a second request.
     fn breaks_after(&self) -> Duration {
         self.timeout * 2 / 3
     }
 
-    /// What the server is asked, unless it is silent for so long.
+    /// Awaits a reply, unless the server is silent for longer than `limit`.
     async fn unless_silent<T>(
         &self,
         limit: Duration,
@@ -217,7 +227,7 @@ impl Connection {
                 answer = &mut asking => return answer,
                 () = silent => {}
             }
-            // A process that stood still meanwhile finds the answer and the end of that time together.
+            // A process that was suspended finds the reply and the expired limit at the same time.
             if let Ok(answer) = tokio::time::timeout(MOMENT, asking.as_mut()).await {
                 return answer;
             }
@@ -230,7 +240,7 @@ impl Connection {
     async fn handshake(&self) -> Result<ConnectionId, ServerError> {
         let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
         match (&self.greeting, named) {
-            // It goes without a name.
+            // The connection stays unnamed.
             (Handshake::Nothing, Err(ServerError::Refused { .. })) => {}
             (_, named) => drop(tolerate_refusal(named)?),
         }
@@ -253,13 +263,13 @@ impl Connection {
         Ok(ConnectionId { run_id, connection })
     }
 
-    /// A section of INFO; empty where the user may not ask.
+    /// Reads a section of INFO; empty if the user may not read it.
     async fn info(&self, section: &'static str) -> Result<String, ServerError> {
         let info = tolerate_refusal(self.send_static("INFO", vec![section.into()]).await)?;
         Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())
     }
 
-    /// Whether it lives and still has its part.
+    /// Checks that the server is alive and still has its role.
     async fn probe(&self) -> Result<(), ServerError> {
         self.sign_of_life().await?;
         if let Handshake::Data { part, .. } = self.greeting {
@@ -268,7 +278,9 @@ impl Connection {
         Ok(())
     }
 
-    /// A server of data is asked for its time, as what is known of its clock is worth less with each minute.
+    /// Checks that the server is alive.
+    ///
+    /// A data server is sent TIME, as the estimate of its clock loses accuracy with each minute.
     async fn sign_of_life(&self) -> Result<(), ServerError> {
         match &self.greeting {
             Handshake::Data { time, .. } => self.ask_time(time).await,
@@ -285,7 +297,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the server has the part that is expected of it. Who may not ask believes it.
+    /// Checks that the server has the expected role. Without permission for ROLE the check passes.
     async fn check(&self, part: NodeRole) -> Result<(), ServerError> {
         if part == NodeRole::ClusterReplica {
             self.send_static("READONLY", Vec::new()).await?;
@@ -325,15 +337,18 @@ impl Connection {
     }
 }
 
-/// Half of a wait up to all of it: clients that lost a server together do not come back together.
+/// Returns a random wait between half of `longest` and all of it.
+///
+/// Clients that lost a server at the same time do not reconnect at the same time.
 fn spread(longest: Duration) -> Duration {
     longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
-/// How long is waited for an answer that may have come while the process stood still: 10 ms.
+/// How long to wait for a reply that may have arrived while the process was suspended: 10 ms.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Whether a server says that a connection with subscriptions takes no other commands, as it does with RESP2.
+/// Returns whether the server rejects other commands on a connection with subscriptions, as with
+/// RESP2.
 fn is_subscribed_only(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. } if message.contains("allowed in this context"))
 }

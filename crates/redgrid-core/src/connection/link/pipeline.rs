@@ -1,9 +1,11 @@
-//! One connection to a server: requests are written in the order in which they are made, and answered in that order.
+//! One connection to a server. Requests are written in the order of their creation and answered in
+//! that order.
 //!
-//! A request is encoded where it is made. One task per connection writes what has been encoded, reads the replies, and
-//! gives each to the request that has waited longest. Messages and confirmations of subscriptions come in between: RESP3
-//! marks them; by RESP2 they are lists, and only a connection with subscriptions, which asks for no lists, takes lists
-//! for them.
+//! Requests are encoded by their callers. One task per connection writes the encoded bytes, reads
+//! the replies, and passes each to the oldest outstanding request. Messages and subscription
+//! confirmations may arrive between replies. RESP3 marks them as pushes. With RESP2 they are
+//! arrays: only a connection with subscriptions, which never requests arrays, treats arrays as
+//! pushes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,29 +27,29 @@ use crate::connection::trouble::{CLOSED, NO_PROTOCOL};
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
-/// Requests that may wait for their answers: more than any burst of ours, less than all memory.
+/// The maximum number of outstanding requests: above any burst of ours, below all memory.
 const LONGEST_QUEUE: usize = 65_536;
 
-/// Room for bytes to read.
+/// Size of the read buffer.
 const READ: usize = 16 * 1024;
 
-/// So much room is kept; what a long reply or request took beyond it is given back.
+/// Buffer capacity that is kept; what a long reply or request needed beyond it is freed.
 const KEPT: usize = 1 << 20;
 
-/// Reads in a row, as long as there is something to read, before others have their turn.
+/// Consecutive reads of available data before the task yields.
 const READS: usize = 16;
 
-/// How long the server's last words are waited for after a write has failed.
+/// How long to read the server's last bytes after a failed write.
 const LAST_WORDS: Duration = Duration::from_millis(10);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unanswered {
-    /// The connection has ended, and no server has the whole of the request.
+    /// The connection has ended, and no server has received the whole request.
     NotWritten,
-    /// The same, because too many requests wait for their answers.
+    /// The request was not written because too many requests are outstanding.
     Full,
-    /// The connection has ended, and the request may have been carried out.
+    /// The connection has ended, and the request may have been executed.
     Lost,
 }
 
@@ -56,24 +58,26 @@ pub(super) type Answer = Result<Reply, Unanswered>;
 /// What answers a request.
 pub(super) enum Expects {
     Reply,
-    /// A confirmation for each of these channels: the name of the command in lower case, and the channels.
+    /// A confirmation for each of these channels: the command name in lower case, and the channels.
     Confirmations(&'static str, Vec<Bytes>),
-    /// The answer to the PING with this token that follows an SUNSUBSCRIBE from these channels. Its confirmations
-    /// are the same as what a server says that ends a subscription by itself and then refuses the command.
+    /// The reply to the PING with this token that follows an SUNSUBSCRIBE from these channels.
+    ///
+    /// The confirmations themselves are ambiguous: a server sends the same when it ends a
+    /// subscription on its own and then rejects the command.
     Pong {
         token: Bytes,
         channels: Vec<Bytes>,
     },
 }
 
-/// What a connection tells beside the answers.
+/// The destinations of events other than replies.
 #[derive(Clone)]
 pub(super) struct Told {
     pub(super) silence: Arc<Silence>,
     pub(super) clock: Clock,
-    /// Messages of subscriptions.
+    /// Receives the messages of subscriptions.
     pub(super) messages: mpsc::UnboundedSender<Push>,
-    /// Whether a write that fails has sent nothing, as with sockets of the system.
+    /// Whether a failed write has sent nothing, as with sockets of the operating system.
     pub(super) is_socket: bool,
 }
 
@@ -84,48 +88,50 @@ pub(super) struct Pipeline(Arc<Shared>);
 struct Shared {
     is_resp2: bool,
     queue: Mutex<Queue>,
-    /// There is something to write.
+    /// Notified when there is data to write.
     more: Notify,
-    /// It has ended, and all who waited are told.
+    /// Notified when the connection has ended and all outstanding requests have been answered.
     finished: Notify,
     is_finished: AtomicBool,
-    /// How many bytes the system has taken.
+    /// Number of bytes that the operating system has accepted.
     written: AtomicU64,
-    /// A request was written in part.
+    /// A request is partly written.
     is_writing: AtomicBool,
-    /// A reply has arrived in part.
+    /// A reply has partly arrived.
     is_reading: AtomicBool,
 }
 
 #[derive(Default)]
 struct Queue {
     outgoing: BytesMut,
-    /// How many bytes were encoded since the beginning.
+    /// Number of bytes encoded since the connection began.
     encoded: u64,
     waiting: VecDeque<Waiting>,
-    /// Something was subscribed.
+    /// The connection has had a subscription.
     has_subscriptions: bool,
-    /// Why it has ended.
+    /// Why the connection has ended.
     ended: Option<String>,
 }
 
 struct Waiting {
-    /// Where the request ends, in bytes since the beginning.
+    /// End of the request, in bytes since the connection began.
     end: u64,
     expects: Expects,
     answer: oneshot::Sender<Answer>,
 }
 
 impl Pipeline {
-    /// Begins to drive a stream. The task ends with the connection, and ends it when it is aborted.
+    /// Starts the task that drives a stream.
+    ///
+    /// The task ends with the connection; aborting it ends the connection.
     pub(super) fn start(stream: Box<dyn Stream>, is_resp2: bool, told: Told) -> (Pipeline, JoinHandle<()>) {
         let pipeline = Pipeline::new(is_resp2, None);
-        // Aborted before it begins, the task tells as well.
+        // `Finish` also answers the requests if the task is aborted before its first poll.
         let driving = tokio::spawn(drive(Finish(pipeline.clone()), stream, told));
         (pipeline, driving)
     }
 
-    /// A connection that has ended before it began.
+    /// Returns a connection that ended before it began.
     pub(super) fn ended() -> Self {
         Pipeline::new(false, Some(CLOSED.into()))
     }
@@ -148,12 +154,12 @@ impl Pipeline {
         self.0.is_resp2
     }
 
-    /// Why it has ended; `None` while it has not.
+    /// Returns why the connection has ended; `None` while it is open.
     pub(super) fn end(&self) -> Option<String> {
         self.queue().ended.clone()
     }
 
-    /// Completes when it has ended and all that waited are told; returns why it has.
+    /// Completes when the connection has ended and all requests are answered; returns the reason.
     pub(super) async fn lost(&self) -> String {
         loop {
             let mut finished = std::pin::pin!(self.0.finished.notified());
@@ -165,12 +171,12 @@ impl Pipeline {
         }
     }
 
-    /// Whether a request or a reply has gone over the line in part.
+    /// Returns whether a request or a reply has been transferred in part.
     pub(super) fn is_midway(&self) -> bool {
         self.0.is_reading.load(Ordering::Relaxed) || self.0.is_writing.load(Ordering::Relaxed)
     }
 
-    /// Has one request written. It is on its way when this returns, whether the answer is awaited or not.
+    /// Enqueues a request for writing. It is sent whether or not the answer is awaited.
     pub(super) fn ask(
         &self,
         name: &Named,
@@ -182,12 +188,14 @@ impl Pipeline {
         Ok(answer)
     }
 
-    /// Has sharded channels left. It is answered when the server has seen to that, whatever it says of it.
+    /// Unsubscribes from sharded channels.
+    ///
+    /// Completes when the server has processed that, whether or not it reports errors.
     pub(super) fn leave(&self, channels: &[Bytes]) -> Result<oneshot::Receiver<Answer>, Unanswered> {
         let mut queue = self.queue();
         queue.check(1)?;
         for channel in channels {
-            // One by one: channels of different slots are refused together.
+            // One command per channel: the server rejects channels of different slots together.
             queue.encode(b"SUNSUBSCRIBE", &[channel.clone().into()]);
         }
         let token = Bytes::from(format!("left {}", queue.encoded));
@@ -198,7 +206,7 @@ impl Pipeline {
         answer
     }
 
-    /// Has several requests written with none of others between them.
+    /// Enqueues several requests for writing with no other request between them.
     pub(super) fn ask_together(
         &self,
         commands: &[(Named, Vec<Value>)],
@@ -215,7 +223,9 @@ impl Pipeline {
         self.0.queue.lock().unwrap_or_else(|p| p.into_inner())
     }
 
-    /// Takes what is to be written; `None` where that is nothing. While it is kept, there is no room for more in its place.
+    /// Takes the bytes to write; `None` if there are none.
+    ///
+    /// While they are held, the buffer cannot reuse their space.
     fn outgoing(&self) -> Option<BytesMut> {
         let mut queue = self.queue();
         let bytes = (!queue.outgoing.is_empty()).then(|| queue.outgoing.split());
@@ -225,7 +235,7 @@ impl Pipeline {
         bytes
     }
 
-    /// Ends it: all that wait are told.
+    /// Ends the connection and answers all outstanding requests.
     fn finish(&self, why: String) {
         let mut queue = self.queue();
         queue.ended.get_or_insert(why);
@@ -240,7 +250,7 @@ impl Pipeline {
         self.0.finished.notify_waiters();
     }
 
-    /// Hands each frame to whom it is for.
+    /// Passes each frame to its recipient.
     fn received(
         &self,
         frames: &mut Vec<Frame>,
@@ -273,7 +283,7 @@ impl Pipeline {
         });
         drop(queue);
         for (answer, reply) in answered.drain(..) {
-            // Nobody may wait any more.
+            // The receiver may have been dropped.
             let _ = answer.send(Ok(reply));
         }
         done
@@ -281,7 +291,7 @@ impl Pipeline {
 }
 
 impl Queue {
-    /// Whether so many requests more can be taken.
+    /// Checks that `count` more requests can be enqueued.
     fn check(&self, count: usize) -> Result<(), Unanswered> {
         match () {
             () if self.ended.is_some() => Err(Unanswered::NotWritten),
@@ -305,7 +315,7 @@ impl Queue {
         self.encoded += (self.outgoing.len() - before) as u64;
     }
 
-    /// The parts of a push; any other frame is the reply that it is.
+    /// Returns the parts of a push; any other frame is returned as a reply.
     fn push(&self, frame: Frame) -> Result<Vec<Reply>, Reply> {
         match frame {
             Frame::Push(parts) => Ok(parts),
@@ -317,7 +327,7 @@ impl Queue {
 
 enum Pushed {
     Message(Push),
-    /// All that this request has waited for is confirmed.
+    /// All confirmations of this request have arrived.
     Confirmed(Waiting),
     Nothing,
 }
@@ -326,17 +336,17 @@ const MESSAGES: [&[u8]; 3] = [b"message", b"pmessage", b"smessage"];
 const SUBSCRIBED: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
 const UNSUBSCRIBED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
 
-/// Whether a list is one of those that RESP2 sends for subscriptions.
+/// Returns whether an array is one of those that RESP2 sends for subscriptions.
 fn is_push(parts: &[Reply]) -> bool {
     let Some(Reply::Bytes(word)) = parts.first() else { return false };
     [MESSAGES, SUBSCRIBED, UNSUBSCRIBED].iter().flatten().any(|push| *push == &word[..])
 }
 
-/// What a push is. `waiting` are the requests without an answer, the oldest first.
+/// Classifies a push. `waiting` are the outstanding requests, the oldest first.
 ///
 /// # Errors
 ///
-/// Why the connection is to end.
+/// Why the connection must end.
 fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result<Pushed, String> {
     let mut words = parts.into_iter().map(|part| match part {
         Reply::Bytes(bytes) => bytes,
@@ -369,7 +379,8 @@ fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result<Pushed, St
 }
 
 impl Waiting {
-    /// Whether a reply answers this request, or is a part of what it brings about; `None` where it can be neither.
+    /// Returns whether a reply answers this request (`true`) or is only a side effect of it
+    /// (`false`); `None` if neither is possible.
     fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
         match (&self.expects, reply) {
             (Expects::Reply, _) | (Expects::Confirmations(..), Reply::Error(_)) => Some(true),
@@ -379,12 +390,12 @@ impl Waiting {
         }
     }
 
-    /// Whether it unsubscribes from a sharded channel.
+    /// Returns whether this request unsubscribes from a sharded channel.
     fn leaves(&self, channel: &Bytes) -> bool {
         matches!(&self.expects, Expects::Pong { channels, .. } if channels.contains(channel))
     }
 
-    /// Takes a confirmation, if it is one that this request waits for.
+    /// Consumes a confirmation if this request waits for it.
     fn confirm(&mut self, word: &[u8], channel: &[u8]) -> bool {
         let Expects::Confirmations(command, missing) = &mut self.expects else { return false };
         let at = missing.iter().position(|missing| missing == channel).filter(|_| command.as_bytes() == word);
@@ -392,7 +403,7 @@ impl Waiting {
     }
 }
 
-/// Whether `reply` is the answer to a PING that carried `token`. With RESP2 it is a list of two.
+/// Returns whether `reply` answers a PING with `token`. With RESP2 the answer is an array of two.
 fn is_pong(reply: &Reply, token: &Bytes) -> bool {
     match reply {
         Reply::Bytes(text) => text == token,
@@ -401,14 +412,17 @@ fn is_pong(reply: &Reply, token: &Bytes) -> bool {
     }
 }
 
-/// Whether a server refuses PING itself. Errors name the command in quotes of one kind or another.
+/// Returns whether the server rejects PING itself. Errors quote the command name with `'` or a
+/// backtick.
 fn refuses_ping(error: &ServerError) -> bool {
     let ServerError::Refused { message, .. } = error else { return false };
     let message = message.to_ascii_lowercase();
     ["'ping'", "`ping`"].iter().any(|named| message.contains(named))
 }
 
-/// What an answer means that nobody has asked for: a server that refuses a connection says why and closes it.
+/// Returns the reason contained in an unrequested reply.
+///
+/// A server that refuses a connection sends an error and closes it.
 fn unasked(reply: Reply) -> String {
     match reply {
         Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }) => message,
@@ -416,7 +430,7 @@ fn unasked(reply: Reply) -> String {
     }
 }
 
-/// Tells all that wait when the task that drives a connection ends, be it that it is aborted.
+/// Answers all outstanding requests when the connection's task ends, also when it is aborted.
 struct Finish(Pipeline);
 
 impl Drop for Finish {
@@ -429,7 +443,7 @@ async fn drive(finish: Finish, stream: Box<dyn Stream>, told: Told) {
     let (reader, writer) = tokio::io::split(stream);
     let mut reading = std::pin::pin!(read(&finish.0, reader, &told));
     let why = tokio::select! {
-        // First what is short: there may be more to read for as long as there is time.
+        // The write branch first: it is short, while reading may continue for a long time.
         biased;
         why = write(&finish.0, writer, &told) => match tokio::time::timeout(LAST_WORDS, reading).await {
             Ok(last_words) => last_words,
@@ -440,7 +454,7 @@ async fn drive(finish: Finish, stream: Box<dyn Stream>, told: Told) {
     finish.0.finish(why);
 }
 
-/// Reads until the connection ends; returns why.
+/// Reads until the connection ends; returns the reason.
 async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, told: &Told) -> String {
     let mut buffer = BytesMut::with_capacity(READ);
     let (mut frames, mut answered, mut scan) = (Vec::new(), Vec::new(), None::<Scan>);
@@ -489,13 +503,14 @@ async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, told: 
     CLOSED.into()
 }
 
-/// Writes until the connection ends; returns why.
+/// Writes until the connection ends; returns the reason.
 async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, told: &Told) -> String {
     let shared = &pipeline.0;
     loop {
         let Some(mut bytes) = pipeline.outgoing() else {
             shared.more.notified().await;
-            // Where many ask, those who are about to go into the same write. Alone, a request goes at once.
+            // With several requests outstanding, yield so that imminent ones join the same write. A
+            // lone request is sent at once.
             if pipeline.queue().waiting.len() > 1 {
                 tokio::task::yield_now().await;
             }
@@ -509,14 +524,14 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, told
                     shared.written.fetch_add(count as u64, Ordering::Relaxed);
                     shared.is_writing.store(bytes.has_remaining(), Ordering::Relaxed);
                     if had_to_wait {
-                        // The server goes on taking what it is sent.
+                        // The server still accepts data.
                         told.silence.heard_in_part(told.clock.now());
                     }
                     had_to_wait = true;
                 }
                 Err(error) => {
                     if !told.is_socket {
-                        // What lies between may have sent a part.
+                        // A layer in between may have sent a part.
                         shared.written.fetch_add(bytes.remaining() as u64, Ordering::Relaxed);
                     }
                     return format!("{error:?}");
@@ -537,7 +552,7 @@ mod tests {
 
     const GET: Named = Named::Known("GET");
 
-    /// A connection, the server's end of it, and what comes as messages.
+    /// Returns a connection, the server's end of it, and the receiver of its messages.
     fn connected(is_resp2: bool, room: usize) -> (Pipeline, DuplexStream, mpsc::UnboundedReceiver<Push>) {
         let (near, far) = tokio::io::duplex(room);
         let (messages, pushes) = mpsc::unbounded_channel();
@@ -559,7 +574,7 @@ mod tests {
         Reply::Bytes(text.into())
     }
 
-    /// A list as a server sends it, as a push where `sign` is `>`.
+    /// An array as a server sends it; a push if `sign` is `>`.
     fn list(sign: char, words: &[&str]) -> String {
         let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
         format!("{sign}{}\r\n{words}", words.matches('$').count())
@@ -584,7 +599,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_what_was_written_whole_may_have_been_carried_out() {
-        // There is room for one request and a part of the next.
+        // The buffer holds one request and a part of the next.
         let (pipeline, server, _messages) = connected(false, 32);
         let (first, second, third) = (get(&pipeline), get(&pipeline), get(&pipeline));
         while !pipeline.is_midway() {
@@ -610,7 +625,7 @@ mod tests {
             assert!(both.try_recv().is_err(), "one is missing");
             say(&mut server, &list(sign, &["subscribe", "b", "2"])).await;
             assert_eq!(both.await.unwrap(), Ok(Reply::Nil));
-            // A refusal is the answer to its own command.
+            // An error answers the command that caused it.
             let (denied, left) =
                 (subscribe(&pipeline, "subscribe", &["c"]), subscribe(&pipeline, "unsubscribe", &["a"]));
             say(&mut server, "-NOPERM no\r\n").await;
@@ -648,7 +663,7 @@ mod tests {
             token.push(char::from(server.read_u8().await.unwrap()));
         }
         say(&mut server, &list('>', &["ssubscribe", "a", "1"])).await;
-        // By itself, and then in answer to the command.
+        // First on the server's own initiative, then as the answer to the command.
         say(&mut server, &list('>', &["sunsubscribe", "a", "0"])).await;
         say(&mut server, "-MOVED 7 127.0.0.1:1\r\n").await;
         say(&mut server, &format!("+{token}")).await;

@@ -1,21 +1,23 @@
-//! Which protocol a server speaks, by what it says to HELLO.
+//! Detection of the server's protocol from its answer to HELLO.
 
-/// Whether the server does not know HELLO, does not allow it, or does not know the protocol that it asks for.
+/// Returns whether the server does not know HELLO, forbids it, or does not support the requested
+/// protocol.
 ///
-/// Every other error stays what it is: a login that is missing or wrong, for example, names HELLO, too.
+/// All other errors are passed on; a missing or wrong login, for example, also names HELLO.
 pub(super) fn refuses_resp3(why: &str) -> bool {
     let is = |code: &str| why.split(' ').next() == Some(code);
     let names_hello = why.to_ascii_lowercase().contains("hello");
     match () {
         () if is("NOPROTO") => true,
         () if is("NOAUTH") || is("WRONGPASS") => false,
-        // Of another command of the set-up, such as SELECT. A user or an argument may be called `hello`.
+        // The error concerns another set-up command, such as SELECT. A user or an argument may be
+        // called `hello`.
         () if quoted_command(why).is_some_and(|name| !name.eq_ignore_ascii_case("hello")) => false,
         () => names_hello && (is("ERR") || is("NOPERM")) || UNKNOWN.iter().any(|words| why.starts_with(words)),
     }
 }
 
-/// The command that an error names in quotes: before or behind its name is the word `command`.
+/// Returns the command that an error quotes: the word `command` precedes or follows its name.
 fn quoted_command(why: &str) -> Option<&str> {
     const QUOTES: [char; 3] = ['\'', '`', '"'];
     let (before, end) = without_arguments(why).rsplit_once(QUOTES)?;
@@ -23,11 +25,12 @@ fn quoted_command(why: &str) -> Option<&str> {
     (start.ends_with("command ") || end.starts_with(" command")).then_some(name)
 }
 
-/// How proxies refuse commands that they do not know, without their names.
+/// Errors of proxies for unknown commands, without the command name.
 const UNKNOWN: [&str; 3] = ["ERR unknown command", "ERR unsupported command", "invalid request"];
 
-/// A server's error without the arguments of the command, which it repeats where it does not know
-/// the command: those of HELLO and AUTH are passwords.
+/// Returns a server's error without the arguments of the command.
+///
+/// For unknown commands the server repeats them; those of HELLO and AUTH contain passwords.
 pub(super) fn without_arguments(error: &str) -> &str {
     error.split_once(", with args").map_or(error, |(error, _)| error)
 }

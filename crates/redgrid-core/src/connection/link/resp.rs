@@ -38,23 +38,23 @@ fn bulk(out: &mut BytesMut, bytes: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// What a server sends.
+/// A frame sent by the server.
 #[derive(Debug)]
 pub(super) enum Frame {
     Reply(Reply),
-    /// What nobody asked for, and confirmations of subscriptions. RESP2 sends both as lists.
+    /// Unrequested messages, and confirmations of subscriptions. RESP2 sends both as arrays.
     Push(Vec<Reply>),
 }
 
-/// Takes the first whole frame from `buffer`; `None` as long as a part of it is missing.
+/// Takes the first complete frame from `buffer`; `None` while it is incomplete.
 ///
 /// # Errors
 ///
-/// The bytes are not of the protocol.
+/// The bytes are not valid in the protocol.
 pub(super) fn decode(buffer: &mut BytesMut, is_resp2: bool) -> Result<Option<Frame>, NoProtocol> {
     match buffer.first() {
         None => return Ok(None),
-        // Its words may have bytes that are no text, such as those of a key.
+        // The text may contain bytes that are not UTF-8, such as those of a key.
         Some(b'-') => {
             let Some(end) = line_end(buffer) else { return Ok(None) };
             let line = buffer.split_to(end);
@@ -74,16 +74,16 @@ pub(super) fn decode(buffer: &mut BytesMut, is_resp2: bool) -> Result<Option<Fra
     }))
 }
 
-/// Where the first line ends, its CRLF included.
+/// Returns the end of the first line, including its CRLF.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|two| two == b"\r\n").map(|at| at + 2)
 }
 
-/// Finds the end of a frame that comes in many pieces, and looks at each of its bytes once.
+/// Finds the end of a frame that arrives in many pieces, and examines each of its bytes once.
 pub(super) struct Scan {
-    /// Where the next value begins.
+    /// Start of the next value.
     at: usize,
-    /// How many values are missing.
+    /// Number of values still missing.
     missing: u64,
 }
 
@@ -92,13 +92,14 @@ impl Scan {
         Scan { at: 0, missing: 1 }
     }
 
-    /// Whether the frame at the beginning of `buffer` is whole, or is none. `buffer` has only grown
-    /// since the last look.
+    /// Returns whether the frame at the start of `buffer` is complete or invalid.
+    ///
+    /// Since the last call `buffer` may only have grown.
     pub(super) fn is_whole(&mut self, buffer: &[u8]) -> bool {
         while self.missing > 0 {
             let rest = buffer.get(self.at..).unwrap_or_default();
             let Some(end) = line_end(rest) else { return false };
-            // An empty line is none of the protocol.
+            // An empty line is invalid.
             let (kind, count) = rest[..end - 2].split_first().unwrap_or((&b'?', &[]));
             let count = std::str::from_utf8(count).ok().and_then(|count| count.parse::<i64>().ok());
             let count = count.and_then(|count| u64::try_from(count).ok());
@@ -106,7 +107,7 @@ impl Scan {
                 (b'$' | b'=' | b'!', Some(bytes)) => (bytes.saturating_add(2), 0),
                 (b'*' | b'~' | b'>', Some(values)) => (0, values),
                 (b'%', Some(pairs)) => (0, pairs.saturating_mul(2)),
-                // What is described by it follows.
+                // An attribute; the value that it describes follows.
                 (b'|', Some(pairs)) => (0, pairs.saturating_mul(2).saturating_add(1)),
                 (b'$' | b'*' | b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(', _) => (0, 0),
                 _ => return true,

@@ -1,4 +1,4 @@
-//! How a connection is set up, and what listens where none comes about.
+//! Set-up of a connection, and diagnosis of the listener if the set-up fails.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::connection::login::Login;
 use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
 use crate::error::ServerError;
 
-/// A connection that is logged in. Dropped, it ends.
+/// A logged-in connection. Dropping it closes the connection.
 pub(super) struct Connected {
     pub(super) pipeline: Pipeline,
     driving: AbortHandle,
@@ -35,19 +35,19 @@ impl Connected {
         Connected { pipeline, driving: driving.abort_handle() }
     }
 
-    /// What ends it at once.
+    /// Returns a handle that closes the connection at once.
     pub(super) fn abort_handle(&self) -> AbortHandle {
         self.driving.clone()
     }
 
-    /// Ends it when the server has answered what was asked, or after a moment.
+    /// Closes the connection once outstanding requests are answered, or after a short limit.
     pub(super) async fn quit(self) {
         if let Ok(answer) = self.pipeline.ask(&Named::Known("QUIT"), &[], Expects::Reply) {
             let _ = timeout(QUIT, answer).await;
         }
     }
 
-    /// Ends it, and waits until all that waited for it have been told.
+    /// Closes the connection and waits until all outstanding requests have been answered.
     pub(super) async fn abort(self) {
         self.driving.abort();
         self.pipeline.lost().await;
@@ -63,9 +63,9 @@ impl Drop for Connected {
 /// Why there is no connection.
 struct Failure {
     trouble: Trouble,
-    /// What the server or the layers below have said; `None` where the server was not reached.
+    /// The error of the server or of the layers below; `None` if the server was not reached.
     said: Option<String>,
-    /// What listens there, where that was looked at already.
+    /// The diagnosis of the listener, if it has already been made.
     found: Option<Trouble>,
 }
 
@@ -78,13 +78,13 @@ impl Failure {
 impl Connection {
     /// Sets up the next connection.
     ///
-    /// A first connection that takes long is looked into beside it: a server that does not speak TLS
-    /// waits for the rest of a command, and one that speaks nothing is silent. What is found out is
-    /// reported at once, while the connection has the rest of its time.
+    /// If the first connection takes long, the listener is diagnosed concurrently. A server without
+    /// TLS waits for the rest of a command, and a server of another protocol may be silent. The
+    /// diagnosis is reported at once, while the connection attempt uses the rest of its time.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it leaves no connection behind.
+    /// A dropped set-up leaves no connection behind.
     pub(super) async fn set_up(&self) -> Result<Connected, Trouble> {
         if let Some(encryption) = &self.way.entry.encryption {
             // Files that cannot be read in time are used by a later connection.
@@ -103,7 +103,7 @@ impl Connection {
         };
         let found = match (failure.found, &failure.said) {
             (Some(found), _) => Some(found),
-            // What refuses with words of its own, or by its certificate, is a server.
+            // A listener that rejects with an error code or because of its certificate is a server.
             (None, Some(said)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(said) => {
                 self.look_into().await
             }
@@ -120,7 +120,8 @@ impl Connection {
         }
     }
 
-    /// Whether the server has refused RESP3 by these words. All later connections to it speak RESP2.
+    /// Returns whether this error rejects RESP3. All later connections to the server then use
+    /// RESP2.
     fn falls_back(&self, said: &str) -> bool {
         if self.protocol != Protocol::Auto || !refuses_resp3(said) {
             return false;
@@ -169,11 +170,11 @@ impl Connection {
         dial(&self.way.place, &self.way.entry.network, self.connect_timeout).await
     }
 
-    /// Encrypts a stream where that is configured, and logs in on it.
+    /// Encrypts a stream if configured, and logs in on it.
     ///
     /// # Errors
     ///
-    /// The words of the server, or of a layer below.
+    /// The error text of the server or of a layer below.
     async fn log_in_on(
         &self,
         stream: Box<dyn Stream>,
@@ -203,7 +204,8 @@ impl Connection {
         Ok(connected)
     }
 
-    /// Whether the server accepts what the provider says now. A short connection of its own tries that.
+    /// Returns whether the server accepts the provider's current credentials, tried on a temporary
+    /// connection.
     pub(super) async fn is_login_accepted(&self) -> bool {
         let Some(logins) = self.way.entry.logins.clone() else { return false };
         let Ok(stream) = self.dial().await else { return false };
@@ -227,8 +229,10 @@ impl Connection {
         }
     }
 
-    /// What listens where no connection comes about, where that explains it. Asked only for requests
-    /// and before the first connection: a server that has answered once is one.
+    /// Diagnoses the listener if no connection can be established; `None` if that explains nothing.
+    ///
+    /// Only connections for requests do so, and only before their first success: a listener that
+    /// has answered once is a server.
     pub(super) async fn look_into(&self) -> Option<Trouble> {
         if self.seat.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;
@@ -237,19 +241,20 @@ impl Connection {
     }
 }
 
-/// The username and the password as words of HELLO and AUTH. Proxies and servers before Redis 6, which
-/// speak RESP2, know the password alone.
+/// Returns the username and the password as arguments of HELLO and AUTH.
+///
+/// Proxies and servers before Redis 6, which speak RESP2, accept the password alone.
 pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> Vec<Value> {
     let Credentials { username, password } = credentials;
     let user = username.or_else(|| (!is_resp2).then(|| "default".into()));
     user.map(Value::from).into_iter().chain([password.reveal().into()]).collect()
 }
 
-/// Says who this is, and chooses the protocol and the database.
+/// Logs in, and selects the protocol and the database.
 ///
 /// # Errors
 ///
-/// The words of the server, or why the connection has ended.
+/// The error text of the server, or why the connection has ended.
 async fn log_in(pipeline: &Pipeline, credentials: Option<Credentials>, database: u8) -> Result<(), String> {
     let is_resp2 = pipeline.is_resp2();
     let login = credentials.map(|credentials| login_words(credentials, is_resp2));
@@ -277,7 +282,7 @@ async fn ask(pipeline: &Pipeline, name: &'static str, args: Vec<Value>) -> Resul
     }
 }
 
-/// Whether the first word is one as errors of servers begin with: `ERR`, `WRONGPASS`.
+/// Returns whether the first word looks like a server's error code, such as `ERR` or `WRONGPASS`.
 fn begins_with_code(said: &str) -> bool {
     let is_of_code = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_' || c == '-';
     said.split_once(' ').is_some_and(|(word, _)| word.len() > 1 && word.chars().all(is_of_code))

@@ -1,4 +1,4 @@
-//! Since when a server has owed an answer and said nothing.
+//! Detection of silence: how long a server has owed a reply and sent nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,22 +7,23 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Instant};
 
-/// What is under way on one connection, and since when nothing has come back.
+/// The outstanding requests of one connection, and the time of the last received data.
 pub(super) struct Silence {
     owed: Mutex<Owed>,
-    /// Something is asked, and nobody looks at the clock.
+    /// Notified when a request is sent while the watcher is idle.
     begins: Notify,
 }
 
 struct Owed {
     answers: usize,
-    /// When the first of them was asked for, or the last bytes came.
+    /// Time of the first outstanding request, or of the last received data if that is later.
     since: Instant,
-    /// When something was asked last, and nothing has come since; never, where something has. What was given up counts.
+    /// Time of the last request if nothing has been received since; otherwise `NEVER`. Cancelled
+    /// requests count.
     unheard: Instant,
-    /// Something was asked since somebody looked.
+    /// A request was sent since the watcher last checked.
     asked: bool,
-    /// Somebody looks at the clock, as something was asked not long ago.
+    /// The watcher is active, because a request was sent recently.
     watched: bool,
 }
 
@@ -34,7 +35,7 @@ impl Default for Silence {
 }
 
 impl Silence {
-    /// Something is sent now; it is under way until what is returned is dropped.
+    /// Notes a request sent now. It is outstanding until the returned guard is dropped.
     pub(super) fn asked(&self, now: Instant) -> Asked<'_> {
         let mut owed = self.owed();
         if owed.answers == 0 {
@@ -45,20 +46,22 @@ impl Silence {
         Asked(self)
     }
 
-    /// Something has come.
+    /// Notes received data.
     pub(super) fn heard(&self, now: Instant) {
         let mut owed = self.owed();
         (owed.since, owed.unheard) = (now, Instant::NEVER);
     }
 
-    /// A part of a reply has come, or a part of a request was taken: the rest is still owed.
+    /// Notes partial progress: part of a reply was received or part of a request was accepted.
+    ///
+    /// The rest is still outstanding.
     pub(super) fn heard_in_part(&self, now: Instant) {
         let mut owed = self.owed();
         owed.since = now;
         self.watch(owed, now);
     }
 
-    /// Has the time since `now` watched.
+    /// Restarts the silence at `now` and wakes the watcher.
     fn watch(&self, mut owed: MutexGuard<'_, Owed>, now: Instant) {
         (owed.unheard, owed.asked) = (now, true);
         let is_watched = std::mem::replace(&mut owed.watched, true);
@@ -68,18 +71,20 @@ impl Silence {
         }
     }
 
-    /// For how long it has lasted.
+    /// Returns how long the server has been silent with a request outstanding.
     pub(super) fn lasts(&self, clock: &Clock) -> Duration {
         let owed = self.owed();
         if owed.answers == 0 { Duration::ZERO } else { clock.now().since(owed.since) }
     }
 
-    /// Completes when nothing has come for so long since something was asked last. One may wait for it at a time; he looks at the clock
-    /// once in that time where something is asked, and not at all where nothing is.
+    /// Completes when nothing has been received for `limit` after the last request.
+    ///
+    /// Only one task may wait at a time. It reads the clock once per `limit` while requests are
+    /// sent, and not at all while the connection is idle.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it leaves nothing undone: who waits next looks for himself.
+    /// Dropping the future leaves no state behind; the next waiter checks the clock itself.
     pub(super) async fn lasts_for(&self, clock: &Clock, limit: Duration) {
         loop {
             let now = clock.now();
@@ -91,7 +96,7 @@ impl Silence {
         }
     }
 
-    /// When it is to be looked at next; `None` where nothing was asked for long.
+    /// Returns the time of the next check; `None` if no request was sent for a while.
     fn ends(&self, now: Instant, limit: Duration) -> Option<Instant> {
         let mut owed = self.owed();
         let asked = std::mem::replace(&mut owed.asked, false);
@@ -109,7 +114,7 @@ impl Silence {
     }
 }
 
-/// One request that is under way.
+/// One outstanding request.
 pub(super) struct Asked<'a>(&'a Silence);
 
 impl Drop for Asked<'_> {
@@ -140,12 +145,12 @@ mod tests {
         drop(first);
         tokio::time::advance(20 * MS).await;
         assert_eq!(silence.lasts(&clock), 20 * MS);
-        // Given up, it is owed no more.
+        // A cancelled request is no longer outstanding.
         drop(second);
         assert_eq!(silence.lasts(&clock), Duration::ZERO);
     }
 
-    /// So long is waited for something to come.
+    /// The limit of the silence.
     const LIMIT: Duration = Duration::from_millis(100);
 
     #[tokio::test(start_paused = true)]
@@ -159,7 +164,7 @@ mod tests {
         let nobody_asks = tokio::time::timeout(3600 * LIMIT, told()).await;
         assert!(nobody_asks.is_err(), "nothing is owed");
         let begin = clock.now();
-        // Given up: nothing has come for all that. Who asks later is waited for anew.
+        // The request is cancelled and nothing was received. A later request restarts the limit.
         drop(silence.asked(clock.now()));
         tokio::time::advance(30 * MS).await;
         let later = silence.asked(clock.now());

@@ -1,4 +1,4 @@
-//! Why a connection is not up, and whether waiting helps.
+//! Why a connection is down, and whether waiting can help.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use crate::connection::unauthorized;
 use crate::error::ServerError;
 
 impl Connection {
-    /// The error of a request that is not sent because there is no connection.
+    /// Returns the error of a request that is not sent because there is no connection.
     pub(in crate::connection) fn down(&self) -> ServerError {
         self.refusal().unwrap_or_else(|| self.unconnected())
     }
@@ -20,9 +20,11 @@ impl Connection {
         ServerError::not_sent(format!("no connection to {}: {}", self.place, self.trouble()))
     }
 
-    /// Why waiting does not help: the server refuses this client, or the target is wrong. Where a
-    /// provider has the password, a refusal counts when it has lasted for a while; a wrong target
-    /// counts as long as there has never been a connection.
+    /// Returns the error if waiting cannot help: the server rejects this client, or the target is
+    /// wrong.
+    ///
+    /// With a credentials provider, a rejected login counts only after a grace period. A wrong
+    /// target counts only if there has never been a connection.
     fn refusal(&self) -> Option<ServerError> {
         let kind = self.present_trouble().kind;
         match kind {
@@ -37,12 +39,13 @@ impl Connection {
         }
     }
 
-    /// The words of the server come first: they say of which kind the refusal is.
+    /// Builds the error of a rejected client. The server's text comes first: it contains the error
+    /// code.
     fn unauthorized(&self, words: String) -> ServerError {
         ServerError::Unauthorized { message: format!("{words} (at {})", self.place) }
     }
 
-    /// The error of a request that has no answer.
+    /// Returns the error of a request without a reply.
     pub(super) fn unanswered(&self, pipeline: &Pipeline, why: Unanswered) -> ServerError {
         let place = &self.place;
         match why {
@@ -55,7 +58,7 @@ impl Connection {
         }
     }
 
-    /// The connection has answered its handshake: nothing stands in the way any more.
+    /// Notes that the handshake was answered and clears previous refusals.
     pub(super) fn greeted(&self) {
         self.has_been_up.store(true, Ordering::Release);
         *self.refused_since.lock().unwrap_or_else(|p| p.into_inner()) = None;
@@ -65,7 +68,7 @@ impl Connection {
         }
     }
 
-    /// A refusal of the login on a connection that is up, with the node.
+    /// Adds the node to a rejected login on a connection that is up.
     pub(super) fn named(&self, error: ServerError) -> ServerError {
         match error {
             ServerError::Unauthorized { message } => self.unauthorized(message),
@@ -73,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// Why there is no connection, or was none before this one.
+    /// Returns why there is no connection, or why there was none before the current one.
     pub(in crate::connection) fn trouble(&self) -> String {
         let of_login = self.login.as_ref().and_then(|login| login.trouble());
         of_login.unwrap_or_else(|| self.present_trouble().words)
@@ -94,7 +97,7 @@ impl Connection {
             let is_refused = trouble.kind == Kind::Unauthorized;
             *since = is_refused.then(|| since.unwrap_or_else(Instant::now));
         }
-        // The reason first: a caller that sees that the connection is lost may ask for it.
+        // Set the reason first: a caller that sees the lost connection may read it.
         *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = trouble;
         if let Some(seat) = &self.seat {
             seat.refuse(self.refusal());
@@ -106,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// The reason of an error alone: not that it failed, which is said anyway, nor the node.
+    /// Returns the reason of an error, without the failure prefix and without the node.
     pub(super) fn reason(&self, error: &ServerError) -> String {
         let reason = match error {
             ServerError::Refused { message, .. } | ServerError::Unauthorized { message } => message,

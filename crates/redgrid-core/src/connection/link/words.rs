@@ -1,19 +1,20 @@
-//! What servers say in errors and in INFO.
+//! Texts of servers: errors and INFO.
 
 use crate::error::ServerError;
 
-/// Whether the server wants a login before anything else, in its own words: a script has words of its own.
+/// Returns whether the server requires a login, by its own error text: a script may raise other
+/// errors.
 pub(in crate::connection) fn wants_login(error: &ServerError) -> bool {
     matches!(error, ServerError::Unauthorized { message } if message.starts_with("NOAUTH Authentication required"))
 }
 
-/// Whether the server takes no writes, in its own words.
+/// Returns whether the server rejects writes, by its own error text.
 pub(super) fn is_read_only(error: &ServerError) -> bool {
     let words = "READONLY You can't write against a read only";
     matches!(error, ServerError::Refused { message, .. } if message.contains(words))
 }
 
-/// The value of a field in the text of INFO; empty when it is not there.
+/// Returns the value of a field in the text of INFO; empty if it is missing.
 pub(in crate::connection) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
     let value = |line: &'a str| line.strip_prefix(field)?.strip_prefix(':');
     info.lines().find_map(value).unwrap_or_default().trim()

@@ -1,4 +1,4 @@
-//! How a node carries out requests: what they are sent as, and what is sent once more.
+//! Encoding of requests for a node, and retries after a missing script, function or command.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,25 +14,26 @@ use crate::connection::{Arg, Reply, Request};
 use crate::error::{Code, ServerError};
 use crate::script::Body;
 
-/// The largest argument that a server takes (`proto-max-bulk-len`, unless it is set otherwise): with a larger one it closes the
-/// connection, and with that all that is under way there.
+/// The largest argument that a server accepts: 512 MiB, the default of `proto-max-bulk-len`.
+///
+/// A larger one makes the server close the connection, and all requests in flight there are lost.
 const LARGEST: usize = 512 << 20;
 
-/// What a server says that does not know a function, word by word: what a function itself answers is seldom that.
+/// The server's exact error text for an unknown function; a function's own errors rarely match it.
 const NO_FUNCTION: &str = "ERR Function not found";
 
-/// Whether the server does not know the script; one of a user may say NOSCRIPT for reasons of its own.
+/// Returns whether the server does not know the script. A user's script may raise NOSCRIPT itself.
 fn is_unknown_script(request: &Request, message: &str) -> bool {
     Code::of(message) == Code::NoScript && request.is_servers_own(message)
 }
 
-/// Whether a server says that it does not know a command for scripts that only read.
+/// Returns whether the server reports a command for read-only scripts as unknown.
 fn is_without(message: &str) -> bool {
     let named = message.strip_prefix("ERR unknown command ").map(|named| named.trim_start_matches(['\'', '`']));
     named.is_some_and(|named| named.starts_with("EVALSHA_RO") || named.starts_with("EVAL_RO"))
 }
 
-/// One word, where a server takes it.
+/// Returns one argument, or an error if it is too large for servers.
 fn fitting(word: &Bytes) -> Result<Value, ServerError> {
     if word.len() > LARGEST {
         let message = format!("not sent: an argument has {} bytes, and servers take {LARGEST} at most", word.len());
@@ -41,21 +42,21 @@ fn fitting(word: &Bytes) -> Result<Value, ServerError> {
     Ok(Value::from(word.clone()))
 }
 
-/// Has a server keep a library of functions.
+/// Loads a library of functions into a server.
 async fn load(link: &Connection, code: &Bytes) -> Result<(), ServerError> {
     match link.send(Named::Known("FUNCTION"), vec!["LOAD".into(), code.clone().into()]).await {
-        // Another client was quicker, or it is another library of that name.
+        // Another client was faster, or another library has that name.
         Err(ServerError::Refused { message, .. }) if message.contains("already exists") => Ok(()),
         answer => answer.map(drop),
     }
 }
 impl Node {
-    /// The connection of a request.
+    /// Returns the connection for a request.
     pub(super) fn line(&self, request: &Request) -> &Arc<Connection> {
         self.commands.of(request.keys.first().map(|key| &key[..]))
     }
 
-    /// Carries out one request, not after `limit`.
+    /// Sends one request, which must not be executed after `limit`.
     pub(super) async fn one(
         &self,
         link: &Connection,
@@ -74,17 +75,19 @@ impl Node {
             }
             let answer = link.send(name, args).await;
             let Err(ServerError::Refused { message, .. }) = &answer else { return answer };
-            // Not carried out in any of these cases, so sending it once more is safe; its time limit is written anew.
+            // Not executed in any of these cases, so a retry is safe. The deadline argument is
+            // encoded anew.
             match (&request.what, message) {
                 (What::Script(_), no) if !whole && is_unknown_script(request, no) => whole = true,
                 (What::Script(_), no) if self.lacks_read_only(request, no) => {}
                 (What::Function { library: Some(code), .. }, no) if !loaded && no == NO_FUNCTION => {
                     loaded = true;
-                    // Boxed: it is rare, and the future of every call would have room for it.
+                    // Boxed because it is rare: the future of every call would otherwise have room
+                    // for it.
                     match Box::pin(load(link, code)).await {
                         Ok(()) => {}
                         Err(error) if error.is_unknown() => return answer,
-                        // A replica has it from its primary, and not from us.
+                        // A replica receives libraries from its primary, not from clients.
                         Err(error) if request.reads && error.code() == Some(Code::ReadOnly) => return answer,
                         Err(error) => return Err(error),
                     }
@@ -94,9 +97,10 @@ impl Node {
         }
     }
 
-    /// Carries out a script of ours with these keys, so many of them, and these arguments, which take no more than `room`.
+    /// Runs one of our own scripts with these keys and arguments. `room` is the maximum number of
+    /// arguments.
     ///
-    /// It is for what is made of the parts of many requests: none has to be made of them for it.
+    /// For batches: the arguments are taken from many requests without building a combined request.
     pub(super) async fn script<'a>(
         &self,
         (link, body): (&Connection, &Body),
@@ -111,14 +115,16 @@ impl Node {
         };
         match link.send(Named::Known("EVALSHA"), words(body.sha().clone())?).await {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
-                // Boxed: it is rare, and whoever sends would have room for it.
+                // Boxed because it is rare: the sender's future would otherwise have room for it.
                 Box::pin(link.send(Named::Known("EVAL"), words(body.bytes())?)).await
             }
             answer => answer,
         }
     }
 
-    /// What a request is sent as, and what comes before its keys. A script goes with its `whole` text, or by its hash.
+    /// Returns the command of a request and the argument before its keys.
+    ///
+    /// A script is sent as its `whole` text or as its hash.
     fn words(&self, request: &Request, whole: bool) -> (Named, Option<Value>) {
         let reading = request.writes_nothing && !self.is_without_read_only();
         match &request.what {
@@ -136,18 +142,20 @@ impl Node {
                 let function = if request.writes_nothing { "FCALL_RO" } else { "FCALL" };
                 (Named::Known(function), Some(Value::from(name.clone())))
             }
-            // Its parts are sent.
+            // The parts are sent instead.
             What::Together(_) => (Named::Known("EXEC"), None),
         }
     }
 
-    /// Whether the server behind the present connection was seen not to know commands for scripts that only read (Redis 6.2).
+    /// Returns whether the server of the current connection is known to lack the commands for
+    /// read-only scripts (Redis 6.2).
     fn is_without_read_only(&self) -> bool {
         let connection = self.commands.epoch().borrow().as_ref().map(|epoch| epoch.connection);
         connection.is_some_and(|connection| self.without_read_only.load(Ordering::Relaxed) == connection)
     }
 
-    /// Whether `message` says so of a request that was sent as one of these; that is remembered.
+    /// Returns whether `message` reports that the server lacks the command of this request. The
+    /// result is stored.
     fn lacks_read_only(&self, request: &Request, message: &str) -> bool {
         let lacks = request.writes_nothing && !self.is_without_read_only() && is_without(message);
         if let Some(epoch) = self.commands.epoch().borrow().as_ref().filter(|_| lacks) {
@@ -157,7 +165,7 @@ impl Node {
         false
     }
 
-    /// Has the parts of a request carried out, all or none.
+    /// Runs the parts of a request as a transaction.
     async fn at_once(&self, asking: bool, parts: &[Request]) -> Result<Reply, ServerError> {
         loop {
             let mut commands = Vec::with_capacity(parts.len());
@@ -166,7 +174,7 @@ impl Node {
                 commands.push((name, self.arguments(part, part.not_after, head)?));
             }
             match self.batches.run_transaction(asking, commands).await {
-                // None was carried out.
+                // No part was executed.
                 Err(ServerError::Refused { message, .. })
                     if parts.iter().any(|part| self.lacks_read_only(part, &message)) => {}
                 answer => {
@@ -179,7 +187,7 @@ impl Node {
         }
     }
 
-    /// Sends a request behind an ASKING, and once more where the server did not know what it needs.
+    /// Sends a request after ASKING, and retries it if the server lacked what it needs.
     async fn behind_asking(&self, requests: [Request; 2]) -> Vec<Result<Reply, ServerError>> {
         let mut loaded = false;
         loop {
@@ -191,7 +199,7 @@ impl Node {
                     loaded = true;
                     match load(self.line(&requests[1]), code).await {
                         Ok(()) => {}
-                        // It was not called.
+                        // The function was not called.
                         Err(error) if error.is_unknown() => return answers,
                         Err(error) => {
                             answers.pop();
@@ -205,9 +213,9 @@ impl Node {
         }
     }
 
-    /// Sends requests so that each stands behind the one before it.
+    /// Sends requests so that each directly follows the previous one.
     pub(super) async fn together(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
-        // Behind an ASKING, which is sent anew on the other connection.
+        // A transaction after ASKING, which is sent again on the dedicated connection.
         if let [asking, Request { what: What::Together(parts), .. }] = &requests[..] {
             debug_assert_eq!(asking.label(), "ASKING");
             return vec![Ok(Reply::Nil), Box::pin(self.at_once(true, parts)).await];
@@ -219,8 +227,9 @@ impl Node {
         }
     }
 
-    /// Sends requests back to back, with none of others between them. Scripts go with their text: a request for it could not
-    /// be adjacent any more.
+    /// Sends requests back to back, with no other request between them.
+    ///
+    /// Scripts are sent as text: after NOSCRIPT, a retry would no longer be adjacent.
     async fn back_to_back(&self, requests: &[Request]) -> Vec<Result<Reply, ServerError>> {
         let mut commands = Vec::with_capacity(requests.len());
         for request in requests {
@@ -249,7 +258,7 @@ impl Node {
         self.behind(words, request.keys_in_front(), &request.args, limit)
     }
 
-    /// Keys and arguments behind what comes before them.
+    /// Appends keys and arguments to the preceding arguments.
     fn behind<'a>(
         &self,
         mut words: Vec<Value>,
@@ -276,7 +285,7 @@ impl Node {
         self.micros(limit.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?)
     }
 
-    /// An instant in microseconds since 1970 of the server's clock, as text.
+    /// Converts an instant to microseconds since 1970 on the server's clock, as text.
     fn micros(&self, limit: Instant) -> Result<Bytes, ServerError> {
         let at = self.time.at(limit, self.clock.now());
         let micros = at.ok_or_else(|| ServerError::not_sent("the server's clock is not known yet"))?;

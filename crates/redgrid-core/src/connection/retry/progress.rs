@@ -1,4 +1,4 @@
-//! How far a request has come, and what stands in its way.
+//! The send state of a request, and the obstacle to its next transmission.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -7,20 +7,20 @@ use std::sync::{Arc, Mutex};
 use crate::connection::Server;
 use crate::error::ServerError;
 
-/// How far a request has come, for a caller who leaves before it is answered.
+/// The send state of a request, for a caller that leaves before the reply.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     stage: AtomicU8,
-    /// What stands in the way of the next copy.
+    /// The obstacle to the next transmission.
     obstacle: Mutex<Option<Obstacle>>,
 }
 
-/// What stands in the way of a copy of a request.
+/// An obstacle to a transmission of a request.
 #[derive(Clone)]
 pub(super) enum Obstacle {
-    /// It was refused for a moment, or there is no room for it.
+    /// The request was rejected temporarily, or a queue is full.
     Error(ServerError),
-    /// There is no connection to this node.
+    /// No connection to this node.
     Node(Arc<dyn Server>),
 }
 
@@ -36,7 +36,7 @@ impl fmt::Debug for Obstacle {
 impl Progress {
     const NOT_SENT: u8 = 0;
     const SENT: u8 = 1;
-    /// A copy got no answer: nothing that becomes of later ones changes that it may be carried out.
+    /// A transmission got no answer. Whatever becomes of later ones, the request may be executed.
     const UNANSWERED: u8 = 2;
     const ABANDONED: u8 = 3;
 
@@ -44,17 +44,19 @@ impl Progress {
         self.stage.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
     }
 
-    /// A copy is about to leave; false where it was given up before.
+    /// Notes that a transmission is about to be sent; returns false if the request was abandoned.
     pub(crate) fn begin(&self) -> bool {
         self.step(Self::NOT_SENT, Self::SENT) != Err(Self::ABANDONED)
     }
 
-    /// The copy did not leave, or did nothing; nor did one before it.
+    /// Notes that neither this transmission nor an earlier one was executed.
     pub(crate) fn not_done(&self) {
         let _ = self.step(Self::SENT, Self::NOT_SENT);
     }
 
-    /// The last copy did nothing, as it came too late; one before it may have done something.
+    /// Notes that the last transmission arrived too late and did nothing.
+    ///
+    /// With `repeated`, an earlier one may have been executed.
     pub(in crate::connection) fn came_late(&self, repeated: bool) {
         match repeated {
             true => self.unanswered(),
@@ -62,29 +64,32 @@ impl Progress {
         }
     }
 
-    /// The answer to the last copy says that nothing was done, and no copy is under way: the next
-    /// request begins anew.
+    /// Notes that nothing was executed and no transmission is in flight.
+    ///
+    /// The next request starts over.
     pub(crate) fn settled(&self) {
         let _ = self.step(Self::SENT, Self::NOT_SENT);
         let _ = self.step(Self::UNANSWERED, Self::NOT_SENT);
     }
 
-    /// A copy that left got no answer.
+    /// Notes that a transmission was sent and got no answer.
     pub(crate) fn unanswered(&self) {
         let _ = self.step(Self::SENT, Self::UNANSWERED);
     }
 
-    /// An answer came that counts for all copies.
+    /// Notes an answer that is valid for all transmissions.
     pub(super) fn answered(&self) {
         let _ = self.step(Self::UNANSWERED, Self::SENT);
     }
 
-    /// Gives it up, if no copy has left: then none will.
+    /// Abandons the request if nothing was sent; then nothing will be. Returns whether it is
+    /// abandoned.
     pub(crate) fn abandon(&self) -> bool {
         matches!(self.step(Self::NOT_SENT, Self::ABANDONED), Ok(_) | Err(Self::ABANDONED))
     }
 
-    /// Whether a copy may have reached a server that may carry it out, or has.
+    /// Returns whether a transmission was executed, or may have reached a server that may execute
+    /// it.
     pub(crate) fn is_sent(&self) -> bool {
         matches!(self.stage.load(Ordering::Relaxed), Self::SENT | Self::UNANSWERED)
     }
@@ -98,7 +103,7 @@ impl Progress {
         *self.obstacle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = obstacle;
     }
 
-    /// What is true when the time is over.
+    /// Returns the error that describes the state at the deadline.
     pub(crate) fn at_the_end(&self) -> ServerError {
         if self.is_sent() {
             return ServerError::unknown("no answer came in time");

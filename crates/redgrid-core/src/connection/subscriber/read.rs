@@ -1,4 +1,4 @@
-//! What comes on a connection with subscriptions, told as what it is.
+//! Classification of the messages of a connection with subscriptions.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use tokio::sync::{mpsc, watch};
 use crate::connection::link::Connection;
 use crate::connection::{ConnectionId, Push};
 
-/// What a connection is for.
+/// The purpose of a subscription connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::connection) enum Carries {
-    /// Messages, and events by their keys.
+    /// Messages, and keyspace events.
     Messages,
-    /// Events by what happened.
+    /// Keyevent events.
     Events,
-    /// Messages of channels whose names are of a pattern.
+    /// Messages of channels that match a pattern.
     Patterns,
 }
 
@@ -31,10 +31,10 @@ impl Carries {
     }
 }
 
-/// The patterns that a connection carries.
+/// The patterns that a connection is subscribed to.
 pub(super) type Carried = Arc<Mutex<HashSet<Bytes>>>;
 
-/// Hands messages on, and tells a gap when the connection is lost and when it is new.
+/// Forwards messages, and reports a gap when the connection is lost and when it is new.
 pub(super) async fn read(
     link: Arc<Connection>,
     (pushes, confirmed): (Arc<Mutex<mpsc::UnboundedSender<Push>>>, Arc<AtomicU64>),
@@ -45,27 +45,28 @@ pub(super) async fn read(
     let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
     let mut messages = link.messages();
     let mut epoch = link.epoch();
-    // It may have been connected before this was run.
+    // The connection may already be up.
     epoch.mark_changed();
     let mut told = 0;
     let closing = link.closing();
     tokio::pin!(closing);
     loop {
         tokio::select! {
-            // Messages first: those of the old connection belong before the gap.
+            // Messages first: those of the old connection precede the gap.
             biased;
             Some(message) = messages.recv() => { let _ = push(message); }
             () = &mut closing => return,
             Some(channels) = endings.recv() => {
-                // What came before it, in the same moment.
+                // Messages that arrived before the end, in the same moment.
                 while let Ok(message) = messages.try_recv() { let _ = push(message); }
                 let _ = push(Push::Ended { channels });
             }
             changed = epoch.changed() => {
                 if changed.is_err() { return }
                 let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);
-                // Lost, or new: in both cases nothing is in force. That of events is opened by who subscribes, and waits for it: as long as
-                // nothing was subscribed on it, it has lost nobody anything.
+                // The connection is lost or new; in both cases no subscription is active. The
+                // subscriber opens the connections for events and patterns itself and waits for
+                // them. As long as nothing was subscribed on one, nothing was missed.
                 if connection != told {
                     if ![0, connection].contains(&confirmed.load(Ordering::SeqCst)) || carries == Carries::Messages {
                         let _ = push(carries.gap());
@@ -84,7 +85,7 @@ pub(super) async fn read(
     }
 }
 
-/// Whether two connections lead to different processes, as far as that may be asked.
+/// Returns whether two connections lead to different processes, as far as their run ids are known.
 fn is_elsewhere(one: &str, other: &str) -> bool {
     !one.is_empty() && !other.is_empty() && one != other
 }

@@ -1,7 +1,8 @@
-//! A cluster: which node serves which slot, looked up anew at every interval and at every doubt, many doubts in one look.
+//! A cluster: the slot map is refreshed at every interval and after topology hints; many hints lead
+//! to one refresh.
 //!
-//! A MOVED counts at once, for its slot; the look that it leads to tells of all others. Nodes are opened when a map first
-//! names them and closed when none does any more.
+//! A MOVED takes effect at once for its slot; the refresh that it triggers updates all others.
+//! Nodes are opened when a map first names them and closed when no map names them any more.
 
 mod look;
 
@@ -28,14 +29,14 @@ use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
 use crate::error::ServerError;
 
-/// How long a node that only a redirection has named stays open without being named again: a migration of one slot is over
-/// by then.
+/// How long a node that only a redirect has named stays open: 30 s after the last one. By then the
+/// migration of a slot is over.
 const NAMED_FOR: Duration = Duration::from_secs(30);
 
-/// How long a MOVED counts although a map says otherwise: news takes that long to every node.
+/// How long a MOVED overrides the map: 1 s, the time in which all nodes learn of the change.
 const MOVED_FOR: Duration = Duration::from_secs(1);
 
-/// Begins to ask the seeds.
+/// Starts querying the seeds.
 pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerError> {
     let sharded = nodes.settings.sharded_subscriptions;
     nodes.sharded.store(sharded == ShardedSubscriptions::On, Ordering::Relaxed);
@@ -87,7 +88,8 @@ impl Cluster {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The node at an address, opened where it is not, and closed and opened anew where it had another part.
+    /// Returns the node at an address. It is opened if necessary, and replaced if its role has
+    /// changed.
     fn node(&self, map: &mut Map, address: &Address, part: NodeRole, until: Instant) -> Result<Arc<Node>, ServerError> {
         if let Some(known) = map.known.get_mut(address) {
             let is_replica = |part| part == NodeRole::ClusterReplica;
@@ -96,7 +98,8 @@ impl Cluster {
                 return Ok(Arc::clone(&known.node));
             }
         }
-        // Looked at under the lock, which `close` takes after it has set it: what is opened here is closed there.
+        // Checked under the lock, which `close` takes after setting the flag: it then closes the
+        // nodes opened here.
         if self.is_closed() {
             return Err(ServerError::not_sent("the client is shut down"));
         }
@@ -115,11 +118,12 @@ impl Cluster {
         map.owners().into_iter().map(copies).collect()
     }
 
-    /// The map as a node has told it.
+    /// Applies the map that a node has reported.
     fn take_in(&self, ranges: &[Range]) -> Result<(), ServerError> {
         let now = self.nodes.clock.now();
         let mut map = self.map();
-        // Kept, and not only pointed at: what is opened meanwhile is none of them.
+        // The `Arc`s are kept, not only pointers: a node opened below cannot reuse one of these
+        // addresses.
         let (moved, read) = (map.moved.len(), map.replicas.clone());
         let mut served: Vec<Served> = Vec::with_capacity(ranges.len());
         let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();
@@ -145,7 +149,7 @@ impl Cluster {
                 continue;
             }
             if !replicas.contains_key(&kept.address) {
-                // Its replicas stay as well: one of them may be about to take its place.
+                // The replicas stay as well: one of them may be about to be promoted.
                 let stays = |(address, known): (&Address, &Known)| {
                     let of = map.replicas.get(&kept.address);
                     let is_its = of.is_some_and(|of| of.iter().any(|node| Arc::ptr_eq(node, &known.node)));
@@ -170,7 +174,7 @@ impl Cluster {
         let mut gone = Vec::new();
         map.known.retain(|address, known| {
             if known.until == Instant::NEVER {
-                // A seed that is no node by that name served its purpose.
+                // A seed that no map names by that address has served its purpose.
                 known.until = now;
             }
             let stays = named.contains(address) || known.until > now;
@@ -180,7 +184,7 @@ impl Cluster {
             stays
         });
         if now.since(map.looked_after) >= self.nodes.settings.scan_interval {
-            // Once in an interval, however often is looked.
+            // At most once per interval, however often the map is refreshed.
             map.looked_after = now;
             map.replicas.values().flatten().for_each(|replica| replica.look_after());
         }
@@ -282,7 +286,7 @@ impl Topology for Cluster {
         if let TopologyHint::Node(id) | TopologyHint::Silent(id) = &doubt {
             let (map, now) = (self.map(), self.nodes.clock.now());
             if map.known.values().any(|known| known.node.id() == id && known.is_looked_for(now)) {
-                // That is under way, and soon enough.
+                // Eager refreshes are already running, which is soon enough.
                 return;
             }
         }
@@ -309,7 +313,7 @@ mod tests {
     use crate::clock::Clock;
     use crate::config::{Config, ReadMode, Servers};
 
-    /// Nobody listens at any of its addresses.
+    /// Returns a cluster without a listener at any of its addresses.
     fn cluster() -> Arc<Cluster> {
         let config = Config::cluster(["127.0.0.1:1"]).unwrap().read_mode(ReadMode::Any);
         let nodes = Nodes::new(&config, &Clock::runtime()).unwrap();
@@ -325,7 +329,7 @@ mod tests {
         Range { first, last, primary: address(primary), replicas: replicas.iter().map(|port| address(*port)).collect() }
     }
 
-    /// Who serves a slot, if that one is still asked.
+    /// Returns the owner of a slot, which must still be open.
     fn owner(of: &Cluster, slot: u16) -> Option<Address> {
         let map = of.map();
         let owner = map.owner(slot)?;
@@ -347,7 +351,8 @@ mod tests {
     async fn slots_that_a_map_leaves_out_stay_for_a_while_and_their_replicas_with_them() {
         let cluster = cluster();
         cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 199, 21, &[22, 23])]).unwrap();
-        // One has failed, and a replica of it; of the other's slots some are in two places.
+        // Primary 21 has failed: the map names neither it nor its replicas. Some slots of the other
+        // one are in two ranges.
         cluster.take_in(&[range(20, 49, 11, &[12]), range(40, 60, 11, &[12])]).unwrap();
         for (slot, port) in [(0, 11), (30, 11), (61, 11), (99, 11), (100, 21), (199, 21)] {
             assert_eq!(owner(&cluster, slot), Some(address(port)), "{slot}");
@@ -357,7 +362,7 @@ mod tests {
         let mut kept = replicas(&cluster, 21);
         kept.sort_by_key(|address| address.port);
         assert_eq!(kept, [address(22), address(23)]);
-        // One of them takes its place; the other one is not closed before it is named again.
+        // One of the replicas is promoted; the other one stays open until it is named again.
         cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 149, 22, &[])]).unwrap();
         assert_eq!((owner(&cluster, 120), owner(&cluster, 150)), (Some(address(22)), Some(address(21))));
         assert_eq!(replicas(&cluster, 21), [address(23)]);
@@ -388,7 +393,7 @@ mod tests {
         assert!(replicas(&cluster, 11).is_empty(), "it was opened anew as a primary");
         cluster.suspect(TopologyHint::Moved(5, "127.0.0.1:12".into()));
         assert_eq!(owner(&cluster, 5), Some(address(12)));
-        // By an older map it is a replica.
+        // An older map lists it as a replica.
         cluster.take_in(&[range(0, 99, 11, &[12])]).unwrap();
         assert_eq!(owner(&cluster, 5), Some(address(11)));
         cluster.close().await;
@@ -405,16 +410,17 @@ mod tests {
             let id = |port: u16| map.known[&address(port)].node.id().clone();
             let all = |_: &Node| true;
             for to in [12, 31] {
-                // To a replica, and to who is not known.
+                // Slots go to a replica, and to an unknown node.
                 let old = vec![range(0, 89, to, &[]), range(90, 99, 11, &[]), range(100, 199, 21, &[])];
                 assert_eq!(map.believed(std::slice::from_ref(&old), now, all), None, "{to}");
                 assert_eq!(map.believed(&[old.clone(), present.clone()], now, all), Some(1));
-                // Two say the same of it, whatever they say of others; or it is silent.
+                // Two maps agree on these slots, whatever else they report; or the previous owner
+                // is silent.
                 let another = vec![range(0, 99, to, &[]), range(150, 199, 41, &[])];
                 assert_eq!(map.believed(&[another.clone(), old.clone()], now, all), Some(1));
                 assert_eq!(map.believed(&[old], now, |node| *node.id() != id(11)), Some(0));
             }
-            // Slots that move between those that answer.
+            // Slots move between answering nodes.
             assert_eq!(map.believed(&[vec![range(0, 199, 21, &[])]], now, all), Some(0));
         }
         cluster.close().await;

@@ -1,8 +1,9 @@
-//! Replicas that are behind: left alone until they have caught up.
+//! Lagging replicas: excluded until they have caught up.
 //!
-//! A replica can be connected and stand still, because its process or the way to it does. How far it is behind is told as a
-//! time: it is to have all by now that its primary had `max_replica_lag` ago. Bytes would say nothing without the rate of
-//! writes, and the age of its last contact nothing of what is still on the way.
+//! A replica can be connected and yet stall, because its process or the link to it does. The lag is
+//! measured as time: a replica must have the data that its primary had `max_replica_lag` ago. A lag
+//! in bytes says nothing without the write rate. The age of the last contact says nothing about
+//! data still in transit.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -20,14 +21,16 @@ use crate::connection::node::{Node, Nodes};
 use crate::connection::{ConnectionId, Request, Server};
 use crate::error::ServerError;
 
-/// A primary and those that copy it.
+/// A primary and its replicas.
 pub(super) struct Copies {
     pub(super) primary: Arc<Node>,
     pub(super) replicas: Vec<Arc<Node>>,
 }
 
-/// Compares at every interval, for as long as it is not aborted. Where waiters listen at replicas, it is a change when one of
-/// them is no longer fit for that, or is again.
+/// Compares replicas with their primary at every interval, until it is aborted.
+///
+/// If waiters subscribe at replicas, a topology change is published when one becomes usable or
+/// unusable.
 pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, changes: watch::Sender<u64>) {
     let mut trails: Vec<(Arc<Node>, Trail)> = Vec::new();
     let (mut fit, is_listened_to) = (BTreeSet::new(), nodes.settings.subscription_mode == SubscriptionMode::Replica);
@@ -37,7 +40,7 @@ pub(super) async fn watch(nodes: Nodes, copies: impl Fn() -> Vec<Copies>, change
         let known = copies();
         let mut epochs: Vec<_> = replicas_of(&known).map(|replica| replica.connection_id()).collect();
         if is_listened_to {
-            // A set: the order in which nodes name the same ones is no change.
+            // A set, because the order in which nodes name the replicas is irrelevant.
             let now: BTreeSet<_> =
                 replicas_of(&known).filter(|replica| replica.is_fit()).map(|one| one.id().clone()).collect();
             if now != fit {
@@ -83,7 +86,7 @@ fn replicas_of(copies: &[Copies]) -> impl Iterator<Item = &Arc<Node>> {
     copies.iter().flat_map(|copies| &copies.replicas)
 }
 
-/// Completes when a connection comes or goes. Never, where there are none.
+/// Completes when a connection comes up or is lost. Without connections it never completes.
 async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
     let mut changed: FuturesUnordered<_> = epochs.iter_mut().map(|epoch| epoch.changed()).collect();
     while let Some(changed) = changed.next().await {
@@ -94,16 +97,16 @@ async fn any_changed(epochs: &mut [watch::Receiver<Option<ConnectionId>>]) {
     std::future::pending().await
 }
 
-/// What a server says of where it is in the stream of writes.
+/// The replication offset that a server reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Primary(i64),
     Replica(i64),
-    /// The user may not ask.
+    /// The user may not query it.
     Untold,
-    /// No answer, in the time that it may be behind.
+    /// No answer within the permitted lag.
     Silent,
-    /// There is no connection, and nobody asks it anything.
+    /// There is no connection, and no requests are sent to it.
     Gone,
 }
 
@@ -128,8 +131,10 @@ fn place_in(role: Reply) -> Place {
     }
 }
 
-/// Whether a replica is behind that is to have arrived at `wanted`; `None` where nothing is known anew. That is so, too, while
-/// a primary has not been followed for long: who was behind the former one has not caught up by its promotion.
+/// Returns whether a replica lags behind the offset `wanted`; `None` if nothing new is known.
+///
+/// Nothing new is known either while a primary is too new for a comparison. A replica that lagged
+/// behind the former primary has not caught up because of the promotion.
 fn is_behind(place: &Place, at_primary: &Place, wanted: Option<i64>) -> Option<bool> {
     match *place {
         Place::Replica(offset) => match wanted {
@@ -142,7 +147,7 @@ fn is_behind(place: &Place, at_primary: &Place, wanted: Option<i64>) -> Option<b
     }
 }
 
-/// Where a primary has been, and when that was known.
+/// The offset history of a primary.
 #[derive(Default)]
 struct Trail {
     life: Option<ConnectionId>,
@@ -150,10 +155,13 @@ struct Trail {
 }
 
 impl Trail {
-    /// It is at `offset`, as was asked and learned at these instants. What was learned is what it had by then at the latest; who
-    /// is compared with it was asked no later than it.
+    /// Adds an offset that was requested at `asked` and received at `learned`.
+    ///
+    /// The primary had this offset at `learned` at the latest. The replicas compared with it were
+    /// queried no later than the primary.
     fn passed(&mut self, life: Option<ConnectionId>, (asked, learned): (Instant, Instant), offset: i64, lag: Duration) {
-        // Another process counts anew; a new connection to the same one changes nothing.
+        // Another process has its own offsets; a new connection to the same process changes
+        // nothing.
         let is_same = self.life.as_ref().zip(life.as_ref()).is_some_and(|(known, new)| {
             known.run_id == new.run_id && (!new.run_id.is_empty() || known.connection == new.connection)
         });
@@ -164,19 +172,20 @@ impl Trail {
         if self.steps.back().is_none_or(|(last, _)| learned.since(*last) >= lag / PARTS) {
             self.steps.push_back((learned, offset));
         }
-        // Of those that are old enough the newest is needed, now and by later questions.
+        // Of the entries that are old enough only the newest is needed, now and later.
         while self.steps.get(1).is_some_and(|(at, _)| *at <= asked - lag) {
             self.steps.pop_front();
         }
     }
 
-    /// The latest place that it is known to have had by `then`.
+    /// Returns the latest offset that the primary is known to have had by `then`.
     fn before(&self, then: Instant) -> Option<i64> {
         self.steps.iter().rev().find(|(at, _)| *at <= then).map(|(_, offset)| *offset)
     }
 }
 
-/// Into how many parts the time is divided in which a primary's places are kept: a replica is found out that much of it late.
+/// The number of history entries per permitted lag. A lagging replica is detected up to an eighth
+/// of the lag late.
 const PARTS: u32 = 8;
 
 #[cfg(test)]
@@ -208,7 +217,7 @@ mod tests {
         let primary = Place::Primary(6000);
         assert_eq!(is_behind(&Place::Replica(4999), &primary, Some(5000)), Some(true));
         assert_eq!(is_behind(&Place::Replica(5000), &primary, Some(5000)), Some(false));
-        // Another process counts from its own beginning.
+        // Another process has its own offsets.
         trail.passed(life("b", 3), (at(2700), at(2700)), 10, LAG);
         assert_eq!((wanted(&trail, 3600), wanted(&trail, 3700)), (None, Some(10)));
     }
@@ -216,7 +225,7 @@ mod tests {
     #[test]
     fn who_looks_once_in_a_lag_has_a_place_to_compare_with_at_each_look() {
         let mut trail = Trail::default();
-        // The answers take longer and less long; the questions come once in a lag.
+        // The replies take different times; the queries are sent once per lag.
         for (look, took) in [30, 80, 20, 90, 40, 0, 70].into_iter().enumerate() {
             let asked = 1000 * u64::try_from(look).unwrap();
             let offset = i64::try_from(asked).unwrap();
@@ -232,7 +241,7 @@ mod tests {
         for primary in [Place::Primary(7), Place::Silent, Place::Gone] {
             assert_eq!(is_behind(&replica, &primary, None), None, "{primary:?}");
         }
-        // Where the user may not ask, nobody is ever compared.
+        // If the user may not query offsets, no replica is ever compared.
         assert_eq!(is_behind(&replica, &Place::Untold, None), Some(false));
     }
 

@@ -1,10 +1,10 @@
-//! A list of nodes of which one is the primary, for managed services without sentinels: only the
-//! nodes themselves say which one it is.
+//! A list of nodes with one primary among them, for managed services without sentinels. Only the
+//! nodes themselves report which one is the primary.
 //!
-//! Each node is asked for its `ROLE` at every interval, at every doubt, and eagerly while the
-//! primary does not answer. The node that says that it is a primary is followed. In a failover
-//! several nodes may say so: a former primary does until it is reconfigured. Then the votes of the
-//! replicas decide, as [`votes`](super::votes) describes.
+//! Each node is queried with `ROLE` at every interval and after every topology hint, and eagerly
+//! while the primary does not answer. The node that reports to be a primary is followed. During a
+//! failover several nodes may do so: a former primary does until it is reconfigured. Then the votes
+//! of the replicas decide, as [`votes`](super::votes) describes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
-/// Begins to ask the nodes.
+/// Starts querying the nodes.
 pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
     let replicated = Replicated::new(DeploymentKind::Replicated, nodes.clone(), "no node has answered yet");
-    // To ask one for its role, one connection is enough.
+    // One connection is enough to query a node's role.
     let asking = Nodes { settings: Settings { connections_per_node: 1, ..nodes.settings.clone() }, ..nodes };
     let mut listed = Vec::new();
     for address in &servers.nodes {
@@ -40,7 +40,7 @@ pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Result<Arc<Replic
         open_since: None,
         looked_after: None,
     };
-    // The connections end with the task.
+    // The connections are closed when the task ends.
     replicated.watched_by(tokio::spawn(watch.run()));
     replicated.compare_replicas();
     Ok(replicated)
@@ -51,11 +51,11 @@ struct Watch {
     listed: Vec<(Address, Arc<Node>)>,
     settings: Settings,
     network: Arc<Network>,
-    /// Since when the primary has not answered.
+    /// When the primary stopped answering.
     missed_since: Option<Instant>,
-    /// Since when nothing has decided between several nodes.
+    /// Since when the choice between several nodes has been open.
     open_since: Option<Instant>,
-    /// When the replicas were last looked after.
+    /// When the replicas were last checked.
     looked_after: Option<Instant>,
 }
 
@@ -81,7 +81,7 @@ impl Watch {
         }
     }
 
-    /// The pause before the next look.
+    /// Returns the pause before the next refresh.
     fn interval(&mut self) -> Duration {
         let scan_interval = self.settings.scan_interval;
         if self.open_since.is_some() || self.replicated.primary_address().is_none() {
@@ -99,8 +99,9 @@ impl Watch {
         self.missed_since = is_missed.then(|| self.missed_since.unwrap_or_else(Instant::now));
     }
 
-    /// Whether a state has lasted for a clear time: two thirds of a request's timeout. A request
-    /// that was sent to a silent primary then still has time to be sent to another one.
+    /// Returns whether a state has lasted for two thirds of the request timeout.
+    ///
+    /// A request that was sent to a silent primary then still has time to be sent to another one.
     fn is_for_long(&self, since: Option<Instant>) -> bool {
         since.is_some_and(|since| since.elapsed() >= self.settings.timeout / 3 * 2)
     }
@@ -118,7 +119,7 @@ impl Watch {
         let election = Election {
             answers: &answers,
             present: present.as_ref(),
-            // While it is busy, its connection may live although it has not answered this time.
+            // A busy primary may have a live connection although it has not answered this time.
             present_answers: self.missed_since.is_none(),
             is_silent_for_long: self.is_for_long(self.missed_since),
             is_open_for_long: self.is_for_long(self.open_since),

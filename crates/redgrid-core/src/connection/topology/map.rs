@@ -1,4 +1,4 @@
-//! What a client knows of a cluster: who serves which slots, and which nodes there are.
+//! A client's view of a cluster: the slot map and the known nodes.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -14,40 +14,45 @@ use crate::connection::link::NodeRole;
 use crate::connection::node::Node;
 use crate::connection::slot::SLOTS;
 
-/// How long it is remembered that slots have left a node: 10 s. News of a failover has reached every node by then that is not cut off.
+/// How long the loss of slots by a node is remembered: 10 s.
+///
+/// By then all nodes that are not cut off know of a failover.
 const LEFT_FOR: Duration = Duration::from_secs(10);
 
-/// How long slots stay with who served them although no map names them: as long as somebody is looked for in the place of a primary
-/// that is missed. Who has none by then has lost them, or given them up.
+/// How long slots stay with their node although no map names them.
+///
+/// It is as long as a replacement for a missing primary is sought. A node without one by then has
+/// lost or given up its slots.
 const KEPT_FOR: Duration = EAGER_FOR;
 
 #[derive(Default)]
 pub(super) struct Map {
-    /// Who serves which slots, by their first; empty until the first answer.
+    /// The slot map, ordered by first slot; empty until the first answer.
     pub(super) served: Vec<Served>,
-    /// Slots that are elsewhere by the word of a node that had them, and until when that counts more than any map.
+    /// Slots that were redirected by a node that served them, and until when that overrides any
+    /// map.
     pub(super) moved: HashMap<u16, (Arc<Node>, Instant)>,
     pub(super) replicas: HashMap<Address, Vec<Arc<Node>>>,
     pub(super) known: HashMap<Address, Known>,
-    /// Who has lost slots to others lately, and until when that counts.
+    /// Nodes that have lost slots to others recently, and until when that counts.
     left: HashMap<Address, Instant>,
-    /// When the replicas were last looked after.
+    /// When the replicas were last checked.
     pub(super) looked_after: Instant,
-    /// Whether it is known if messages go by sharded channels.
+    /// Whether the use of sharded channels has been determined.
     pub(super) probed: bool,
 }
 
-/// Slots in a row that one node serves.
+/// Consecutive slots that one node serves.
 pub(super) struct Served {
     pub(super) first: u16,
     pub(super) last: u16,
     pub(super) address: Address,
     pub(super) node: Arc<Node>,
-    /// Until when it does although no map says so.
+    /// Until when the node serves the slots without being named by a map.
     pub(super) kept_until: Instant,
 }
 
-/// Slots in a row that a map gives to another node than the one before.
+/// Consecutive slots that a map assigns to another node than before.
 struct Taken<'a> {
     first: u16,
     last: u16,
@@ -56,7 +61,7 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Whether another map says the same of all of them.
+    /// Returns whether another map assigns all these slots to the same node.
     fn is_in(&self, ranges: &[Range]) -> bool {
         ranges.iter().any(|range| range.primary == *self.to && range.first <= self.first && self.last <= range.last)
     }
@@ -71,9 +76,9 @@ impl PartialEq for Served {
 pub(super) struct Known {
     pub(super) node: Arc<Node>,
     pub(super) part: NodeRole,
-    /// Until when it stays although no map names it.
+    /// Until when the node stays open without being named by a map.
     pub(super) until: Instant,
-    /// Since when it has not answered, although it is a primary.
+    /// When the node stopped answering, if it is a primary.
     pub(super) missed_since: Option<Instant>,
 }
 
@@ -104,7 +109,9 @@ impl Map {
         owners
     }
 
-    /// For how long a primary has been missed, the latest one of those that others are looked for eagerly in whose place.
+    /// Returns how long a primary has been missing.
+    ///
+    /// Of the primaries with an eagerly sought replacement, the one that went missing last counts.
     pub(super) fn misses_a_primary(&mut self, now: Instant) -> Option<Duration> {
         let mut latest = None;
         for known in self.known.values_mut() {
@@ -117,9 +124,13 @@ impl Map {
         latest.map(|since| now.since(since))
     }
 
-    /// What of several maps, told by as many nodes, is to be believed; `None` while none is. A node that was cut off, or has hung,
-    /// tells an old one, and nothing in it says so. So one map alone takes no slots from a node that answers for one that does not, for
-    /// a replica, or for one that has lost some lately: another has to say the same of them.
+    /// Returns the index of the trusted map among those reported by different nodes; `None` if
+    /// there is none.
+    ///
+    /// A node that was cut off or has hung reports an old map without any sign of its age. So
+    /// another node must confirm a map that takes slots from an answering node in favour of an
+    /// unlikely one. Unlikely owners are silent nodes, replicas, and nodes that lost slots
+    /// recently.
     pub(super) fn believed(&self, told: &[Vec<Range>], now: Instant, answers: impl Fn(&Node) -> bool) -> Option<usize> {
         let doubtful: Vec<_> = told.iter().map(|ranges| self.doubtful(ranges, now, &answers)).collect();
         let is_confirmed = |at: usize| {
@@ -156,15 +167,18 @@ impl Map {
         })
     }
 
-    /// Remembers from whom a map that is taken in takes slots.
+    /// Stores which nodes lose slots to others by an accepted map.
     pub(super) fn remember_left(&mut self, ranges: &[Range], now: Instant) {
         let leave: Vec<_> = self.taken(ranges).map(|taken| taken.from.address.clone()).collect();
         self.left.retain(|_, until| *until > now);
         self.left.extend(leave.into_iter().map(|from| (from, now + LEFT_FOR)));
     }
 
-    /// What no node serves by the new word, and who does by the last one. They still do, for a while: nodes that take a primary for
-    /// failed leave its slots out for a moment, each at its own time, until they hear of the promoted one. Both are in order.
+    /// Returns the slots that the new map assigns to no node, with their previous nodes.
+    ///
+    /// Their nodes keep the slots for a while. Cluster nodes that regard a primary as failed omit
+    /// its slots until they learn of the promoted replica, each at a different time. The ranges of
+    /// both maps must be sorted.
     pub(super) fn left_out(&self, named: &[Served], now: Instant) -> Vec<Served> {
         let mut kept = Vec::new();
         let mut named = named.iter().peekable();
@@ -188,18 +202,18 @@ impl Map {
         kept
     }
 
-    /// Nothing is at that node any more: it was closed, and another one opened in its place.
+    /// Removes all references to a node that was closed and replaced by a new one.
     pub(super) fn forget(&mut self, former: &Arc<Node>) {
         self.moved.retain(|_, (node, _)| !Arc::ptr_eq(node, former));
         self.replicas.values_mut().for_each(|replicas| replicas.retain(|node| !Arc::ptr_eq(node, former)));
     }
 
-    /// Whether that node is still the one at its address.
+    /// Returns whether this node is still the one at its address.
     pub(super) fn is_known(&self, address: &Address, node: &Arc<Node>) -> bool {
         self.known.get(address).is_some_and(|known| Arc::ptr_eq(&known.node, node))
     }
 
-    /// The slots of a node, in ranges.
+    /// Returns the slots of a node as ranges.
     pub(super) fn slots_of(&self, node: &Arc<Node>) -> Vec<RangeInclusive<u16>> {
         let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
         for slot in (0..SLOTS).filter(|slot| self.owner(*slot).is_some_and(|owner| Arc::ptr_eq(owner, node))) {
@@ -211,7 +225,7 @@ impl Map {
         ranges
     }
 
-    /// The replicas of a primary that are read from.
+    /// Returns the replicas of a primary that are read from.
     pub(super) fn replicas_of(&self, primary: &Arc<Node>) -> &[Arc<Node>] {
         let mut known = self.known.iter();
         let address = known.find_map(|(address, known)| Arc::ptr_eq(&known.node, primary).then_some(address));

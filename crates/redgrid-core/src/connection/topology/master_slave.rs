@@ -1,4 +1,7 @@
-//! A fixed primary and its replicas. It is left only when it says itself that it copies another of them by now.
+//! A configured primary and its replicas.
+//!
+//! Another primary is used only when the configured one reports that it now replicates from a
+//! listed server.
 
 use std::sync::Arc;
 
@@ -10,7 +13,7 @@ use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
-/// Begins with the primary as it is set.
+/// Opens the topology with the configured primary.
 pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
     let replicated = Replicated::new(DeploymentKind::MasterSlave, nodes.clone(), "no primary is set");
     replicated.set_primary(servers.primary.clone())?;
@@ -23,7 +26,7 @@ pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Result<Arc<Replicated
 
 async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) {
     let listed: Vec<Address> = std::iter::once(&servers.primary).chain(&servers.replicas).cloned().collect();
-    // To ask one that is no primary: the topology's own connection to it does not come up.
+    // Queries a server that is not a primary: the topology's own connection to it does not come up.
     let mut asked: Option<(Address, Arc<Node>)> = None;
     loop {
         let in_doubt = tokio::select! {
@@ -57,7 +60,7 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
         if let Some((_, node)) = asked.take() {
             node.close().await;
         }
-        // Many doubts at once lead to one look.
+        // Many hints lead to one refresh.
         tokio::time::sleep(gap(&nodes.settings)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Which server a name belongs to, one file per topology.
+//! Maps names to servers; one file per topology.
 
 mod cluster;
 mod lag;
@@ -28,43 +28,56 @@ use crate::clock::Clock;
 use crate::config::{Config, ReadMode, Servers, Settings, SubscriptionMode};
 use crate::error::ServerError;
 
-/// The longest pause between a doubt and the look it leads to: 50 ms. Many doubts at once lead to one look; a longer one would
-/// hold up calls that a new primary would answer, whatever pause they make themselves.
+/// The longest pause between a topology hint and its refresh: 50 ms.
+///
+/// Many hints lead to one refresh. A longer pause would delay calls that a new primary could
+/// answer, whatever their back-off.
 const LONGEST_GAP: Duration = Duration::from_millis(50);
 
-/// How often is looked who takes the place of a primary that does not answer: every 100 ms at first. Calls that wait for that one do
-/// not doubt again meanwhile, and they can wait that long.
+/// The initial pause between refreshes while a primary does not answer: 100 ms.
+///
+/// Calls that wait for that primary do not trigger further refreshes meanwhile, and can wait that
+/// long.
 const EAGERLY: Duration = Duration::from_millis(100);
 
-/// For how long it is looked for at that pace: 10 s. Who is to be replaced sooner was set so, and is; later each pause is a quarter
-/// longer than the one before, as all clients of a deployment look at once.
+/// How long refreshes run at full pace: 10 s.
+///
+/// Faster failovers are a matter of configuration, and complete within that time. After it each
+/// pause is a quarter longer than the one before, as all clients of a deployment refresh at once.
 const AT_FULL_PACE: Duration = Duration::from_secs(10);
 
-/// The longest of those pauses, where `scan_interval` is longer: 1 s.
+/// The longest of those pauses if `scan_interval` is longer: 1 s.
 const SLOWEST: Duration = Duration::from_secs(1);
 
-/// For how long it is looked for eagerly: 60 s. With the 15 or 30 s that a cluster or sentinels are given by default to miss a
-/// primary, another one has taken its place by then, or there is none.
+/// How long refreshes are eager: 60 s.
+///
+/// By default a cluster detects a failed primary after 15 s and sentinels after 30 s. After 60 s
+/// the primary has been replaced, or there is no replacement.
 const EAGER_FOR: Duration = Duration::from_secs(60);
 
-/// The pause before the next look for who takes the place of a primary that has been missed for so long: up to a quarter shorter
-/// than its pace, so that those who have missed it together do not look together for ever.
+/// Returns the pause before the next refresh while a primary has been down for `missed_for`.
+///
+/// The pause is randomly shortened by up to a quarter, so that clients that lost the primary
+/// together do not stay synchronized.
 fn eager_interval(missed_for: Duration) -> Duration {
     pace(missed_for).mul_f64(1.0 - fastrand::f64() / 4.0)
 }
 
-/// Pauses that grow by a quarter each are 100 ms and a quarter of the time that they have taken together.
+/// Returns the base pause. Pauses that each grow by a quarter equal 100 ms plus a quarter of their
+/// sum.
 fn pace(missed_for: Duration) -> Duration {
     (EAGERLY + missed_for.saturating_sub(AT_FULL_PACE) / 4).min(SLOWEST)
 }
 
-/// The pause between a doubt and the look it leads to.
+/// Returns the pause between a topology hint and its refresh.
 fn gap(settings: &Settings) -> Duration {
     settings.retry_delay.min(LONGEST_GAP)
 }
 
-/// Who reads are asked of: the primary and those replicas that are fit, in touch with it and not behind, in turn, as far as the mode says; the primary where
-/// nobody else is fit.
+/// Returns the server for a read, in round-robin order according to the read mode.
+///
+/// Candidates are the primary and the replicas that are connected to it and not lagging. Without a
+/// usable replica it is the primary.
 fn reader<'a>(
     mode: ReadMode,
     turn: &AtomicUsize,
@@ -80,8 +93,11 @@ fn reader<'a>(
     Arc::clone(fit.get(turn).copied().unwrap_or(primary)) as Arc<dyn Server>
 }
 
-/// Where waiters of `key` listen: the same replica for all who know the same ones, so that they are counted there and hear of a
-/// release at the same time; the next one where it is not fit, and the primary where none is.
+/// Returns the server at which waiters of `key` subscribe.
+///
+/// All clients with the same known replicas choose the same one. So waiters are counted there and
+/// receive a release at the same time. If it is not usable the next replica is chosen, and without
+/// any the primary.
 fn listener<'a>(
     mode: SubscriptionMode,
     key: &[u8],
@@ -99,7 +115,7 @@ fn listener<'a>(
     Arc::clone(fit.unwrap_or(primary)) as Arc<dyn Server>
 }
 
-/// Begins to look for the servers of a configuration; nothing is waited for.
+/// Starts the discovery of the configured servers and returns without waiting for it.
 pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, ConnectError> {
     let nodes = Nodes::new(config, clock)?;
     open_on(config, nodes).map_err(ConnectError::Client)

@@ -1,4 +1,4 @@
-//! The server of what is served by nobody, as far as is known.
+//! Placeholder server while the primary is unknown.
 
 use std::sync::Mutex;
 
@@ -10,23 +10,23 @@ use crate::connection::node::Node;
 use crate::connection::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::error::ServerError;
 
-/// Whether waiting can help where no node tells which servers there are.
+/// Whether waiting can help while no node reports the topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hope {
     Some,
-    /// All refuse this client.
+    /// All nodes reject this client.
     Unauthorized,
-    /// All are the wrong ones.
+    /// All nodes are wrong targets.
     None,
 }
 
 impl Hope {
-    /// The hope that the answers of all nodes leave. Without an answer there is some.
+    /// Combines the answers of all nodes. Without an answer there is hope.
     pub(super) fn of<'a>(answers: impl Iterator<Item = (&'a Node, &'a ServerError)>) -> Hope {
         let each = answers.map(|(node, error)| match (error, &*node.refusal().borrow()) {
             (ServerError::Unauthorized { .. }, _) | (_, Some(ServerError::Unauthorized { .. })) => Hope::Unauthorized,
             (_, Some(_)) => Hope::None,
-            // It does not know the question, or what it is about.
+            // The server does not know the command or its subject.
             (ServerError::Refused { code, .. }, _) if !code.is_passing() => Hope::None,
             _ => Hope::Some,
         });
@@ -39,7 +39,7 @@ impl Hope {
     }
 }
 
-/// The error of one node, with the node, and without what is said anyway.
+/// Returns the error of a node with the node's address, without the general prefix.
 pub(super) fn said_by(node: &Node, error: &ServerError) -> String {
     let text = match error {
         ServerError::NotSent { reason } => reason.clone().into_owned(),
@@ -49,7 +49,7 @@ pub(super) fn said_by(node: &Node, error: &ServerError) -> String {
     if text.contains(&id) { text } else { format!("{text} (at {id})") }
 }
 
-/// It answers nothing, and says why.
+/// A server that answers no request and reports the reason.
 pub(super) struct Nowhere {
     id: NodeId,
     why: Mutex<String>,
@@ -69,7 +69,7 @@ impl Nowhere {
         }
     }
 
-    /// Why no server is known, from now on; and whether waiting helps.
+    /// Sets why no server is known, and whether waiting can help.
     pub(super) fn because(&self, why: String, hope: Hope) {
         let refusal = match hope {
             Hope::Some => None,

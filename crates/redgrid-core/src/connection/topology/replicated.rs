@@ -1,5 +1,5 @@
-//! A primary that may be replaced, with replicas to read from. Which one it is, is found out in `sentinel`,
-//! `master_slave` and `listed`.
+//! A primary that may be replaced, with replicas to read from. The primary is determined in
+//! `sentinel`, `master_slave` and `listed`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -19,8 +19,10 @@ use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Reply, Request, Server, ShardServers, Topology, TopologyHint};
 use crate::error::ServerError;
 
-/// How long requests are held back at most while another server is promoted: 1.5 s. A sentinel promotes a replica within
-/// 0.1 s after it has chosen it, and a new connection takes about as long; one that takes longer may have given up.
+/// The longest suspension of requests while another server is promoted: 1.5 s.
+///
+/// A sentinel promotes a replica within 0.1 s after choosing it, and a new connection takes about
+/// as long. A failover that takes longer may have been given up.
 const HELD_BACK: Duration = Duration::from_millis(1500);
 
 /// A primary and its replicas.
@@ -28,12 +30,12 @@ pub(super) struct Replicated {
     kind: DeploymentKind,
     nodes: Nodes,
     nowhere: Arc<Nowhere>,
-    /// Why nobody tells at the moment who the primary is.
+    /// Why no node currently reports the primary.
     trouble: Mutex<Option<String>>,
     members: RwLock<Members>,
-    /// Those that tell who the primary is.
+    /// The servers that report the primary.
     sentinels: Mutex<Vec<Arc<Node>>>,
-    /// Something told that the primary may have been replaced.
+    /// Notified when the primary may have been replaced.
     pub(super) doubts: Notify,
     changes: watch::Sender<u64>,
     turn: AtomicUsize,
@@ -53,7 +55,7 @@ struct Replica {
 }
 
 impl Replicated {
-    /// Nobody is known yet, for that reason.
+    /// Creates the topology without a known primary, for the reason `why`.
     pub(super) fn new(kind: DeploymentKind, nodes: Nodes, why: &'static str) -> Arc<Self> {
         Arc::new(Replicated {
             kind,
@@ -70,7 +72,7 @@ impl Replicated {
         })
     }
 
-    /// Has replicas that are behind left out, where any is read from or listened to.
+    /// Starts to exclude lagging replicas, if replicas are read from or subscribed at.
     pub(super) fn compare_replicas(self: &Arc<Self>) {
         if self.nodes.settings.uses_replicas() {
             let (replicated, changes) = (Arc::clone(self), self.changes.clone());
@@ -86,26 +88,26 @@ impl Replicated {
         vec![Copies { primary: Arc::clone(primary), replicas }]
     }
 
-    /// Has a task end with this.
+    /// Registers a task that is aborted when the topology is closed.
     pub(super) fn watched_by(&self, task: JoinHandle<()>) {
         self.watching.lock().unwrap_or_else(|p| p.into_inner()).push(task);
     }
 
-    /// From now on these tell who the primary is.
+    /// Sets the servers that report the primary.
     pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
         let mut told = self.sentinels.lock().unwrap_or_else(|p| p.into_inner());
-        // Looked at under the lock, which `close` takes after it has set it: none outlives it.
+        // Checked under the lock, which `close` takes after setting the flag: no sentinel stays
+        // open after it.
         *told = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
-    /// Why no node tells which one the primary is, and whether waiting helps; the primary that is
-    /// known is kept.
+    /// Sets why no node reports the primary, and whether waiting can help. A known primary is kept.
     pub(super) fn unknown_because(&self, why: String, hope: Hope) {
         *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = Some(why.clone());
         self.nowhere.because(why, hope);
     }
 
-    /// Somebody has told who the primary is.
+    /// Notes that a node has reported the primary.
     pub(super) fn told(&self) {
         *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = None;
     }
@@ -114,18 +116,20 @@ impl Replicated {
         self.members().primary.as_ref().map(|(address, _)| address.clone())
     }
 
-    /// A connection to a server that is a primary, or is to be one.
+    /// Opens a node that is a primary or is about to become one.
     pub(super) fn open(&self, address: &Address) -> Result<Arc<Node>, ServerError> {
         self.nodes.open(address, NodeRole::Primary)
     }
 
-    /// Whether the primary does not answer.
+    /// Returns whether the primary does not answer.
     pub(super) fn misses_primary(&self) -> bool {
         self.members().primary.as_ref().is_some_and(|(_, node)| !node.answers())
     }
 
-    /// Has no request sent to the primary for a moment, at most [`HELD_BACK`]: what it acknowledges would be lost when the
-    /// server that is being promoted takes its place. Callers wait as they do without a primary.
+    /// Suspends requests to the primary for a moment, at most [`HELD_BACK`].
+    ///
+    /// Writes that it acknowledges would be lost once the promoted server replaces it. Callers wait
+    /// as they do without a primary.
     pub(super) fn hold_back(&self) {
         let Some(node) = self.members().primary.as_ref().map(|(_, node)| Arc::clone(node)) else { return };
         if node.hold_back(true) {
@@ -138,22 +142,24 @@ impl Replicated {
         });
     }
 
-    /// Has requests sent to the primary again: none takes its place.
+    /// Resumes requests to the primary: it is not being replaced.
     pub(super) fn go_on(&self) {
         if let Some((_, node)) = &self.members().primary {
             go_on(node, &self.changes);
         }
     }
 
-    /// From now on this is the primary. The connections to the former one are closed: nothing more is written there.
+    /// Sets the primary. The connections to the former one are closed, so that nothing more is
+    /// written there.
     pub(super) fn set_primary(&self, address: Address) -> Result<(), ServerError> {
         self.set_primary_at(address, None)
     }
 
-    /// The same of one that may have been opened before.
+    /// Sets the primary, with a node that may have been opened before.
     pub(super) fn set_primary_at(&self, address: Address, opened: Option<Arc<Node>>) -> Result<(), ServerError> {
         let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
-        // Looked at under the lock, which `close` takes after it has set it: what is opened here is closed there.
+        // Checked under the lock, which `close` takes after setting the flag: it then closes the
+        // node opened here.
         if members.primary.as_ref().is_some_and(|(known, _)| *known == address) || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -162,7 +168,7 @@ impl Replicated {
             None => self.open(&address)?,
         };
         tracing::info!(%address, "primary");
-        // It was one of them, perhaps; two nodes at one address would be taken for each other.
+        // The new primary may have been a replica; two nodes at one address would be confused.
         let (promoted, replicas): (Vec<_>, Vec<_>) =
             std::mem::take(&mut members.replicas).into_iter().partition(|replica| replica.address == address);
         members.replicas = replicas;
@@ -176,8 +182,11 @@ impl Replicated {
         Ok(())
     }
 
-    /// From now on these are the replicas. Those of `doubted`, which another one takes for down, stay while we are in touch with them:
-    /// whoever is asked next may see it otherwise. Where nobody reads from them, nor listens, they are left alone.
+    /// Sets the replicas.
+    ///
+    /// Replicas in `doubted` are regarded as down by another server. They stay while they are
+    /// connected, as the next server queried may report otherwise. Without reads and subscriptions
+    /// at replicas none is opened.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) -> Result<(), ServerError> {
         let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {
@@ -190,7 +199,8 @@ impl Replicated {
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut members.replicas).into_iter().partition(stays);
         members.replicas = stay;
         let mut changed = !leave.is_empty();
-        // Who has been promoted is named among them until all know of it; two nodes at one address would be taken for each other.
+        // A promoted replica is named as a replica until all servers know of it; two nodes at one
+        // address would be confused.
         let primary = members.primary.as_ref().map(|(address, _)| address.clone());
         for address in addresses.iter().filter(|address| Some(*address) != primary.as_ref()) {
             if !members.replicas.iter().any(|known| known.address == *address) {
@@ -209,7 +219,8 @@ impl Replicated {
         Ok(())
     }
 
-    /// Has replicas that have lost their primary, or are reading their data, left out of reads.
+    /// Schedules checks that exclude replicas without their primary, or still loading their data,
+    /// from reads.
     pub(super) fn look_after_replicas(&self) {
         self.members().replicas.iter().for_each(|replica| replica.node.look_after());
     }
@@ -219,7 +230,7 @@ impl Replicated {
     }
 }
 
-/// Ends what [`Replicated::hold_back`] began; callers who wait try again at once.
+/// Ends the suspension by [`Replicated::hold_back`]; waiting callers retry at once.
 fn go_on(node: &Node, changes: &watch::Sender<u64>) {
     if node.hold_back(false) {
         changes.send_modify(|count| *count += 1);
@@ -270,7 +281,7 @@ impl Topology for Replicated {
     }
 
     fn suspect(&self, doubt: TopologyHint) {
-        // A list names nobody who would know more of one that hangs.
+        // A configured list has no server that could report more about a hanging primary.
         if matches!((self.kind, doubt), (DeploymentKind::MasterSlave, TopologyHint::Silent(_))) {
             return;
         }
@@ -298,29 +309,29 @@ impl Topology for Replicated {
     }
 }
 
-/// What a server says of itself.
+/// The role that a server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
     Primary {
-        /// How many replicas are connected to it.
+        /// The number of connected replicas.
         replicas: usize,
     },
     /// A replica.
     ReplicaOf {
-        /// The primary that it copies, by the name that it was given.
+        /// The primary that it replicates from, under its configured name.
         primary: Address,
-        /// Whether its link to the primary is up, and its first copy is complete.
+        /// Whether the link to the primary is up and the initial synchronization is complete.
         is_connected: bool,
     },
 }
 
-/// Asks a server what it is.
+/// Queries the role of a server.
 pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
     let reply = node.call(vec![Request::command("ROLE")]).await.pop();
     role_of(reply.unwrap_or_else(|| Err(ServerError::unknown("no result")))?.into_typed::<Vec<Reply>>()?)
 }
 
-/// The role that an answer to `ROLE` reports. A sentinel has none.
+/// Reads the role from a reply to `ROLE`. A sentinel has none.
 fn role_of(words: Vec<Reply>) -> Result<Role, ServerError> {
     if let [role, _, Reply::Array(replicas)] = &words[..]
         && matches!(role, Reply::Bytes(role) if &role[..] == b"master")
@@ -351,7 +362,7 @@ mod tests {
         ports.iter().map(|port| Address::new("127.0.0.1", *port)).collect()
     }
 
-    /// Nobody listens at any of its addresses.
+    /// Returns a topology without a listener at any of its addresses.
     fn replicated() -> Arc<Replicated> {
         let config = Config::sentinel("primary", ["127.0.0.1:1"]).unwrap().read_mode(ReadMode::Replica);
         let nodes = Nodes::new(&config, &Clock::runtime()).unwrap();

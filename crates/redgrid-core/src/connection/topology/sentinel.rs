@@ -1,11 +1,15 @@
-//! A primary that sentinels know. They are asked at every interval, at every doubt, and as soon as one of them tells of a new
-//! primary; of several answers the one of the latest election counts. What they say is believed of a server that says the
-//! same of itself.
+//! A primary that is monitored by sentinels.
 //!
-//! The sentinel that leads a failover, planned or not, promotes a replica at once and names it up to a second later, when it has
-//! asked that one how it goes. We ask the replica ourselves: as soon as the one that it has chosen says that it is a primary, that
-//! one is followed. It is left again where its promotion was given up and most call the former one up. Until then, for a
-//! moment, nothing is sent to the former one: what that one acknowledged after the promotion would be lost.
+//! The sentinels are queried at every interval, after every topology hint, and when one of them
+//! publishes a new primary. Of several answers, the one with the latest election counts. A server
+//! is used only if it confirms the role that the sentinels report.
+//!
+//! In a failover, planned or not, the leading sentinel promotes a replica at once. It names the new
+//! primary up to a second later, after its next query of that server. So this client queries the
+//! chosen replica itself, and follows it as soon as it reports to be a primary. It leaves it again
+//! if the promotion was given up and most sentinels report the former primary as up. During the
+//! promotion requests to the former primary are briefly suspended: writes acknowledged after the
+//! promotion would be lost.
 
 mod ear;
 mod elected;
@@ -34,17 +38,21 @@ use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
-/// How long sentinels that have not answered are waited for when most have: 100 ms, one that lives answers much sooner.
+/// How long to wait for the remaining sentinels once most have answered: 100 ms. A live sentinel
+/// answers much sooner.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// The pause after a subscription at a sentinel that failed, each of which costs a connection: 2 s at the most. Until then the
-/// sentinel is asked at intervals.
+/// The pause after a failed subscription at a sentinel, which costs a connection: 2 s at most.
+///
+/// Meanwhile the sentinel is queried at intervals.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// After how many looks without any answer a warning is logged, once until one answers: 5.
+/// The number of consecutive refreshes without an answer after which a warning is logged: 5.
+///
+/// The warning is logged once until a sentinel answers.
 const MOST_SILENT: u32 = 5;
 
-/// Begins to ask the sentinels.
+/// Starts querying the sentinels.
 pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
     let replicated = Replicated::new(DeploymentKind::Sentinel, nodes.clone(), "no sentinel has answered yet");
     let asking = Nodes { entry: nodes.entry.at_sentinels(sentinel, &nodes.settings), ..nodes };
@@ -72,32 +80,33 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>,
 
 struct Watch {
     replicated: Arc<Replicated>,
-    /// What the sentinels call the primary.
+    /// The name of the primary at the sentinels.
     name: String,
     nodes: Nodes,
     seeds: Vec<Address>,
     sentinels: HashMap<Address, Asked>,
-    /// One of them has published that there is a new primary, or who is about to be.
+    /// Notified when a sentinel publishes a new primary, or a replica chosen for promotion.
     switched: Arc<Notify>,
     /// The election that is followed.
     latest: u64,
-    /// Who wins the next one, perhaps.
+    /// The likely winner of the next election.
     elected: Option<Elected>,
-    /// The replica for which requests were last held back, and the election before: not twice for the same one.
+    /// The replica for which requests were last suspended, and the election before it: never twice
+    /// for the same one.
     held_back_for: Option<(u64, Address)>,
-    /// Since when the primary has not answered.
+    /// When the primary stopped answering.
     missed_since: Option<Instant>,
-    /// When the replicas were last looked after.
+    /// When the replicas were last checked.
     looked_after: Option<Instant>,
-    /// How many looks in a row have had no answer.
+    /// The number of consecutive refreshes without an answer.
     silent: u32,
 }
 
-/// A sentinel that is asked.
+/// A sentinel that is queried.
 struct Asked {
     node: Arc<Node>,
     listening: JoinHandle<()>,
-    /// Since when there has been no connection.
+    /// When its connection was lost.
     lost_at: Option<Instant>,
 }
 
@@ -168,7 +177,7 @@ impl Watch {
         }
     }
 
-    /// Once in an interval, however often the sentinels are asked.
+    /// Checks the replicas at most once per interval, however often the sentinels are queried.
     fn look_after_replicas(&mut self) {
         if self.looked_after.is_none_or(|at| at.elapsed() >= self.nodes.settings.scan_interval) {
             self.looked_after = Some(Instant::now());
@@ -176,14 +185,14 @@ impl Watch {
         }
     }
 
-    /// For how long the primary has not answered, where another one is looked for eagerly.
+    /// Returns how long the primary has been missing while its replacement is sought eagerly.
     fn primary_looked_for(&mut self) -> Option<Duration> {
         let is_missed = self.replicated.misses_primary();
         self.missed_since = is_missed.then(|| self.missed_since.unwrap_or_else(Instant::now));
         self.missed_since.map(|since| since.elapsed()).filter(|missed_for| *missed_for < EAGER_FOR)
     }
 
-    /// Whether the one that has been chosen is followed, from when it first says that it is a primary.
+    /// Follows the chosen replica once it reports to be a primary; returns whether it is followed.
     fn follow_elected(&mut self) -> bool {
         let Some(elected) = &mut self.elected else { return false };
         if elected.followed_at.is_none() && elected.is_primary() {
@@ -199,7 +208,7 @@ impl Watch {
         is_followed
     }
 
-    /// The sentinels that another one has named, and that have had no connection for long.
+    /// Returns sentinels named by others that have had no connection for a long time.
     fn long_gone(&mut self) -> Vec<Address> {
         let patience = self.nodes.settings.scan_interval * FORGOTTEN_AFTER;
         let mut gone = Vec::new();
@@ -261,10 +270,10 @@ impl Watch {
         {
             self.replicated.set_replicas(&up, &down)?;
         }
-        // Those that were set stay, whatever the others know: the last one that is left may be among them.
+        // Configured sentinels stay, whatever the others know: the last one left may be among them.
         if let Ok(others) = others_by(&*by, name).await {
             let wanted: HashSet<&Address> = others.iter().chain(&self.seeds).chain(self.known(&by)).collect();
-            // A sentinel does not name itself: one that answers stays, at whatever address it is asked.
+            // A sentinel does not name itself: one that answers stays, under any address.
             let is_gone = |(known, asked): &(&Address, &Asked)| {
                 !wanted.contains(known) && asked.node.connection_id().borrow().is_none()
             };
@@ -280,10 +289,11 @@ impl Watch {
         Ok(())
     }
 
-    /// Follows the server that the sentinels name, or are about to name, by the word of `by`. `is_heard`: the one that leads the
-    /// failover has answered this time.
+    /// Follows the server that `by` names as the primary, or as the chosen replica.
+    ///
+    /// `is_heard`: the sentinel that leads the failover has answered this time.
     fn follow(&mut self, by: &Arc<Node>, told: Told, is_heard: bool) -> Result<(), ServerError> {
-        // The election has been counted, and the server that has won it is named; or it was given up.
+        // The election was counted and its winner is named, or the failover was given up.
         let is_over =
             |elected: &mut Elected| elected.after != told.epoch || elected.is_given_up(told.elected.as_ref(), is_heard);
         let before = self.elected.take_if(is_over);
@@ -316,8 +326,18 @@ impl Watch {
         Ok(())
     }
 
-    /// The answers, until all are there, or one tells of a later election than the one that is followed, or most are there
-    /// and one of them has chosen a replica, or the others take their time: a sentinel that died with the primary is not waited for.
+    /// Collects answers until the result is clear.
+    ///
+    /// That is the case when one of these holds:
+    ///
+    /// - all sentinels have answered;
+    ///
+    /// - one reports a later election than the followed one, and a primary is known;
+    ///
+    /// - most have answered, and one of them has chosen a replica;
+    ///
+    /// - most have answered, and the others take too long: a sentinel that died with the primary
+    ///   must not delay the result.
     async fn until_clear<T>(
         &self,
         mut asking: FuturesUnordered<impl Future<Output = (T, Result<Told, ServerError>)>>,
@@ -338,7 +358,7 @@ impl Watch {
             if known && newest > self.latest {
                 return answers;
             }
-            // Those that are behind do not make up a majority before all were asked.
+            // A majority of outdated sentinels is not sufficient before all have been queried.
             let is_majority = said.clone().count() * 2 > all;
             if is_majority && said.clone().any(|told| told.epoch >= self.latest && told.elected.is_some()) {
                 return answers;
@@ -349,13 +369,14 @@ impl Watch {
         }
     }
 
-    /// The address at which a sentinel is asked.
+    /// Returns the address at which a sentinel is queried.
     fn known(&self, node: &Arc<Node>) -> Option<&Address> {
         self.sentinels.iter().find_map(|(address, asked)| Arc::ptr_eq(&asked.node, node).then_some(address))
     }
 }
 
-/// Whether most of those that have answered take that primary for down. One alone may be cut off from it.
+/// Returns whether most of the sentinels that answered regard this primary as down. A single one
+/// may be cut off from it.
 fn is_called_down<'a>(answers: impl Iterator<Item = &'a Told>, primary: &Address) -> bool {
     let (mut all, mut down) = (0, 0);
     for told in answers {
@@ -365,15 +386,20 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a Told>, primary: &Address
     down * 2 > all
 }
 
-/// Whether the election `told`, the latest that `said` of `all` sentinels know of, is followed after `latest`. An older one is
-/// what a sentinel says that is cut off, perhaps together with the former primary. Only where most of them say so have they
-/// been set up anew; those that were replaced by others, elsewhere, do not count for ever.
+/// Returns whether the election `told` is followed after `latest`. It is the latest that `said` of
+/// `all` sentinels know of.
+///
+/// An older election comes from a sentinel that is cut off, perhaps together with the former
+/// primary. If most sentinels report an older one, they have been set up anew. Sentinels that were
+/// replaced by others elsewhere stop counting after a while.
 fn is_followed(told: u64, latest: u64, said: usize, all: usize) -> bool {
     told >= latest || said * 2 > all
 }
 
-/// How many scan intervals a sentinel that was named by others has no connection before it may be forgotten: 10. One that is
-/// restarted is back before.
+/// The number of scan intervals without a connection before a sentinel named by others may be
+/// forgotten: 10.
+///
+/// A restarted sentinel is back before that.
 const FORGOTTEN_AFTER: u32 = 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One server for everything.
+//! The topology of a single server.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::super::{Server, Topology};
 
-/// One server for everything.
+/// A single server that serves all keys.
 pub(in crate::connection) struct Single {
     server: Arc<dyn Server>,
     changes: watch::Sender<u64>,

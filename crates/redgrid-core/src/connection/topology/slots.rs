@@ -1,11 +1,11 @@
-//! Which addresses serve which slots, as a cluster tells it.
+//! The slot map as a cluster reports it.
 
 use crate::config::Address;
 use crate::connection::Reply;
 use crate::connection::slot::SLOTS;
 use crate::error::ServerError;
 
-/// Slots that the same nodes serve.
+/// A range of slots that are served by the same nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: u16,
@@ -14,8 +14,11 @@ pub(super) struct Range {
     pub(super) replicas: Vec<Address>,
 }
 
-/// Reads the answer to CLUSTER SLOTS of a server at `host`: lists of first, last, and nodes, each a list of address, port and
-/// more. The first node is the primary. A node that does not know its own address leaves it out: it is the one that was asked.
+/// Reads the reply to CLUSTER SLOTS of the server at `host`.
+///
+/// It contains arrays of first slot, last slot and nodes; each node is an array of address, port
+/// and more. The first node is the primary. A node that does not know its own address omits it;
+/// then it is the queried node.
 pub(super) fn read(reply: Reply, host: &str) -> Result<Vec<Range>, ServerError> {
     let ranges = reply.into_typed::<Vec<Vec<Reply>>>()?;
     ranges.into_iter().map(|range| range_of(range, host)).collect()

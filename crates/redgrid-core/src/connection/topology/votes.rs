@@ -1,7 +1,8 @@
-//! The choice of a primary among nodes that report their own roles: by the votes of the replicas.
+//! Election of a primary among nodes that report their own roles, by the votes of the replicas.
 //!
-//! A primary lists a replica as connected until `repl-timeout` has passed, also when the link is cut.
-//! So its claim proves little. A replica names the primary that it copies, and the state of its link.
+//! A primary lists a replica as connected until `repl-timeout` has passed, even if the link is cut.
+//! So its claim proves little. A replica names the primary that it replicates from, and the state
+//! of the link.
 
 use std::cmp::Reverse;
 
@@ -9,19 +10,19 @@ use super::replicated::Role;
 use crate::config::{Address, Network};
 use crate::error::ServerError;
 
-/// The answer of one node.
+/// The address of a node and its answer.
 pub(super) type Answer<'a> = (&'a Address, Result<Role, ServerError>);
 
-/// What one look has found, and the state before it.
+/// The answers of one refresh and the previous state.
 pub(super) struct Election<'a> {
     pub(super) answers: &'a [Answer<'a>],
-    /// The primary so far.
+    /// The current primary.
     pub(super) present: Option<&'a Address>,
-    /// The present primary answers requests, whether or not it has answered this time.
+    /// The current primary answers requests, whether or not it has answered this time.
     pub(super) present_answers: bool,
-    /// The present primary has not answered for a clear time.
+    /// The current primary has been silent for two thirds of the request timeout.
     pub(super) is_silent_for_long: bool,
-    /// The choice has been open for a clear time.
+    /// The choice has been open for two thirds of the request timeout.
     pub(super) is_open_for_long: bool,
     pub(super) network: &'a Network,
 }
@@ -31,11 +32,11 @@ pub(super) enum Choice<'a> {
     Follow(&'a Address),
     /// Several nodes may be the primary, and nothing decides between them yet.
     Open,
-    /// No node says that it is the primary.
+    /// No node reports to be the primary.
     Nothing,
 }
 
-/// The replicas that name a node as their primary. Connected ones count first, then all.
+/// The replicas that name a node as their primary. Connected ones are compared first, then all.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
     connected: usize,
@@ -43,12 +44,17 @@ struct Votes {
 }
 
 impl<'a> Election<'a> {
-    /// The primary with the most votes; with equal votes the present one stays.
+    /// Returns the primary with the most votes; with equal votes the current one stays.
     ///
-    /// A present primary that is silent stays while no node has more votes and a connected replica
-    /// votes for it, or until it has been silent for a clear time. Without a present primary, a tie
-    /// and a node that has no vote while others are silent are left open for a clear time. Then the
-    /// number of connected replicas that each node claims decides, and the order of the list.
+    /// "For long" below means two thirds of the request timeout.
+    ///
+    /// A current primary that is silent stays while no node has more votes and a connected replica
+    /// votes for it. Without such a vote it stays until it has been silent for long.
+    ///
+    /// Two states are left open for long. One is a tie that does not include the current primary.
+    /// The other one, without a current primary, is a best node without votes while other nodes are
+    /// silent. After that the number of connected replicas that each node claims decides, and then
+    /// the order of the list.
     pub(super) fn choice(&self) -> Choice<'a> {
         let is_by_name = self.is_by_name();
         let candidates = self.answers.iter().enumerate().filter_map(|(at, (address, answer))| {
@@ -74,29 +80,31 @@ impl<'a> Election<'a> {
         if is_open && !is_present && !self.is_open_for_long { Choice::Open } else { Choice::Follow(address) }
     }
 
-    /// The nodes that name this one as their primary.
+    /// Returns the nodes that name this one as their primary.
     pub(super) fn replicas_of(&self, primary: &Address) -> Vec<Address> {
         let is_by_name = self.is_by_name();
         let replicas = self.answers.iter().filter(|(_, answer)| match answer {
-            // Without any name that is listed, each name may be another one of the primary.
+            // If no reported name is listed, each of them may be an alias of the primary.
             Ok(Role::ReplicaOf { primary: named, .. }) => !is_by_name || self.is_same(named, primary),
             _ => false,
         });
         replicas.map(|(address, _)| (*address).clone()).collect()
     }
 
-    /// Whether votes count. A replica may name its primary by a host name where the list has an IP
-    /// address, or the reverse. Where replicas answer and none of them names a listed node, their
-    /// votes belong to no node, and the number of replicas that a primary claims counts instead.
+    /// Returns whether votes count.
+    ///
+    /// A replica may name its primary by a host name where the list has an IP address, or the
+    /// reverse. If replicas answer and none of them names a listed node, their votes belong to no
+    /// node. Then the number of replicas that a primary claims counts instead.
     fn is_by_name(&self) -> bool {
         let mut named = self.named().peekable();
         let is_listed = |named: &Address| self.answers.iter().any(|(address, _)| self.is_same(named, address));
         named.peek().is_none() || named.any(|(named, _)| is_listed(named))
     }
 
-    /// Whether a present primary that has not answered this time is a candidate.
+    /// Returns whether a current primary that has not answered this time is a candidate.
     fn stays_while_silent(&self, address: &Address) -> bool {
-        // A name that is not listed may be another one of the present primary.
+        // An unlisted name may be an alias of the current primary.
         let is_named = |named: &Address| !self.is_by_name() || self.is_same(named, address);
         let is_backed = self.named().any(|(named, is_connected)| is_connected && is_named(named));
         self.present_answers || !self.is_silent_for_long || is_backed
@@ -111,7 +119,7 @@ impl<'a> Election<'a> {
         votes
     }
 
-    /// The primaries that replicas name, and whether their link to it is up.
+    /// Returns the primaries that replicas name, and whether their link to it is up.
     fn named(&self) -> impl Iterator<Item = (&Address, bool)> {
         self.answers.iter().filter_map(|(_, answer)| match answer {
             Ok(Role::ReplicaOf { primary, is_connected }) => Some((primary, *is_connected)),
@@ -148,7 +156,7 @@ mod tests {
         Err(ServerError::unknown("it does not answer in time"))
     }
 
-    /// The present primary.
+    /// The current primary.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Present {
         None,
@@ -157,7 +165,7 @@ mod tests {
         SilentForLong(&'static str),
     }
 
-    /// The node that is followed among `a`, `b`, and so on, which have given these answers.
+    /// Returns the chosen node among `a`, `b`, and so on, for the given answers.
     fn followed(answers: &[Result<Role, ServerError>], present: Present, is_open_for_long: bool) -> String {
         let network = Network { address_map: vec![(at("inner-a"), at("a"))], ..Network::default() };
         let listed: Vec<_> = ["a", "b", "c", "d"].into_iter().take(answers.len()).map(at).collect();
@@ -190,7 +198,7 @@ mod tests {
     fn the_only_node_that_says_so_is_followed() {
         follows(&[copies("b"), primary(1), copies("b")], Present::None, "b");
         follows(&[cut_from("z"), primary(0)], Present::None, "b");
-        // The former primary is a replica by now.
+        // The former primary has become a replica.
         follows(&[copies("b"), primary(0), cut_from("a")], Present::Answers("a"), "b");
         follows(&[silent(), copies("a"), copies("a")], Present::Answers("a"), "a");
         follows(&[silent(), copies("a"), copies("a")], Present::Silent("a"), "nothing");
@@ -203,11 +211,11 @@ mod tests {
         for present in [Present::Answers("a"), Present::Silent("a"), Present::SilentForLong("a")] {
             follows(&answers, present, "a");
         }
-        // The replicas are about to connect again to a primary that has been restarted.
+        // The replicas are about to reconnect to a primary that was restarted.
         let answers = [silent(), cut_from("a"), cut_from("a"), primary(0)];
         follows(&answers, Present::Silent("a"), "a");
         follows(&answers, Present::SilentForLong("a"), "d");
-        // One of the replicas has been promoted, and the other one has been reconfigured.
+        // One replica was promoted, and the other one was reconfigured.
         follows(&[silent(), primary(0), copies("b")], Present::Silent("a"), "b");
     }
 
@@ -223,11 +231,11 @@ mod tests {
         let promoted = [primary(2), primary(0), copies("b")];
         follows(&promoted, Present::Answers("a"), "b");
         follows(&promoted, Present::None, "b");
-        // The replica has not finished its first copy.
+        // The replica has not finished its initial synchronization.
         follows(&[primary(2), primary(0), cut_from("b")], Present::Answers("a"), "b");
-        // Of two votes the one with a connection counts.
+        // Of two votes, the connected one counts.
         follows(&[primary(2), primary(1), cut_from("a"), copies("b")], Present::Answers("a"), "b");
-        // With equal votes the present primary stays.
+        // With equal votes the current primary stays.
         follows(&[primary(1), primary(9), copies("a"), copies("b")], Present::Answers("a"), "a");
     }
 
@@ -247,7 +255,7 @@ mod tests {
     #[test]
     fn names_that_are_not_listed_count_by_the_address_map_or_not_at_all() {
         follows(&[primary(0), primary(9), copies("inner-a")], Present::Answers("b"), "a");
-        // No vote belongs to a node, and the claims count.
+        // No vote belongs to a listed node, so the claims count.
         follows(&[primary(0), primary(1), copies("z")], Present::Answers("a"), "b");
         follows(&[silent(), primary(1), copies("z")], Present::Silent("a"), "b");
         follows(&[silent(), primary(0), copies("z")], Present::SilentForLong("a"), "a");

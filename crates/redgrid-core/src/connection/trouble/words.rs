@@ -1,13 +1,14 @@
-//! Texts of rustls and the system, in words for users.
+//! Readable texts for errors of rustls and the operating system.
 
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A text of a layer below or of a server in words. Those of a server stay as they are.
+/// Returns an error text of a layer below in readable form. Texts of servers stay unchanged.
 ///
-/// Errors of the system and of rustls come in their debug form:
-/// `Os { code: 111, …, message: "Connection refused" }`,
-/// `Custom { …, error: InvalidCertificate(UnknownIssuer) }`.
+/// Errors of the operating system and of rustls arrive in their debug form.
+///
+/// Examples: `Os { code: 111, …, message: "Connection refused" }`, `Custom { …, error:
+/// InvalidCertificate(UnknownIssuer) }`.
 pub(in crate::connection) fn readable(why: &str) -> String {
     if let Some((_, words)) = TLS.iter().find(|(mark, _)| why.contains(mark)) {
         let names = names(why).map(|names| format!("it is for {names}"));
@@ -22,7 +23,7 @@ pub(in crate::connection) fn readable(why: &str) -> String {
     if is_debug(why) { plain(why) } else { why.to_owned() }
 }
 
-/// An error of the system in its own words, without numbers and without the words of the library.
+/// Returns the operating system's message, without the error number and the library's prefix.
 pub(in crate::connection) fn of_system(error: &io::Error) -> String {
     let said = error.to_string();
     let said = said.strip_prefix(LOOKUP).map_or(said.as_str(), |rest| rest.trim_start_matches([':', ' ']));
@@ -31,14 +32,14 @@ pub(in crate::connection) fn of_system(error: &io::Error) -> String {
 
 const LOOKUP: &str = "failed to lookup address information";
 
-/// Why a connection has ended that has neither failed nor been given up.
+/// Reason of a connection that ended without an error and without being given up.
 pub(in crate::connection) const CLOSED: &str = "the connection was closed";
 
 pub(in crate::connection) const LATE_ANSWER: &str = "no answer came in time";
 
 pub(in crate::connection) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis or Valkey server";
 
-/// An error of the system in its debug form: its own words, or its kind.
+/// Translates a system error in debug form: its message, or its kind.
 fn system(why: &str) -> Option<String> {
     if let Some((_, details)) = why.split_once(LOOKUP) {
         let details = details.trim_matches([':', ' ', '"', '}', '\\']);
@@ -56,22 +57,21 @@ fn system(why: &str) -> Option<String> {
     })
 }
 
-/// Whether a text is the debug form of a value: `Name(…)` or `Name { … }`.
+/// Returns whether a text is the debug form of a value: `Name(…)` or `Name { … }`.
 fn is_debug(text: &str) -> bool {
     let name = text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
     let rest = &text[name.len()..];
     name.starts_with(|c: char| c.is_ascii_uppercase()) && (rest.starts_with('(') || rest.starts_with(" { "))
 }
 
-/// The debug form of a value without its signs: `Custom { kind: InvalidData, error: A(B) }` is
-/// "a: b".
+/// Strips the syntax of a debug form: `Custom { kind: InvalidData, error: A(B) }` becomes "a: b".
 fn plain(debug: &str) -> String {
     let inner = debug.split_once("error: ").map_or(debug, |(_, inner)| inner);
     let words = inner.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).map(spaced);
     words.collect::<Vec<_>>().join(": ")
 }
 
-/// `UnknownIssuer` as "unknown issuer", `UnknownCA` as "unknown ca".
+/// Splits a name into words: `UnknownIssuer` is "unknown issuer", `UnknownCA` is "unknown ca".
 fn spaced(name: &str) -> String {
     let mut words = String::new();
     let mut was_upper = true;
@@ -85,8 +85,8 @@ fn spaced(name: &str) -> String {
     words
 }
 
-/// The names in a certificate that is for others:
-/// `presented: ["IpAddress(127.0.0.1)", "DnsName(\"localhost\")"]`.
+/// Returns the names in a certificate that was issued for other hosts: `presented:
+/// ["IpAddress(127.0.0.1)", "DnsName(\"localhost\")"]`.
 fn names(why: &str) -> Option<String> {
     let (_, names) = why.split_once("presented: [")?;
     let names = names.split_once(']')?.0.split(", ").map(|name| {
@@ -96,7 +96,7 @@ fn names(why: &str) -> Option<String> {
     Some(names.collect::<Vec<_>>().join(", "))
 }
 
-/// Until when or from when a certificate is valid: `not_after: UnixTime(1700000000)`.
+/// Returns the end or the start of a certificate's validity: `not_after: UnixTime(1700000000)`.
 fn moment(why: &str) -> Option<String> {
     let moment = |field, words| {
         let (_, rest) = why.split_once(field)?;
@@ -107,7 +107,7 @@ fn moment(why: &str) -> Option<String> {
     moment("not_after: ", "it was valid until").or_else(|| moment("not_before: ", "it is valid from"))
 }
 
-/// The alert that ended a handshake: `AlertReceived(HandshakeFailure)`.
+/// Returns the alert that ended a handshake: `AlertReceived(HandshakeFailure)`.
 fn alert(why: &str) -> Option<String> {
     let (_, name) = why.split_once("AlertReceived(")?;
     let name = name.split(')').next()?;
@@ -118,12 +118,12 @@ const UNTRUSTED: &str = "the server's certificate is not signed by a trusted aut
 
 const NOT_ACCEPTED: &str = "the server does not accept the client certificate (see `tls_cert_file`)";
 
-/// Marks of rustls's errors; the first that fits counts.
+/// Substrings of rustls errors and their readable texts; the first match counts.
 const TLS: [(&str, &str); 18] = [
     ("without sending TLS close_notify", CLOSED),
     ("NotValidForName", "the server's certificate is not for the expected name (see `tls_server_name`)"),
     ("UnknownIssuer", UNTRUSTED),
-    // An authority of the same name, and another key.
+    // An authority with the same name but another key.
     ("InvalidCertificate(BadSignature", UNTRUSTED),
     ("InvalidCertificate(Expired", "the server's certificate has expired"),
     ("InvalidCertificate(NotValidYet", "the server's certificate is not valid yet"),
@@ -131,7 +131,7 @@ const TLS: [(&str, &str); 18] = [
     ("InvalidCertificate(", "the server's certificate is not accepted"),
     ("AlertReceived(CertificateRequired)", "the server asks for a client certificate (see `tls_cert_file`)"),
     ("AlertReceived(UnknownCA)", NOT_ACCEPTED),
-    // Signed by an authority whose name the server knows, with another key.
+    // Signed by an authority that the server knows by name, but with another key.
     ("AlertReceived(DecryptError)", NOT_ACCEPTED),
     ("AlertReceived(BadCertificate)", NOT_ACCEPTED),
     ("AlertReceived(CertificateExpired)", NOT_ACCEPTED),
@@ -146,7 +146,7 @@ const TLS: [(&str, &str); 18] = [
 mod tests {
     use super::*;
 
-    /// Signs of a value in its debug form, or of a text that only the layer below understands.
+    /// Returns whether a text contains debug syntax, or words that only the layer below defines.
     fn shows_debug(text: &str) -> bool {
         let marks = ["Os {", "Custom {", "Kind(", "UnixTime(", "Received(", "Invalid", "kind: ", "Some(", "Err("];
         let words = ["channel closed", "anceled", "Failed to route command", "os error", "attempts"];

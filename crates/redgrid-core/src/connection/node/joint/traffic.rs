@@ -1,4 +1,4 @@
-//! What is under way in a lane and what waits, and how many may leave.
+//! In-flight and waiting calls of a lane, and the limits of what may be sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,62 +11,69 @@ use crate::connection::{Reply, Request};
 use crate::error::ServerError;
 use crate::script::Turn;
 
-/// So many calls are under way in a lane before others wait.
+/// The number of requests in flight in a lane from which on further calls wait.
 const UNDER_WAY: usize = 4;
 
-/// So many are enough to a server that is near, once calls leave together.
+/// The number of requests in flight that suffices for a near server once calls are batched.
 const UNDER_WAY_NEAR: usize = 1;
 
-/// So many wait where one more call under way to a server that is near is worth its wake-ups.
+/// The number of waiting calls from which on a further request to a near server pays for its
+/// wake-ups.
 const MANY: usize = 32;
 
-/// So many leave together at most.
+/// The maximum number of calls in a batch.
 const TOGETHER: usize = 64;
 
-/// How those of a lane leave.
+/// How the calls of a lane are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// To a server further away: some calls are under way, however few leave by one.
+    /// To a distant server: several requests in flight, however few calls each of them has.
     Far,
-    /// To a server that is near: by one call, as long as not too many wait.
+    /// To a near server: one request in flight, unless too many calls wait.
     AtOnce,
-    /// To a server that is near, from a runtime of one thread: by some calls that take turns with it.
+    /// To a near server from a runtime with one thread: several requests, with replies delivered in
+    /// order.
     InTurns,
 }
 
 #[derive(Default)]
 pub(super) struct Traffic {
-    /// Under way in the hands of their callers.
+    /// Number of calls that their callers send inline.
     pub(super) alone: usize,
-    /// Tasks that send what waits.
+    /// Number of tasks that send waiting calls.
     pub(super) drains: usize,
-    /// Under way in the hands of those tasks.
+    /// Number of calls in flight in those tasks.
     pub(super) aboard: usize,
-    /// Whose answers are told, where they take turns.
+    /// The lock that orders the delivery of replies.
     turns: Option<Turns>,
-    /// A task looks after those who wait.
+    /// A guard task runs for the waiting calls.
     pub(super) guarded: bool,
     pub(super) waiting: VecDeque<Call>,
 }
 
-/// Who holds it tells answers, and lets go when those who were told so have left again.
+/// Lock that orders the delivery of replies.
+///
+/// Its holder delivers a reply and releases the lock when the answered callers have sent again.
 pub(super) type Turns = Arc<Mutex<()>>;
 
-/// One that waits to leave.
+/// A call that waits to be sent.
 pub(super) struct Call {
     pub(super) request: Arc<Request>,
     pub(super) turn: Turn,
-    /// Since when it waits.
+    /// When the call began to wait.
     pub(super) since: Instant,
-    /// Until when it may leave.
+    /// The call is not sent after this instant.
     pub(super) until: Instant,
-    /// When its answer has to be there.
+    /// The deadline of the reply.
     pub(super) limit: Instant,
     pub(super) answer: oneshot::Sender<Result<Reply, ServerError>>,
 }
 
 impl Traffic {
-    /// The next that waits and may still leave. Who has waited too long is told so; who has left is passed over.
+    /// Takes the next waiting call that may still be sent.
+    ///
+    /// Calls past their deadline are answered with an error; those with dropped callers are
+    /// skipped.
     fn next(&mut self, now: Instant) -> Option<Call> {
         loop {
             let call = self.waiting.pop_front()?;
@@ -80,7 +87,7 @@ impl Traffic {
         }
     }
 
-    /// For how long the first of those who wait does, if somebody does.
+    /// Returns how long the first waiting call has waited; `None` if no call waits.
     pub(super) fn waits(&mut self, now: Instant) -> Option<Duration> {
         let call = self.next(now)?;
         let waits = now.since(call.since);
@@ -88,23 +95,25 @@ impl Traffic {
         Some(waits)
     }
 
-    /// Whether somebody waits.
+    /// Returns whether a call waits.
     pub(super) fn is_awaited(&mut self, now: Instant) -> bool {
         self.waits(now).is_some()
     }
 
-    /// How many calls may be under way.
+    /// Returns the maximum number of requests in flight.
     pub(super) fn room(&self, pace: Pace) -> usize {
         let is_crowded = self.waiting.len() >= MANY;
         if pace == Pace::AtOnce && self.drains > 0 && !is_crowded { UNDER_WAY_NEAR } else { UNDER_WAY }
     }
 
-    /// Whether there is room for one more call, beside those under way.
+    /// Returns whether one more request may be sent.
     pub(super) fn has_room(&self, pace: Pace) -> bool {
         self.alone + self.drains < self.room(pace)
     }
 
-    /// How many leave by one call: a part of all, as long as there are ways for the others.
+    /// Returns the size of the next batch.
+    ///
+    /// With ordered delivery it is a part of all calls while further requests may be sent.
     fn share(&self, pace: Pace) -> usize {
         let all = self.waiting.len() + self.aboard;
         match pace {
@@ -113,7 +122,7 @@ impl Traffic {
         }
     }
 
-    /// Those who leave next, and where they take turns.
+    /// Takes the calls of the next batch, and the delivery lock if replies are ordered.
     pub(super) fn board(&mut self, pace: Pace, now: Instant) -> (Vec<Call>, Option<Turns>) {
         let share = self.share(pace);
         let mut calls = Vec::with_capacity(self.waiting.len().min(share));
@@ -132,7 +141,7 @@ impl Traffic {
 mod tests {
     use super::*;
 
-    /// So many who wait, and where they do.
+    /// Creates `count` waiting calls and the receivers of their replies.
     fn waiting(count: usize) -> (VecDeque<Call>, Vec<oneshot::Receiver<Result<Reply, ServerError>>>) {
         let call = |_| {
             let (answer, told) = oneshot::channel();
@@ -147,7 +156,7 @@ mod tests {
     fn one_call_of_many_is_under_way_to_a_server_that_is_near() {
         let traffic = |alone, drains, waits| Traffic { alone, drains, waiting: waiting(waits).0, ..Traffic::default() };
         let room = |of: Traffic| [Pace::AtOnce, Pace::Far].map(|pace| of.has_room(pace));
-        // Those who go by themselves do not wait for each other.
+        // Inline calls do not wait for each other.
         assert_eq!((room(traffic(3, 0, 0)), room(traffic(4, 0, 1))), ([true; 2], [false; 2]));
         assert_eq!((room(traffic(0, 1, 0)), room(traffic(0, 1, MANY - 1))), ([false, true], [false, true]));
         assert_eq!((room(traffic(0, 1, MANY)), room(traffic(0, 4, MANY))), ([true; 2], [false; 2]));
@@ -163,12 +172,13 @@ mod tests {
         assert!(traffic.has_room(Pace::InTurns));
         traffic.drains = 4;
         assert!(!traffic.has_room(Pace::InTurns));
-        // Those under way count: who asks again is one of as many as before.
+        // Calls in flight count: a caller that sends again still is one of as many as before.
         let (again, _told) = waiting(20);
         traffic.waiting = again;
         traffic.aboard = 10;
         assert_eq!(boards(&mut traffic), 8);
-        // Who leaves beside four takes all: they have waited for too long, or others hold on to their calls.
+        // A sender beside four takes all: the calls have waited too long, or inline calls are not
+        // polled.
         for (alone, drains) in [(0, 5), (4, 1)] {
             let (late, _told) = waiting(20);
             (traffic.waiting, traffic.alone, traffic.drains) = (late, alone, drains);

@@ -1,4 +1,4 @@
-//! Who serves what, asked of the nodes at every interval and at every doubt.
+//! Refresh of the slot map: nodes are queried at every interval and after every topology hint.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::connection::node::Node;
 use crate::connection::{Request, Server};
 use crate::error::{Code, ServerError};
 
-/// How long the answer of one node is waited for before another is asked beside it.
+/// How long to wait for the answer of one node before another one is queried as well.
 const SLOW: Duration = Duration::from_millis(100);
 
 impl Cluster {
@@ -41,18 +41,20 @@ impl Cluster {
         }
     }
 
-    /// Asks some nodes at a time until one answers whose word is enough, or two that say the same; each look begins with another
-    /// one, so that one with an old view does not keep it up, and one that hangs holds up none.
+    /// Queries nodes until one map is trusted on its own or confirmed by a second node.
+    ///
+    /// Each refresh starts with a different node. So a node with an old view does not keep that
+    /// view alive, and a node that hangs delays no refresh.
     ///
     /// # Errors
     ///
-    /// Why none has answered, and whether waiting helps.
+    /// Why no node has answered, and whether waiting can help.
     async fn look(&self) -> Result<(), (String, Hope)> {
         let open = |error: ServerError| (error.to_string(), Hope::Some);
         let mut candidates = self.candidates().map_err(open)?;
         let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
         candidates.rotate_left(turn);
-        // Those that answer at all come first.
+        // Answering nodes come first.
         candidates.sort_by_key(|node| !node.answers());
         let mut troubles: Vec<(Arc<Node>, ServerError)> = Vec::new();
         let mut waiting = candidates.into_iter();
@@ -72,7 +74,8 @@ impl Cluster {
                 });
             }
             let next = async {
-                // The next one is asked, too, where this one takes its time; and who has not answered for long is doubted less.
+                // Query the next node as well if this one is slow. A map may also become trusted
+                // meanwhile: once a slot's owner counts as silent, no confirmation is needed.
                 if waiting.len() > 0 || !told.is_empty() {
                     tokio::time::sleep(SLOW).await
                 } else {
@@ -90,7 +93,7 @@ impl Cluster {
                             let why = all().map(|(node, error)| said_by(node, error)).next_back();
                             return Err((why.unwrap_or_else(|| "none is set".into()), Hope::of(all())));
                         }
-                        // No other node says anything.
+                        // No other node has answered.
                         [ranges] => return self.take_in(ranges).map_err(open),
                         _ => return Err(("they contradict each other".into(), Hope::Some)),
                     },
@@ -105,7 +108,7 @@ impl Cluster {
         let mut map = self.map();
         let has_contact = map.known.values().any(|known| known.node.connection_id().borrow().is_some());
         if !has_contact {
-            // Back to where it began; a name may mean another address by now.
+            // Start again with the seeds; a name may have a new address.
             for seed in &self.seeds {
                 self.node(&mut map, seed, NodeRole::Any, self.nodes.clock.now() + NAMED_FOR)?;
             }
@@ -124,7 +127,7 @@ impl Cluster {
         }
         if !self.map().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
-                // Redisson's question, and its rule: no error means yes.
+                // Redisson's check and its rule: no error means support.
                 let answer = call(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
                 if answer.as_ref().is_err_and(|error| error.code().is_none_or(Code::is_passing)) {
                     answer?;

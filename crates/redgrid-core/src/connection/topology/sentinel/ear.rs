@@ -1,4 +1,4 @@
-//! What a sentinel publishes of its own accord.
+//! Events that a sentinel publishes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,30 +10,33 @@ use crate::connection::node::Node;
 use crate::connection::topology::replicated::Replicated;
 use crate::connection::{ChannelKind, Push, Server};
 
-/// Where a sentinel publishes that it names another primary.
+/// The channel on which a sentinel publishes a new primary.
 const SWITCHED: &str = "+switch-master";
 
-/// Where the sentinel that leads a failover publishes which replica it has chosen, 50 to 100 ms before it promotes that one.
+/// The channel on which the leading sentinel publishes the replica chosen in a failover.
+///
+/// The message precedes the promotion by 50 to 100 ms.
 const CHOSEN: &str = "+selected-slave";
 
-/// Listens at one sentinel.
+/// The subscription at one sentinel.
 pub(super) struct Ear {
     pub(super) node: Arc<Node>,
-    /// What the sentinels call the primary.
+    /// The name of the primary at the sentinels.
     pub(super) name: String,
     pub(super) replicated: Arc<Replicated>,
-    /// Where it is made known that the sentinels are to be asked.
+    /// Notified when the sentinels are to be queried.
     pub(super) switched: Arc<Notify>,
-    /// After a failed subscription: each costs a connection.
+    /// The pause after a failed subscription, which costs a connection.
     pub(super) pause: Duration,
 }
 
 impl Ear {
-    /// Listens for as long as it is not aborted.
+    /// Handles published events until it is aborted.
     pub(super) async fn listen(self) {
         let mut pushes: mpsc::UnboundedReceiver<Push> = self.node.pushes();
-        // A user who may not hear which replica is chosen learns of it at the next look. It is asked for once: a refusal costs
-        // the connection, and the other subscription with it.
+        // A user without permission for this channel learns of the choice at the next refresh. It
+        // is requested only once: a rejection costs the connection, and with it the other
+        // subscription.
         let mut hears_choices = true;
         loop {
             match self.subscribe(SWITCHED).await {
@@ -64,14 +67,17 @@ impl Ear {
         }
     }
 
-    /// Whether the subscription is in force, or was refused; `None` where it failed.
+    /// Subscribes to a channel; returns true if confirmed, false if rejected, and `None` if it
+    /// failed.
     async fn subscribe(&self, channel: &'static str) -> Option<bool> {
         let refused = self.node.subscribe(ChannelKind::Plain, vec![Bytes::from_static(channel.as_bytes())]).await;
         refused.ok().map(|refused| refused.is_empty())
     }
 }
 
-/// Whether what a sentinel says of a replica is about one of this primary: `slave <name> <ip> <port> @ <primary> <ip> <port>`.
+/// Returns whether a published replica belongs to this primary.
+///
+/// The message is `slave <name> <ip> <port> @ <primary> <ip> <port>`.
 fn is_about(told: &[u8], primary: &str) -> bool {
     let words: Vec<_> = told.split(|byte| *byte == b' ').collect();
     matches!(words[..], [.., b"@", name, _, _] if name == primary.as_bytes())

@@ -1,4 +1,5 @@
-//! The replica that a sentinel has chosen in the failover that it leads, until the sentinels name it as the primary.
+//! The replica that the leading sentinel of a failover has chosen, until the sentinels name it as
+//! the primary.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,25 +10,27 @@ use crate::config::Address;
 use crate::connection::Server;
 use crate::connection::node::Node;
 
-/// How long the sentinel that leads a failover may take to count it: 10 s. After that the chosen server is followed only while it
-/// says that it is a primary, and the sentinels back it. That sentinel asks the server how it goes every second.
+/// How long the leading sentinel may take to count the election of a failover: 10 s.
+///
+/// After that the chosen server is followed only while it reports to be a primary and the sentinels
+/// back it. The sentinel queries that server every second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the sentinel that leads a failover may leave out an answer: 2 s.
+/// How long the leading sentinel may leave queries unanswered: 2 s.
 const LEADER_SILENT_FOR: Duration = Duration::from_secs(2);
 
-/// A replica that has been chosen to take the place of a primary.
+/// A replica that was chosen to replace a primary.
 pub(super) struct Elected {
     pub(super) address: Address,
-    /// Connected as soon as it says that it is a primary.
+    /// Connected as soon as the server reports to be a primary.
     pub(super) node: Arc<Node>,
-    /// The last election before.
+    /// The last election before this one.
     pub(super) after: u64,
-    /// The sentinel that leads the failover, and when it last named this one.
+    /// The sentinel that leads the failover; `chosen_at` is when it last named this replica.
     pub(super) leader: Arc<Node>,
     pub(super) chosen_at: Instant,
     pub(super) followed_at: Option<Instant>,
-    /// By the last answers it still is the one, or the former primary is still down.
+    /// By the last answers it still is the chosen one, or the former primary is still down.
     pub(super) is_backed: bool,
 }
 
@@ -37,8 +40,11 @@ impl Elected {
         Elected { address, node, after, leader, chosen_at, followed_at: None, is_backed: true }
     }
 
-    /// Whether it is not to be followed any more, before it ever was: the sentinels name `chosen` by now. The others know of no
-    /// failover, so none of them counts before the one that leads it has been silent for long.
+    /// Returns whether a chosen replica that was never followed is to be given up.
+    ///
+    /// That is so if the sentinels now name another replica. If they name none, it is so once the
+    /// leading sentinel has answered or has been silent for long. The other sentinels do not know
+    /// of a failover.
     pub(super) fn is_given_up(&self, chosen: Option<&Address>, is_leader_heard: bool) -> bool {
         let is_other = match chosen {
             Some(chosen) => *chosen != self.address,
@@ -51,15 +57,18 @@ impl Elected {
         self.node.connection_id().borrow().is_some()
     }
 
-    /// Whether it is followed, and goes on to be.
+    /// Returns whether the replica is followed, and is to be followed further.
     pub(super) fn is_followed(&self) -> bool {
         self.followed_at.is_some_and(|at| goes_on(at.elapsed(), self.is_primary(), self.is_backed))
     }
 }
 
-/// Whether a chosen server is followed on, so long after it was followed first. A failover that is given up changes no count: the
-/// server says that it is a primary until it is demoted, while the sentinels and other clients go on with the former one. So its own
-/// word is enough for a while only. Within that time a new connection that wavers leads nowhere back.
+/// Returns whether to keep following a chosen server, at this time after it was first followed.
+///
+/// A failover that is given up changes no election count. The server reports to be a primary until
+/// it is demoted, while the sentinels and other clients return to the former one. So its own report
+/// is sufficient for a limited time only. Within that time a flapping connection does not lead
+/// back.
 fn goes_on(followed_for: Duration, is_primary: bool, is_backed: bool) -> bool {
     followed_for < COUNTED_WITHIN || is_primary && is_backed
 }
@@ -71,9 +80,9 @@ mod tests {
     #[test]
     fn a_promotion_that_was_given_up_is_not_followed_for_ever() {
         let (soon, late) = (Duration::ZERO, COUNTED_WITHIN);
-        // While it may be under way, nothing leads back.
+        // While the failover may be in progress, nothing leads back.
         assert!(goes_on(soon, true, false) && goes_on(soon, false, false));
-        // Later it is to be a primary, and backed by the sentinels.
+        // Later the server must be a primary and be backed by the sentinels.
         assert!(goes_on(late, true, true));
         assert!(!goes_on(late, true, false) && !goes_on(late, false, true));
     }

@@ -1,4 +1,4 @@
-//! What a sentinel is asked, and what it tells.
+//! Queries of a sentinel and its answers.
 
 use std::collections::HashMap;
 
@@ -6,19 +6,22 @@ use crate::config::Address;
 use crate::connection::{Reply, Request, Server};
 use crate::error::ServerError;
 
-/// What one sentinel knows.
+/// The view of one sentinel.
 #[derive(Clone)]
 pub(super) struct Told {
     pub(super) primary: Address,
-    /// Counts the elections.
+    /// The election counter.
     pub(super) epoch: u64,
-    /// The replica that it has chosen, in the failover that it leads and has not counted yet.
+    /// The replica chosen in a failover that this sentinel leads and has not counted yet.
     pub(super) elected: Option<Address>,
-    /// It takes the primary for down.
+    /// The sentinel regards the primary as down.
     pub(super) is_down: bool,
 }
 
-/// Whether a sentinel is in touch with most of those that it knows of, itself included: one that is cut off is not.
+/// Returns whether a sentinel, including itself, is connected to most of the sentinels that it
+/// knows.
+///
+/// A sentinel that is cut off is not.
 pub(super) async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
     let others = call(sentinel, about("SENTINELS", name)).await.and_then(|others| others.into_typed::<Vec<Facts>>());
     others.is_ok_and(|others| {
@@ -27,7 +30,7 @@ pub(super) async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
     })
 }
 
-/// Whether a server is not known to be down.
+/// Returns whether a server is not known to be down.
 fn is_up(facts: &Facts) -> bool {
     facts.get("flags").is_none_or(|flags| !flags.contains("down"))
 }
@@ -41,9 +44,11 @@ fn about(what: &'static str, name: &str) -> Request {
     Request::command("SENTINEL").arg(what).arg(name.to_owned())
 }
 
-/// The primary, and by which election. The one that leads an election counts it, and names who has won, as soon as that one
-/// is promoted; but until all replicas follow, seconds later, `MASTER` tells the address of the former primary. So the
-/// address is asked for by its own command, between two looks at the count that must agree.
+/// Queries the primary and its election from a sentinel.
+///
+/// The leading sentinel counts an election and names the winner as soon as that is promoted. But
+/// until all replicas follow, seconds later, `MASTER` reports the former primary's address. So the
+/// address is queried by its own command, between two queries of the counter that must agree.
 pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Told, ServerError> {
     for _ in 0..MOST_LOOKS {
         let questions = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
@@ -67,20 +72,24 @@ pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<Told
     Err(ServerError::unknown("a sentinel changed its mind at every look"))
 }
 
-/// How often a sentinel is asked in a row that learns of another election between two questions: it happens once in one.
+/// Maximum attempts of a query while the election counter changes in between. That happens once per
+/// election.
 const MOST_LOOKS: usize = 3;
 
 fn epoch_in(facts: &Facts) -> u64 {
     facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default()
 }
 
-/// Whether the sentinel has another server take the place of this primary: because most say that it is down, or as planned. Where
-/// that was planned the former primary goes on to answer, and what it acknowledges after the promotion is lost.
+/// Returns whether the sentinel is replacing this primary, because most report it as down, or as
+/// planned.
+///
+/// In a planned failover the former primary keeps answering, and writes that it acknowledges after
+/// the promotion are lost.
 fn is_replaced(primary: &Facts) -> bool {
     has_flag(primary, "failover_in_progress")
 }
 
-/// The replica that a sentinel has chosen, and told to be a primary.
+/// Returns the replica that a sentinel has chosen and ordered to become a primary.
 async fn elected_by(sentinel: &dyn Server, name: &str) -> Option<Address> {
     let all: Vec<Facts> = call(sentinel, about("REPLICAS", name)).await.ok()?.into_typed().ok()?;
     all.iter().find(|facts| has_flag(facts, "promoted")).and_then(address_in)
@@ -96,7 +105,7 @@ fn address_in(facts: &Facts) -> Option<Address> {
     Some(Address::new(facts.get("ip")?.as_str(), facts.get("port")?.parse().ok()?))
 }
 
-/// Replicas that are not known to be down, and those that are.
+/// Returns the replicas that are not known to be down, and those that are.
 pub(super) async fn replicas_by(
     sentinel: &dyn Server,
     name: &str,
