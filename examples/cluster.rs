@@ -11,14 +11,14 @@ use redgrid::{Config, Grid};
 async fn main() -> Result<(), Box<dyn Error>> {
     let seeds = std::env::var("REDGRID_CLUSTER").unwrap_or_else(|_| "127.0.0.1:7000".into());
     // Some nodes are enough: one that answers tells of all others. As a URL: redis-cluster://127.0.0.1:7000,127.0.0.1:7001
-    let config = Config::cluster(seeds.split(','))?.timeout(Duration::from_secs(2));
+    let config = Config::cluster(seeds.split(','))?.response_timeout(Duration::from_secs(2));
     let grid = Grid::connect(config).await?;
     grid.wait_ready(Duration::from_secs(5)).await?;
 
     // Each name lives on the node of its slot. All that belongs to one lock shares that slot, whatever the name is.
     for order in 1..=5 {
         let lock = grid.lock(format!("redgrid-example:order:{order}"));
-        let guard = lock.acquire().wait(Duration::from_secs(2)).await?;
+        let guard = lock.acquire().timeout(Duration::from_secs(2)).await?;
         println!("order {order}: acquired, token {}", guard.token());
         guard.release().await?;
     }

@@ -1,7 +1,7 @@
 //! A configuration from a file, with the environment over it.
 //!
 //! `cargo run -p redgrid-examples --example config_file`
-//! `REDGRID_TIMEOUT=1s REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example config_file`
+//! `REDGRID_RESPONSE_TIMEOUT=1s REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example config_file`
 
 use std::error::Error;
 use std::path::Path;
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let grid = Grid::connect(config).await?;
-    let guard = grid.lock("config-file").acquire().wait(Duration::from_secs(2)).await?;
+    let guard = grid.lock("config-file").acquire().timeout(Duration::from_secs(2)).await?;
     println!("acquired, token {}", guard.token());
     guard.release().await?;
     grid.shutdown(Duration::from_secs(5)).await?;

@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 queries.push(tokio::spawn(async move {
                     // A report needs two connections at once: both or none.
                     let needs = if query == 0 { 2 } else { 1 };
-                    match connections.acquire_many(needs).wait(Duration::from_secs(10)).await {
+                    match connections.acquire_many(needs).timeout(Duration::from_secs(10)).await {
                         Ok(permit) => {
                             most.fetch_max(open.fetch_add(needs, Ordering::SeqCst) + needs, Ordering::SeqCst);
                             tokio::time::sleep(Duration::from_millis(20)).await; // the query

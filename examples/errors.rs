@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     show("free", lock.acquire().await);
 
     let held = lock.acquire().await?;
-    show("held by another", lock.acquire().wait(Duration::from_millis(200)).await);
+    show("held by another", lock.acquire().timeout(Duration::from_millis(200)).await);
     held.release().await?;
 
     // Something else lives under the name: a lock's name is a key.
@@ -57,8 +57,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     show("bad name", grid.lock("half{a tag").acquire().await);
     show("bad lease", lock.acquire().lease(Duration::from_millis(5)).await);
 
-    // Nobody listens there; the patience is timeout × (retries + 1) = 600 ms.
-    let nowhere = Config::single("127.0.0.1:1")?.timeout(Duration::from_millis(300)).retries(1);
+    // Nobody listens there; the patience is response_timeout × (retries + 1) = 600 ms.
+    let nowhere = Config::single("127.0.0.1:1")?.response_timeout(Duration::from_millis(300)).retries(1);
     let lonely = Grid::connect(nowhere).await?;
     show("no server", lonely.lock("any").acquire().await);
 

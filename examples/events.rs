@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// What a readiness probe would answer.
 async fn readiness(client: &redgrid::Client) {
-    let health = client.health().within(Duration::from_secs(1)).await;
+    let health = client.health().timeout(Duration::from_secs(1)).await;
     println!("ready: {}, holding {}", health.is_ready(), health.held);
     for node in &health.nodes {
         println!("  {} {:?}: answered in {:?}, trouble: {:?}", node.node, node.part, node.round_trip, node.trouble);

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for buyer in 1..=6 {
         let place = Place::new();
         let asking = services[buyer % 3].fair_lock("redgrid-example:tickets").acquire();
-        let asking = asking.wait(Duration::from_secs(30)).at(&place);
+        let asking = asking.timeout(Duration::from_secs(30)).at(&place);
         buyers.push(tokio::spawn(async move {
             let guard = asking.await?;
             println!("buyer {buyer} has ticket {}", guard.token());

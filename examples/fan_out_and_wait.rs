@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for reader in ["index", "report"] {
         let import = import.clone();
         readers.push(tokio::spawn(async move {
-            match import.wait().within(Duration::from_secs(30)).await {
+            match import.wait().timeout(Duration::from_secs(30)).await {
                 Ok(()) => println!("{reader}: all parts are there"),
                 Err(WaitError::TimedOut { waited, .. }) => println!("{reader}: gave up after {waited:?}"),
                 Err(other) => println!("{reader}: {other}"),

@@ -29,8 +29,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Entering again keeps the token, where it is allowed at all.
     let me = Holder::new();
     let lock = one.fenced_lock(NAME).non_reentrant();
-    let guard = lock.acquire().by(&me).await?;
-    match lock.acquire().by(&me).await {
+    let guard = lock.acquire().holder(&me).await?;
+    match lock.acquire().holder(&me).await {
         Err(AcquireError::AlreadyHeld { name }) => println!("one: holds {name} already, and is told so"),
         other => println!("one: {other:?}: this must not happen"),
     }

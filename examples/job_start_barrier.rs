@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // One that waits alone gives up, and is counted by nobody.
     let grid = Grid::connect(url.as_str()).await?;
-    match grid.barrier(NAME, WORKERS).wait().within(Duration::from_millis(300)).await {
+    match grid.barrier(NAME, WORKERS).wait().timeout(Duration::from_millis(300)).await {
         Err(BarrierError::TimedOut { waited, .. }) => println!("alone: gave up after {waited:?}"),
         other => println!("not alone: {other:?}"),
     }
@@ -34,16 +34,16 @@ async fn work(url: String, worker: u32) -> Result<(), Box<dyn Error + Send + Syn
 
     let start = grid.barrier(NAME, WORKERS);
     for _ in 0..2 {
-        let result = start.wait().within(Duration::from_secs(30)).await?;
+        let result = start.wait().timeout(Duration::from_secs(30)).await?;
         println!("worker {worker}: round {}", result.generation());
         if result.is_leader() {
             println!("worker {worker} was the last to come");
         }
     }
 
-    let section = grid.double_barrier(format!("{NAME}:write"), WORKERS).enter().within(Duration::from_secs(30)).await?;
+    let section = grid.double_barrier(format!("{NAME}:write"), WORKERS).enter().timeout(Duration::from_secs(30)).await?;
     tokio::time::sleep(Duration::from_millis(50) * worker).await; // its part
-    section.leave().within(Duration::from_secs(30)).await?;
+    section.leave().timeout(Duration::from_secs(30)).await?;
     println!("worker {worker}: all parts are written");
 
     grid.shutdown(Duration::from_secs(5)).await?;

@@ -21,14 +21,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     guard.forget();
 
     let begun = Instant::now();
-    match two.lock(NAME).acquire().wait(Duration::from_millis(300)).await {
+    match two.lock(NAME).acquire().timeout(Duration::from_millis(300)).await {
         Err(AcquireError::TimedOut { waited, .. }) => println!("two: gave up after {waited:?}"),
         Err(error) => return Err(error.into()),
         Ok(_) => println!("two: got it too early: this must not happen"),
     }
 
     // The waiter was told when the lease ends and looks then; a release would have woken it by a message.
-    let guard = two.lock(NAME).acquire().wait(Duration::from_secs(5)).lease(Duration::from_secs(10)).await?;
+    let guard = two.lock(NAME).acquire().timeout(Duration::from_secs(5)).lease(Duration::from_secs(10)).await?;
     println!("two: got it {:?} after one had died", begun.elapsed());
 
     // Work that takes longer than thought: lengthen the lease by hand.
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // `try_acquire` with a wait answers `None` when the wait is over.
     let held = one.lock(NAME).acquire().await?;
-    let none = two.lock(NAME).try_acquire().wait(Duration::from_millis(100)).await?;
+    let none = two.lock(NAME).try_acquire().timeout(Duration::from_millis(100)).await?;
     println!("two: tried for 100 ms: {}", if none.is_none() { "busy" } else { "acquired: this must not happen" });
     held.release().await?;
 

@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 async fn transfers(grid: Grid, order: [usize; 3]) -> Result<(), Box<dyn Error + Send + Sync>> {
     let accounts = order.map(|at| ACCOUNTS[at]);
     for _ in 0..100 {
-        let guard = grid.multi_lock(accounts).acquire().wait(Duration::from_secs(20)).await?;
+        let guard = grid.multi_lock(accounts).acquire().timeout(Duration::from_secs(20)).await?;
         // Dropped at once if one of the three is lost.
         guard.run(async { transfer(&grid, accounts).await }).await??;
         guard.release().await?;

@@ -31,7 +31,7 @@ enum Answer {
 
 /// A user's order of an item. The lock is the user's own: others do not wait for it.
 async fn order(grid: &Grid, ids: &TimeOrderedId, item: &str, user: &str) -> Result<Answer, Trouble> {
-    let guard = match grid.lock(format!("redgrid-example:order:{item}:{user}")).acquire().wait(PATIENCE).await {
+    let guard = match grid.lock(format!("redgrid-example:order:{item}:{user}")).acquire().timeout(PATIENCE).await {
         Ok(guard) => guard,
         Err(error @ AcquireError::TimedOut { .. }) => return Err(format!("try again: {error}").into()),
         Err(error) => return Err(error.into()),

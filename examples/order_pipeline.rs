@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Works until there is nothing for a while.
 async fn work(worker: u32, orders: ReliableQueue<Order>) -> Result<(), redgrid::QueueError> {
     loop {
-        let some = orders.receive_many(2).within(Duration::from_millis(500)).await?;
+        let some = orders.receive_many(2).timeout(Duration::from_millis(500)).await?;
         if some.is_empty() {
             return Ok(());
         }

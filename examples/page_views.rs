@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One service ends, in order: what it counted is saved.
     services[1].shutdown(Duration::from_secs(5)).await?;
     views[0].add(1);
-    match views[0].sum().within(Duration::from_secs(2)).await {
+    match views[0].sum().timeout(Duration::from_secs(2)).await {
         Ok(sum) => println!("{sum} views, also without the second service"),
         Err(AdderError::Partial { answered, expected, so_far, .. }) => {
             println!("{so_far} views as far as {answered} of {expected} have told");

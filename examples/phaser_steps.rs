@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // Nobody need take part to watch.
     for phase in 0.. {
-        match phaser.wait_advance(phase).within(Duration::from_secs(30)).await {
+        match phaser.wait_advance(phase).timeout(Duration::from_secs(30)).await {
             Ok(_) => println!("watching: step {phase} is over"),
             Err(PhaserError::Terminated { .. }) => break, // nobody is left
             Err(error) => return Err(error.into()),
@@ -39,7 +39,7 @@ async fn build(party: Party, n: u32) -> Result<(), Box<dyn Error + Send + Sync>>
     for step in ["fetch", "compile"] {
         tokio::time::sleep(Duration::from_millis(60) * n).await;
         println!("builder {n}: {step}");
-        party.arrive_and_wait().within(Duration::from_secs(30)).await?;
+        party.arrive_and_wait().timeout(Duration::from_secs(30)).await?;
     }
     println!("builder {n}: test");
     party.arrive_and_deregister().await?;

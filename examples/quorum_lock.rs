@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let new = quorum.bootstrap().await?;
     println!("the servers were {}", if new { "new, and vote from now on" } else { "marked before" });
 
-    let guard = quorum.lock(NAME).fenced().acquire().wait(Duration::from_secs(90)).await?;
+    let guard = quorum.lock(NAME).fenced().acquire().timeout(Duration::from_secs(90)).await?;
     println!("held by {} of {} servers, with token {:?}", guard.votes(), clients.len(), guard.token().map(u64::from));
     println!("another one finds it {:?}", quorum.lock(NAME).try_acquire().await?.map(|_| "free: this must not happen"));
 

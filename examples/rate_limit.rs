@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         mails.try_set_rate(Rate::overall(20, Duration::from_secs(1)).keep_alive(Duration::from_secs(60))).await?;
         sending.push(tokio::spawn(async move {
             for mail in 1..=15 {
-                mails.acquire().wait(Duration::from_secs(10)).await?;
+                mails.acquire().timeout(Duration::from_secs(10)).await?;
                 println!("{:>5} ms  service {service} sends mail {mail}", began.elapsed().as_millis());
             }
             Ok::<_, redgrid::LimitError>(())

@@ -28,8 +28,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // 1. A holder as a value. Clones of it are the same holder, in this task or another.
     let me = Holder::new();
-    let outer = lock.acquire().by(&me).await?;
-    let inner = lock.acquire().by(&me).await?; // no request to the server
+    let outer = lock.acquire().holder(&me).await?;
+    let inner = lock.acquire().holder(&me).await?; // no request to the server
     println!("by holder: two guards of one hold, token {}", inner.token());
     inner.release().await?;
     println!("by holder: still held after the inner release: {}", outer.is_held());
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Waiting for oneself is told instead of waited for.
     let told = Holder::scope(async {
         let _mine = lock.acquire().await?;
-        lock.acquire().by(&Holder::new()).await.map(drop)
+        lock.acquire().holder(&Holder::new()).await.map(drop)
     });
     match told.await {
         Err(AcquireError::WouldDeadlock { name }) => println!("deadlock: refused to wait for `{name}`"),

@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let vault = Vault(Arc::new(Mutex::new("monday")));
     let config = Config::from_url(&url)?.password_from(vault.clone()).credentials_interval(Duration::from_millis(200));
     let grid = Grid::connect(config).await?;
-    let guard = grid.lock("redgrid-example:rotation").acquire().wait(Duration::from_secs(5)).await?;
+    let guard = grid.lock("redgrid-example:rotation").acquire().timeout(Duration::from_secs(5)).await?;
     println!("acquired with the password of Monday");
 
     // The usual order: the server knows both, the vault gives out the new one, the server forgets the old one. Between the

@@ -18,7 +18,7 @@ const AT_LEAST: Duration = Duration::from_secs(2);
 
 /// What each replica does when its schedule says so.
 async fn on_schedule(grid: &Grid, runs: &AtomicU32) -> Result<bool, AcquireError> {
-    let Some(turn) = grid.lock(NAME).try_acquire().at_least(AT_LEAST).await? else {
+    let Some(turn) = grid.lock(NAME).try_acquire().hold_at_least(AT_LEAST).await? else {
         return Ok(false);
     };
     runs.fetch_add(1, Ordering::SeqCst);

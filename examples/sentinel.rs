@@ -18,13 +18,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // By default the primary's word is enough. What it grants in its last moments, the next one may not know.
     let lock = grid.lock("redgrid-example:nightly");
-    let guard = lock.acquire().wait(Duration::from_secs(10)).await?;
+    let guard = lock.acquire().timeout(Duration::from_secs(10)).await?;
     println!("acquired by the primary's word, token {}", guard.token());
     guard.release().await?;
 
     // This one counts only when replicas have it: set `at_least` to all that may be promoted.
     let durable = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(1) };
-    match lock.acquire().wait(Duration::from_secs(10)).durability(durable).await {
+    match lock.acquire().timeout(Duration::from_secs(10)).durability(durable).await {
         Ok(guard) => {
             println!("acquired, and known to a replica, token {}", guard.token());
             guard.release().await?;

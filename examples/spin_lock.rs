@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let guard = one.spin_lock(NAME).acquire().await?;
     // Short pauses find a release sooner and ask the server more often.
     let lock = two.spin_lock(NAME).backoff(Duration::from_millis(2), Duration::from_millis(40));
-    let waiter = tokio::spawn(lock.acquire().wait(Duration::from_secs(5)).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(Duration::from_secs(5)).into_future());
     tokio::time::sleep(Duration::from_millis(200)).await;
     println!("two: waits, and has subscribed {} channels", two.client().in_hand().channels);
 

@@ -41,13 +41,13 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     let (runtime, _server, client) = started();
     let lock = Lock::new(&client, "again");
     let holder = Holder::new();
-    let outer = runtime.block_on(lock.acquire().by(&holder).into_future()).expect("it is free");
+    let outer = runtime.block_on(lock.acquire().holder(&holder).into_future()).expect("it is free");
     group.bench_function("enter again and release", |bencher| {
         bencher.iter_custom(|turns| {
             runtime.block_on(async {
                 let began = now();
                 for _ in 0..turns {
-                    let again = lock.acquire().by(&holder).await.expect("it is held by the same");
+                    let again = lock.acquire().holder(&holder).await.expect("it is held by the same");
                     again.release().await.expect("it is held");
                 }
                 now() - began
@@ -111,7 +111,7 @@ async fn waiting(client: &Client, waiters: usize) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for _ in 0..waiters {
         let lock = lock.clone();
-        tasks.spawn(async move { drop(lock.acquire().wait(Duration::from_secs(3600)).await) });
+        tasks.spawn(async move { drop(lock.acquire().timeout(Duration::from_secs(3600)).await) });
     }
     while client.in_hand().waiting < waiters {
         tokio::task::yield_now().await;
@@ -123,7 +123,7 @@ async fn waiting(client: &Client, waiters: usize) -> JoinSet<()> {
 async fn come_and_go(lock: &Lock, turns: u64) -> Duration {
     let began = now();
     for _ in 0..turns {
-        let mut waits = Box::pin(lock.acquire().wait(Duration::from_secs(3600)).into_future());
+        let mut waits = Box::pin(lock.acquire().timeout(Duration::from_secs(3600)).into_future());
         assert!(futures_util::poll!(&mut waits).is_pending(), "others have it");
         drop(waits);
     }

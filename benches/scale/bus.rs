@@ -113,7 +113,7 @@ async fn wake(
         let mut waiting = JoinSet::new();
         for name in &some {
             let lock = Lock::new(waiter, name);
-            waiting.spawn(async move { Ok::<_, Trouble>(lock.acquire().wait(SOON).await?.release().await?) });
+            waiting.spawn(async move { Ok::<_, Trouble>(lock.acquire().timeout(SOON).await?.release().await?) });
         }
         channels(&|more| more >= some.len() as f64).await;
         try_join_all(held.into_iter().map(|guard| guard.release())).await?;

@@ -104,7 +104,7 @@ impl Line {
         for _ in 0..waiters {
             let (lock, entered, open) = (lock.clone(), Arc::clone(&entered), Arc::clone(&open));
             tasks.spawn(async move {
-                let guard = lock.acquire().wait(LONG).await?;
+                let guard = lock.acquire().timeout(LONG).await?;
                 entered.fetch_add(1, Ordering::Relaxed);
                 open.acquire().await?.forget();
                 Ok(guard.release().await?)

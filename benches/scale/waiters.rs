@@ -43,7 +43,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
         for number in more {
             let lock = Lock::new(&client, name(number));
             waiting.spawn(async move {
-                let guard = lock.acquire().wait(LONG).await?;
+                let guard = lock.acquire().timeout(LONG).await?;
                 let at = Instant::now();
                 guard.release().await?;
                 Ok::<_, Trouble>((number, at))

@@ -108,7 +108,7 @@ async fn said(row: &Row) -> Vec<(&'static str, Said)> {
         Err(error) => return vec![("the configuration", said(Some(&error)))],
     };
     // Where waiting can help, a call waits as short as the others.
-    let config = if row.is_lasting { config } else { config.timeout(WITHIN / 4) };
+    let config = if row.is_lasting { config } else { config.response_timeout(WITHIN / 4) };
     let client = match Client::connect(config).await {
         Ok(client) => client,
         Err(error) => return vec![("connect", said(Some(&error)))],
@@ -119,7 +119,7 @@ async fn said(row: &Row) -> Vec<(&'static str, Said)> {
         ("wait_ready", said(ready.as_ref().err().map(|error| error as _)))
     };
     let locked = async {
-        let locked = Lock::new(&client, "a").acquire().wait(within).await;
+        let locked = Lock::new(&client, "a").acquire().timeout(within).await;
         ("a lock", said(locked.as_ref().err().map(|error| error as _)))
     };
     let called = async {

@@ -81,7 +81,7 @@ async fn a_whole_life(server: RedisServer) {
     assert!(held.is_held());
     held.extend(Duration::from_secs(5)).await.unwrap();
     // Waited for by subscription, and woken by the message.
-    let waiter = tokio::spawn(Lock::new(&two, "orders:42").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(Lock::new(&two, "orders:42").acquire().timeout(SOON).into_future());
     let channel = "redisson_lock__channel:{orders:42}".to_owned();
     wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
     held.release().await.unwrap();
@@ -91,7 +91,7 @@ async fn a_whole_life(server: RedisServer) {
     let fixed = Lock::new(&one, "fixed").acquire().lease(Duration::from_secs(5)).await.unwrap();
     fixed.extend(Duration::from_secs(2)).await.unwrap();
     fixed.release().await.unwrap();
-    Lock::new(&one, "job").acquire().at_least(Duration::from_millis(200)).await.unwrap().release().await.unwrap();
+    Lock::new(&one, "job").acquire().hold_at_least(Duration::from_millis(200)).await.unwrap().release().await.unwrap();
     let thief = lock.steal().await.unwrap();
     tokio::time::timeout(SOON, held.lost()).await.unwrap();
     assert!(Lock::new(&two, "orders:42").force_release().await.unwrap());

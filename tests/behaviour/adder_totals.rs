@@ -193,7 +193,7 @@ async fn lost_and_late_answers_save_once() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
-    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_millis(200));
+    let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(200));
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let adder = saving(&client, OFTEN).await;
     let mut sum = 0;
@@ -318,15 +318,15 @@ async fn a_process_that_stands_still_is_told_of_and_counts_again_when_it_goes_on
     ];
     assert_eq!(adder.sum().await.unwrap(), 321);
     others[0].signal("-STOP");
-    let told = adder.sum().within(Duration::from_secs(1)).await.unwrap_err();
+    let told = adder.sum().timeout(Duration::from_secs(1)).await.unwrap_err();
     match told {
         AdderError::Partial { answered: 2, expected: 3, so_far, .. } => assert_eq!(so_far.to_string(), "301"),
         other => panic!("{other:?}"),
     }
     // It hears of this one when it is over.
-    let told = adder.reset().within(Duration::from_secs(1)).await.unwrap_err();
+    let told = adder.reset().timeout(Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(told, AdderError::Partial { answered: 2, expected: 3, .. }), "{told:?}");
     adder.add(4_000);
     others[0].signal("-CONT");
-    assert_eq!(adder.sum().within(SOON).await.unwrap(), 4_020);
+    assert_eq!(adder.sum().timeout(SOON).await.unwrap(), 4_020);
 }

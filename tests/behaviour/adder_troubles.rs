@@ -80,9 +80,9 @@ async fn what_is_refused_to_who_asks_is_told_at_once() {
     observer.cmd(&["ACL", "SETUSER", "mute", "on", ">x", "~*", "+@all", "-incrby", "allchannels"]).await.unwrap();
     let mute = client_with(&server.url(), |config| config.credentials(Some("mute"), "x")).await;
     let (adder, began) = (ready(&mute).await, Instant::now());
-    let told = adder.sum().within(SOON).await.unwrap_err();
+    let told = adder.sum().timeout(SOON).await.unwrap_err();
     assert!(matches!(told, AdderError::Refused { .. }), "{told:?}");
-    let told = adder.reset().within(SOON).await.unwrap_err();
+    let told = adder.reset().timeout(SOON).await.unwrap_err();
     assert!(matches!(told, AdderError::Refused { .. }), "{told:?}");
     assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
 }
@@ -111,7 +111,7 @@ async fn who_joins_hides_nobody_who_leaves() {
     here.add(1);
     let (_silent, hearing) = mute(&server).await;
     let asks = here.clone();
-    let asked = tokio::spawn(async move { asks.sum().within(SOON).await });
+    let asked = tokio::spawn(async move { asks.sum().timeout(SOON).await });
     wait_until(SOON, async || {
         let open: Vec<String> = observer.query(&["KEYS", "redgrid_adder_round:*"]).await.unwrap();
         !open.is_empty()
@@ -131,7 +131,7 @@ async fn a_shutdown_ends_the_clients_own_sums() {
     let adder = ready(&client).await;
     let (_silent, _hearing) = mute(&server).await;
     let asks = adder.clone();
-    let asked = tokio::spawn(async move { asks.sum().within(Duration::from_secs(120)).await });
+    let asked = tokio::spawn(async move { asks.sum().timeout(Duration::from_secs(120)).await });
     wait_until(SOON, async || {
         let open: Vec<String> = observer.query(&["KEYS", "redgrid_adder_round:*"]).await.unwrap();
         !open.is_empty()
@@ -213,10 +213,10 @@ async fn beyond_numbers_a_double_is_an_overflow_until_a_reset() {
     assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
     // Not even what came is a number then.
     let (_silent, hearing) = mute(&server).await;
-    let told = adder.sum().within(Duration::from_millis(700)).await.unwrap_err();
+    let told = adder.sum().timeout(Duration::from_millis(700)).await.unwrap_err();
     assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
     drop(hearing);
-    adder.reset().within(SOON).await.unwrap();
+    adder.reset().timeout(SOON).await.unwrap();
     assert_eq!(adder.sum().await.unwrap(), 0.0);
     adder.add(1.5).unwrap();
     assert_eq!(adder.sum().await.unwrap(), 1.5);

@@ -151,8 +151,8 @@ async fn what_can_not_be_is_told() {
     assert!(matches!(DoubleAdder::new(&client, "").add(1.0), Err(AdderError::InvalidName(_))));
     let good = LongAdder::new(&client, "views");
     for bound in [Duration::ZERO, Duration::from_secs(301)] {
-        assert!(matches!(good.sum().within(bound).await, Err(AdderError::InvalidArgument { .. })));
-        assert!(matches!(good.reset().within(bound).await, Err(AdderError::InvalidArgument { .. })));
+        assert!(matches!(good.sum().timeout(bound).await, Err(AdderError::InvalidArgument { .. })));
+        assert!(matches!(good.reset().timeout(bound).await, Err(AdderError::InvalidArgument { .. })));
     }
     let told = good.clone().saving(Duration::from_millis(9)).unwrap_err();
     assert!(told.to_string().contains("10 ms to 1 day"), "{told}");
@@ -181,13 +181,13 @@ async fn at_the_bound_it_is_told_what_came_and_no_key_stays_for_ever() {
     all[1].add(2);
     let (_silent, mut hearing) = mute(&server).await;
     let began = Instant::now();
-    let told = all[0].sum().within(Duration::from_millis(700)).await.unwrap_err();
+    let told = all[0].sum().timeout(Duration::from_millis(700)).await.unwrap_err();
     assert!(began.elapsed() >= Duration::from_millis(700) && began.elapsed() < SOON / 2, "{:?}", began.elapsed());
     match told {
         AdderError::Partial { answered: 2, expected: 3, so_far, .. } => assert_eq!(so_far, Amount::Long(3)),
         other => panic!("{other:?}"),
     }
-    let told = all[0].reset().within(Duration::from_millis(700)).await.unwrap_err();
+    let told = all[0].reset().timeout(Duration::from_millis(700)).await.unwrap_err();
     assert!(matches!(told, AdderError::Partial { answered: 2, expected: 3, .. }), "{told:?}");
     let (left, for_ever) = keys(&observer).await;
     assert!(!left.is_empty() && for_ever.is_empty(), "{left:?} {for_ever:?}");
@@ -248,7 +248,7 @@ async fn the_last_handle_takes_the_listener_with_it_and_a_shutdown_too() {
 
 /// A client whose requests go through a proxy.
 async fn through(proxy: &Proxy, server: &redgrid_testkit::RedisServer) -> Client {
-    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_millis(300));
+    let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(300));
     client_with(&server.url_via(proxy.addr()), quick).await
 }
 
@@ -314,7 +314,7 @@ async fn a_reset_that_arrives_late_takes_nothing_that_came_after_it() {
     all[1].add(20);
     assert_eq!(all[1].sum().await.unwrap(), 21);
     next_call(&proxy, lua!("open"), Action::Hold);
-    all[1].reset().within(SOON).await.unwrap();
+    all[1].reset().timeout(SOON).await.unwrap();
     all[0].add(300);
     all[1].add(4_000);
     assert_eq!(all[0].sum().await.unwrap(), 4_300);
@@ -386,17 +386,17 @@ async fn without_contact_or_permission_a_sum_ends_at_its_bound() {
     adder.increment();
     proxy.set_both(Fault::BlackHole);
     let began = Instant::now();
-    let told = adder.sum().within(Duration::from_secs(1)).await.unwrap_err();
+    let told = adder.sum().timeout(Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(told, AdderError::Unavailable { .. } | AdderError::Partial { .. }), "{told:?}");
     assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
     adder.increment();
     proxy.heal();
-    assert_eq!(adder.sum().within(SOON).await.unwrap(), 2);
+    assert_eq!(adder.sum().timeout(SOON).await.unwrap(), 2);
 
     observer.cmd(&["ACL", "SETUSER", "deaf", "on", ">x", "~*", "+@all", "resetchannels"]).await.unwrap();
     let deaf = client_with(&server.url(), |config| config.credentials(Some("deaf"), "x")).await;
     let adder = LongAdder::new(&deaf, "views");
-    let told = adder.sum().within(Duration::from_millis(500)).await.unwrap_err();
+    let told = adder.sum().timeout(Duration::from_millis(500)).await.unwrap_err();
     assert!(matches!(told, AdderError::Unavailable { .. }), "{told:?}");
     observer.cmd(&["ACL", "SETUSER", "mute", "on", ">x", "~*", "+@all", "-publish", "allchannels"]).await.unwrap();
     let mute = client_with(&server.url(), |config| config.credentials(Some("mute"), "x")).await;
@@ -451,7 +451,7 @@ async fn a_member_that_is_shut_down_meanwhile_holds_no_sum_up() {
         let there = client(&server).await;
         let other = &adders(&[&there]).await[0];
         other.add(1);
-        let (told, closed) = tokio::join!(adder.sum().within(SOON).into_future(), there.shutdown(SOON));
+        let (told, closed) = tokio::join!(adder.sum().timeout(SOON).into_future(), there.shutdown(SOON));
         closed.unwrap();
         // It had answered, or it had left; where it went while it was asked, the others were asked again.
         assert!(matches!(told, Ok(0 | 1)), "{told:?}");

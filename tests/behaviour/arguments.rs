@@ -29,9 +29,9 @@ async fn a_bad_option_is_told_with_what_is_allowed() {
     let refused = [
         ("lease", lock.acquire().lease(tiny).await),
         ("lease", lock.acquire().lease(huge).await),
-        ("watchdog", lock.acquire().watchdog(tiny).await),
-        ("at_least", lock.acquire().at_least(huge).await),
-        ("max_hold", lock.acquire().max_hold(tiny).await),
+        ("watchdog", lock.acquire().auto_renew(tiny).await),
+        ("at_least", lock.acquire().hold_at_least(huge).await),
+        ("max_hold", lock.acquire().hold_at_most(tiny).await),
     ];
     for (named, outcome) in refused {
         let error = outcome.unwrap_err();
@@ -55,15 +55,15 @@ async fn a_scope_enters_again_and_is_told_when_it_would_wait_for_itself() {
         assert_eq!(outer.token(), inner.token());
         // As somebody else, without a bound, from inside: it could never end.
         let other = Holder::new();
-        let stuck = lock.acquire().by(&other).await;
+        let stuck = lock.acquire().holder(&other).await;
         assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");
         // With a bound it is an ordinary wait.
-        let waited = lock.acquire().by(&other).wait(Duration::from_millis(50)).await;
+        let waited = lock.acquire().holder(&other).timeout(Duration::from_millis(50)).await;
         assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
-        assert!(lock.try_acquire().by(&other).await.unwrap().is_none());
+        assert!(lock.try_acquire().holder(&other).await.unwrap().is_none());
     })
     .await;
-    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,25 +72,25 @@ async fn a_holder_that_lost_its_lock_can_not_enter_again() {
     let (client, thief) = (client(&server).await, redgrid_tests::client(&server).await);
     let lock = Lock::new(&client, "a");
     let me = Holder::new();
-    let outer = lock.acquire().by(&me).await.unwrap();
+    let outer = lock.acquire().holder(&me).await.unwrap();
     let stolen = Lock::new(&thief, "a").steal().await.unwrap();
     tokio::time::timeout(SOON, outer.lost()).await.unwrap();
-    let again = lock.acquire().by(&me).await;
+    let again = lock.acquire().holder(&me).await;
     assert!(matches!(again, Err(AcquireError::Lost { .. })), "{again:?}");
     assert!(outer.reenter().is_err());
     drop(outer);
     // With the last guard the loss is over: it may ask anew.
-    assert!(lock.try_acquire().by(&me).await.unwrap().is_none());
+    assert!(lock.try_acquire().holder(&me).await.unwrap().is_none());
     stolen.release().await.unwrap();
-    lock.acquire().by(&me).wait(SOON).await.unwrap().release().await.unwrap();
+    lock.acquire().holder(&me).timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_of_zero_is_one_look() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
-    let free = Lock::new(&one, "a").acquire().wait(Duration::ZERO).await.unwrap();
-    let taken = Lock::new(&two, "a").acquire().wait(Duration::ZERO).await;
+    let free = Lock::new(&one, "a").acquire().timeout(Duration::ZERO).await.unwrap();
+    let taken = Lock::new(&two, "a").acquire().timeout(Duration::ZERO).await;
     assert!(matches!(taken, Err(AcquireError::TimedOut { .. })), "{taken:?}");
     free.release().await.unwrap();
 }
@@ -100,11 +100,11 @@ async fn a_holder_whose_guards_have_gone_may_ask_anew_although_somebody_still_wa
     let server = server().await;
     let (client, thief) = (client(&server).await, redgrid_tests::client(&server).await);
     let me = Holder::new();
-    let guard = Lock::new(&client, "a").acquire().by(&me).await.unwrap();
+    let guard = Lock::new(&client, "a").acquire().holder(&me).await.unwrap();
     let watch = guard.watch();
     let stolen = Lock::new(&thief, "a").steal().await.unwrap();
     tokio::time::timeout(SOON, watch.lost()).await.unwrap();
     drop(guard);
     stolen.release().await.unwrap();
-    Lock::new(&client, "a").acquire().by(&me).wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&client, "a").acquire().holder(&me).timeout(SOON).await.unwrap().release().await.unwrap();
 }

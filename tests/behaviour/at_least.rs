@@ -32,10 +32,10 @@ impl Guard {
 async fn hold(client: &Client, kind: &str, keep: Duration) -> Guard {
     let read_write = RwLock::new(client, kind);
     match kind {
-        "lock" => Guard::Lock(Lock::new(client, kind).acquire().at_least(keep).await.unwrap()),
-        "fair" => Guard::Lock(FairLock::new(client, kind).acquire().at_least(keep).await.unwrap()),
-        "read" => Guard::Read(read_write.read().at_least(keep).await.unwrap()),
-        _ => Guard::Write(read_write.write().at_least(keep).await.unwrap()),
+        "lock" => Guard::Lock(Lock::new(client, kind).acquire().hold_at_least(keep).await.unwrap()),
+        "fair" => Guard::Lock(FairLock::new(client, kind).acquire().hold_at_least(keep).await.unwrap()),
+        "read" => Guard::Read(read_write.read().hold_at_least(keep).await.unwrap()),
+        _ => Guard::Write(read_write.write().hold_at_least(keep).await.unwrap()),
     }
 }
 

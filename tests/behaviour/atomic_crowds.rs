@@ -192,7 +192,7 @@ async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy,
     for _ in 0..if enough > 1_000 { 16 } else { 3 } {
         let proxy = Proxy::to(&server).await.unwrap();
         let quick = |config: redgrid_atomic_long::Config| {
-            config.timeout(Duration::from_millis(250)).retries(99).retry_delay(Duration::from_millis(2))
+            config.response_timeout(Duration::from_millis(250)).retries(99).retry_delay(Duration::from_millis(2))
         };
         let client = client_with(&server.url_via(proxy.addr()), quick).await;
         loses_answers(&proxy, &lost, name);

@@ -69,7 +69,7 @@ async fn an_update_that_is_not_answered_lets_the_next_one_go_on() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     observer.cmd(&["SET", "n", "1"]).await.unwrap();
-    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(150)).retries(99);
+    let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(150)).retries(99);
     let n = AtomicLong::new(&client_with(&server.url_via(proxy.addr()), quick).await, "n");
     knows_the_script(&server).await;
     proxy.on_request(|request| match is_script(request) {
@@ -112,7 +112,7 @@ async fn without_contact_updates_that_wait_for_each_other_end() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     observer.cmd(&["SET", "n", "1"]).await.unwrap();
-    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(200)).retries(4);
+    let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(200)).retries(4);
     let n = AtomicLong::new(&client_with(&server.url_via(proxy.addr()), quick).await, "n");
     proxy.set_both(Fault::BlackHole);
     let all = join_all((0..40).map(|_| n.update(|n| n + 1)));
@@ -170,7 +170,7 @@ async fn updates_inside_a_loop_over_updates_go_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_that_is_overtaken_ends_when_its_time_is_over() {
     let server = server().await;
-    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(500)).retries(1);
+    let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(500)).retries(1);
     let n = AtomicLong::new(&client_with(&server.url(), quick).await, "n");
     let mut other = std::net::TcpStream::connect(server.addr()).unwrap();
     let mut rounds = 0;

@@ -124,7 +124,7 @@ async fn a_lost_answer_is_told_and_nothing_is_added_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     // Quick to find a lost answer, and patient.
-    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(150)).retries(99);
+    let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(150)).retries(99);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let (plain, once) = (AtomicLong::new(&client, "plain"), AtomicLong::new(&client, "once").exactly_once());
     server.observer().await.unwrap().cmd(&["SET", "once", "1"]).await.unwrap();
@@ -145,7 +145,7 @@ async fn without_contact_all_who_add_end_and_only_what_is_unknown_may_be_added()
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     observer.cmd(&["SET", "n", "1"]).await.unwrap();
-    let quick = |config: redgrid_atomic_long::Config| config.timeout(Duration::from_millis(100));
+    let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(100));
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let n = AtomicLong::new(&client, "n");
     proxy.set_both(Fault::BlackHole);

@@ -43,7 +43,7 @@ pub(crate) async fn dropped<F: Future>(polls: usize, future: F) -> Option<F::Out
 }
 
 fn wait(client: &Client, parties: u32) -> JoinHandle<Result<BarrierWaitResult, BarrierError>> {
-    tokio::spawn(Barrier::new(client, "a", parties).wait().within(SOON).into_future())
+    tokio::spawn(Barrier::new(client, "a", parties).wait().timeout(SOON).into_future())
 }
 
 const WAITING: &str = "redgrid_barrier_waiting:{a}";
@@ -90,7 +90,7 @@ async fn rounds_of_many_do_not_mix() {
                         tokio::time::sleep(MS * random.u32(..20)).await;
                     }
                     arrived.fetch_add(1, Ordering::SeqCst);
-                    let result = barrier.wait().within(SOON).await.unwrap();
+                    let result = barrier.wait().timeout(SOON).await.unwrap();
                     assert_eq!(result.generation(), round);
                     let so_far = arrived.load(Ordering::SeqCst);
                     assert!(so_far >= round * u64::from(PARTIES), "{so_far} had come when round {round} opened");
@@ -117,7 +117,7 @@ async fn who_gives_up_is_not_counted() {
     let (one, two) = (client(&server).await, client(&server).await);
     let first = wait(&one, 3);
     until(&observer, WAITING, 1).await;
-    let late = Barrier::new(&two, "a", 3).wait().within(200 * MS).await;
+    let late = Barrier::new(&two, "a", 3).wait().timeout(200 * MS).await;
     assert!(matches!(late, Err(BarrierError::TimedOut { .. })), "{late:?}");
     assert_eq!(count(&observer, WAITING).await, 1, "told when it has left");
     // Dropped wherever it waits, it is gone a moment later; before that, two of them could open it.
@@ -178,7 +178,7 @@ async fn lost_answers_count_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    let lossy = client_with(&server.url_via(proxy.addr()), |config| config.timeout(300 * MS)).await;
+    let lossy = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(300 * MS)).await;
     let one = client(&server).await;
     let swallow = |count| proxy.next(count, "barrier_arrive.lua: wait", Action::SwallowReply);
     // The one who waits: it does not count twice. By hash or by text, whichever is sent.
@@ -210,9 +210,9 @@ async fn a_copy_that_comes_after_its_sender_has_left_counts_for_nobody() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    let slow = client_with(&server.url_via(proxy.addr()), |config| config.timeout(SOON)).await;
+    let slow = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(SOON)).await;
     // The script is known to the server from here on, and goes by its hash.
-    drop(Barrier::new(&slow, "b", 2).wait().within(300 * MS).await);
+    drop(Barrier::new(&slow, "b", 2).wait().timeout(300 * MS).await);
     let sha = sha_of("barrier_arrive.lua");
     proxy.next(1, sha, Action::Hold);
     let waiting = wait(&slow, 2);
@@ -225,7 +225,7 @@ async fn a_copy_that_comes_after_its_sender_has_left_counts_for_nobody() {
     assert_eq!(proxy.release_held().await, 1);
     // Behind it on the way: when this is done, the copy was carried out.
     for _ in 0..20 {
-        drop(Barrier::new(&slow, "b", 2).wait().within(20 * MS).await);
+        drop(Barrier::new(&slow, "b", 2).wait().timeout(20 * MS).await);
     }
     assert_eq!(count(&observer, WAITING).await, 0);
 }
@@ -284,11 +284,11 @@ async fn who_waits_at_a_server_that_forgot_everything_is_there_again() {
 async fn without_contact_a_wait_ends_by_its_bound_or_unavailable() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let quick = |config: redgrid_core::Config| config.timeout(200 * MS).retries(1);
+    let quick = |config: redgrid_core::Config| config.response_timeout(200 * MS).retries(1);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     proxy.set_both(redgrid_testkit::Fault::BlackHole);
     let began = tokio::time::Instant::now();
-    let bounded = Barrier::new(&client, "a", 2).wait().within(700 * MS).await;
+    let bounded = Barrier::new(&client, "a", 2).wait().timeout(700 * MS).await;
     assert!(matches!(&bounded, Err(BarrierError::Failed(error)) if no_contact(error)), "{bounded:?}");
     assert!((700 * MS..5000 * MS).contains(&began.elapsed()), "{:?}", began.elapsed());
     let patient = tokio::time::timeout(SOON, Barrier::new(&client, "a", 2).wait()).await.expect("it ends");

@@ -39,15 +39,15 @@ pub(crate) async fn dump<'a>(observer: &Observer, key: &'a str) -> (&'a str, Byt
 async fn who_may_not_publish_opens_barriers_all_the_same() {
     let server = server().await;
     let client = mute(&server).await;
-    let wait = || Barrier::new(&client, "a", 2).wait().within(SOON).into_future();
+    let wait = || Barrier::new(&client, "a", 2).wait().timeout(SOON).into_future();
     for round in 1..=2 {
         let (first, second) = tokio::join!(wait(), wait());
         assert_eq!((first.unwrap().generation(), second.unwrap().generation()), (round, round));
     }
-    let enter = || DoubleBarrier::new(&client, "a", 2).enter().within(SOON).into_future();
+    let enter = || DoubleBarrier::new(&client, "a", 2).enter().timeout(SOON).into_future();
     let (first, second) = tokio::join!(enter(), enter());
     let (first, second) = (first.unwrap(), second.unwrap());
-    let (one, two) = tokio::join!(first.leave().within(SOON).into_future(), second.leave().within(SOON).into_future());
+    let (one, two) = tokio::join!(first.leave().timeout(SOON).into_future(), second.leave().timeout(SOON).into_future());
     one.unwrap();
     two.unwrap();
 }
@@ -60,9 +60,9 @@ async fn a_round_is_remembered_from_when_it_was_told() {
     let observer = server.observer().await.unwrap();
     let deaf = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(2 * SOON)).await;
     proxy.drop_publishes(true);
-    let first = tokio::spawn(Barrier::new(&deaf, "a", 2).wait().within(4000 * MS).into_future());
+    let first = tokio::spawn(Barrier::new(&deaf, "a", 2).wait().timeout(4000 * MS).into_future());
     until(&observer, WAITING, 1).await;
-    Barrier::new(&client(&server).await, "a", 2).wait().within(SOON).await.unwrap();
+    Barrier::new(&client(&server).await, "a", 2).wait().timeout(SOON).await.unwrap();
     observer.cmd(&["PEXPIRE", "redgrid_barrier:{a}", "100000"]).await.unwrap();
     assert_eq!(first.await.unwrap().unwrap().generation(), 1);
     let left: i64 = observer.query(&["PTTL", "redgrid_barrier:{a}"]).await.unwrap();
@@ -76,7 +76,7 @@ async fn who_gives_up_over_a_slow_network_is_told_when_it_has_left() {
     let observer = server.observer().await.unwrap();
     let far = client_with(&server.url_via(proxy.addr()), |config| config).await;
     proxy.set_both(Fault::Delay(100 * MS));
-    let late = Barrier::new(&far, "a", 2).wait().within(1500 * MS).await;
+    let late = Barrier::new(&far, "a", 2).wait().timeout(1500 * MS).await;
     assert!(matches!(late, Err(BarrierError::TimedOut { .. })), "{late:?}");
     assert_eq!(count(&observer, WAITING).await, 0);
 }
@@ -88,13 +88,13 @@ async fn who_is_let_in_at_the_last_moment_is_inside() {
     let observer = server.observer().await.unwrap();
     let deaf = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(2 * SOON)).await;
     proxy.drop_publishes(true);
-    let first = tokio::spawn(DoubleBarrier::new(&deaf, "a", 2).enter().within(4000 * MS).into_future());
+    let first = tokio::spawn(DoubleBarrier::new(&deaf, "a", 2).enter().timeout(4000 * MS).into_future());
     until(&observer, "redgrid_double_barrier_waiting:{a}", 1).await;
-    let second = DoubleBarrier::new(&client(&server).await, "a", 2).enter().within(SOON).await.unwrap();
+    let second = DoubleBarrier::new(&client(&server).await, "a", 2).enter().timeout(SOON).await.unwrap();
     let first = first.await.unwrap().unwrap();
     assert_eq!((first.session(), second.session()), (1, 1));
     assert_eq!(count(&observer, INSIDE).await, 2);
-    let alone = DoubleBarrier::new(&deaf, "b", 2).enter().within(300 * MS).await;
+    let alone = DoubleBarrier::new(&deaf, "b", 2).enter().timeout(300 * MS).await;
     assert!(matches!(alone, Err(BarrierError::TimedOut { .. })), "{alone:?}");
     assert_eq!(count(&observer, "redgrid_double_barrier_waiting:{b}").await, 0);
 }
@@ -103,11 +103,11 @@ async fn who_is_let_in_at_the_last_moment_is_inside() {
 async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_up_to_the_bound() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config.timeout(200 * MS).retries(0)).await;
+    let client = client_with(&server.url(), |config| config.response_timeout(200 * MS).retries(0)).await;
     observer.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await.unwrap();
-    let brief = Barrier::new(&client, "a", 1).wait().within(1000 * MS).await;
+    let brief = Barrier::new(&client, "a", 1).wait().timeout(1000 * MS).await;
     assert!(matches!(brief, Err(BarrierError::Failed(AskError::Unavailable { .. }))), "{brief:?}");
-    let waiting = tokio::spawn(Barrier::new(&client, "a", 1).wait().within(SOON).into_future());
+    let waiting = tokio::spawn(Barrier::new(&client, "a", 1).wait().timeout(SOON).into_future());
     let began = Instant::now();
     tokio::time::sleep_until(began + 1000 * MS).await;
     assert!(!waiting.is_finished());
@@ -121,12 +121,12 @@ async fn who_sits_where_another_has_left_is_there_again_after_a_failover() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (leased(&server).await, leased(&server).await);
-    let enter = |client: &Client| tokio::spawn(DoubleBarrier::new(client, "a", 2).enter().within(SOON).into_future());
+    let enter = |client: &Client| tokio::spawn(DoubleBarrier::new(client, "a", 2).enter().timeout(SOON).into_future());
     let waiting = enter(&one);
     let second = enter(&two).await.unwrap().unwrap();
     let first = waiting.await.unwrap().unwrap();
     let (one_left, two_left) =
-        tokio::join!(first.leave().within(SOON).into_future(), second.leave().within(SOON).into_future());
+        tokio::join!(first.leave().timeout(SOON).into_future(), second.leave().timeout(SOON).into_future());
     one_left.unwrap();
     two_left.unwrap();
     let before = [dump(&observer, DOUBLE).await];
@@ -143,7 +143,7 @@ async fn who_sits_where_another_has_left_is_there_again_after_a_failover() {
 async fn a_shutdown_is_told_to_who_is_inside() {
     let server = server().await;
     let leaving = client(&server).await;
-    let inside = DoubleBarrier::new(&leaving, "a", 1).enter().within(SOON).await.unwrap();
+    let inside = DoubleBarrier::new(&leaving, "a", 1).enter().timeout(SOON).await.unwrap();
     leaving.shutdown(SOON).await.unwrap();
     tokio::time::timeout(SOON, inside.lost()).await.expect("it is told");
     assert!(inside.is_lost());

@@ -42,7 +42,7 @@ async fn a_barrier_does_what_its_model_does() {
                 }
                 _ => {
                     let barrier = Barrier::new(&clients[random.usize(..3)], &name, parties);
-                    let task = tokio::spawn(barrier.wait().within(10 * SOON).into_future());
+                    let task = tokio::spawn(barrier.wait().timeout(10 * SOON).into_future());
                     waiting.push(Waiter { task });
                 }
             }
@@ -146,9 +146,9 @@ async fn a_phaser_does_what_its_model_does() {
             }
             // Who watches is told of what is over, and of nothing else.
             if model.phase > 0 {
-                assert!(phaser.wait_advance(model.phase.unsigned_abs() - 1).within(SOON).await.is_ok());
+                assert!(phaser.wait_advance(model.phase.unsigned_abs() - 1).timeout(SOON).await.is_ok());
             }
-            let early = phaser.wait_advance(model.phase.unsigned_abs()).within(MS).await;
+            let early = phaser.wait_advance(model.phase.unsigned_abs()).timeout(MS).await;
             assert!(early.is_err(), "seed {seed}, step {step}: {early:?}");
         }
     }

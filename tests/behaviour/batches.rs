@@ -140,7 +140,7 @@ async fn who_may_not_use_multi_has_nothing_carried_out() {
 async fn lossy() -> (RedisServer, Proxy, Client) {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     // Its connection for atomic batches is there.
     let mut batch = Batch::new(&client).atomic();
     batch.push::<()>(get("n"));
@@ -170,7 +170,7 @@ async fn an_atomic_one_that_is_lost_before_exec_is_sent_again_and_carried_out_on
         [("MULTI", Action::SwallowReply), ("INCRBY", Action::SwallowReply), ("INCRBY", Action::CutAfterForward)];
     for (n, (needle, action)) in (1..).zip(faults) {
         proxy.next(1, needle, action);
-        let mut batch = Batch::new(&client).atomic().within(SOON);
+        let mut batch = Batch::new(&client).atomic().timeout(SOON);
         let (one, two) = (batch.push::<i64>(add("n", 1)), batch.push::<i64>(add("m", 1)));
         let results = batch.send().await.unwrap();
         assert_eq!((results.get(&one).unwrap(), results.get(&two).unwrap()), (n, n), "{needle}");
@@ -182,7 +182,7 @@ async fn an_atomic_one_that_is_lost_before_exec_is_sent_again_and_carried_out_on
 async fn of_a_plain_one_what_got_no_answer_is_unknown_and_what_reads_is_asked_again() {
     let (server, proxy, client) = lossy().await;
     proxy.next(1, "INCRBY", Action::SwallowReply);
-    let mut batch = Batch::new(&client).within(SOON);
+    let mut batch = Batch::new(&client).timeout(SOON);
     let (change, read) = (batch.push::<i64>(add("n", 1)), batch.push::<Option<i64>>(get("n")));
     let results = batch.send().await.unwrap();
     assert!(matches!(results.get(&change), Err(CallError::OutcomeUnknown { .. })));

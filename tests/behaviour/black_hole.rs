@@ -42,7 +42,7 @@ async fn rig(phase: Phase) -> Rig {
         proxy.set_both(Fault::BlackHole);
     }
     let client = client_unready(&server.url_via(proxy.addr()), |config| {
-        config.timeout(TIMEOUT).connect_timeout(TIMEOUT).retries(1).retry_delay(Duration::from_millis(20))
+        config.response_timeout(TIMEOUT).connect_timeout(TIMEOUT).retries(1).retry_delay(Duration::from_millis(20))
     })
     .await;
     if !matches!(phase, Phase::BeforeConnecting) {
@@ -94,11 +94,11 @@ fn detached() -> Detached {
 }
 
 async fn every_call_ends(phase: Phase) {
-    ends("acquire with a wait", phase, BOUND, async |c| Lock::new(c, "a").acquire().wait(BOUND).await.map(drop)).await;
-    ends("try with a wait", phase, BOUND, async |c| Lock::new(c, "a").try_acquire().wait(BOUND).await.map(drop)).await;
-    ends("several with a wait", phase, BOUND, async |c| several(c).acquire().wait(BOUND).await.map(drop)).await;
-    ends("try several with a wait", phase, BOUND, async |c| several(c).try_acquire().wait(BOUND).await.map(drop)).await;
-    ends("campaign with a wait", phase, BOUND, async |c| Election::new(c, "a").campaign().wait(BOUND).await.map(drop))
+    ends("acquire with a wait", phase, BOUND, async |c| Lock::new(c, "a").acquire().timeout(BOUND).await.map(drop)).await;
+    ends("try with a wait", phase, BOUND, async |c| Lock::new(c, "a").try_acquire().timeout(BOUND).await.map(drop)).await;
+    ends("several with a wait", phase, BOUND, async |c| several(c).acquire().timeout(BOUND).await.map(drop)).await;
+    ends("try several with a wait", phase, BOUND, async |c| several(c).try_acquire().timeout(BOUND).await.map(drop)).await;
+    ends("campaign with a wait", phase, BOUND, async |c| Election::new(c, "a").campaign().timeout(BOUND).await.map(drop))
         .await;
     ends("wait until free", phase, BOUND, async |c| Lock::new(c, "a").wait_until_free(Some(BOUND)).await).await;
     ends("wait ready", phase, BOUND, async |c| c.wait_ready(BOUND).await).await;
@@ -154,7 +154,7 @@ async fn what_is_held_is_released_or_extended_within_its_lease() {
 #[tokio::test(start_paused = true)]
 async fn an_acquire_whose_request_never_ends_does_when_its_patience_is_over() {
     let server = Arc::new(Made::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));
-    let config = Config::single("one").unwrap().timeout(TIMEOUT).retries(1);
+    let config = Config::single("one").unwrap().response_timeout(TIMEOUT).retries(1);
     let client = Client::over_one(server, config, Clock::runtime()).unwrap();
     let begun = tokio::time::Instant::now();
     let ended = tokio::time::timeout(10 * PATIENCE, Lock::new(&client, "a").acquire().into_future()).await;

@@ -401,7 +401,7 @@ async fn what_is_refused_changes_nothing_and_lost_answers_are_told() {
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
     let url = server.url_via(proxy.addr());
-    let client = client_with(&url, |config| config.timeout(Duration::from_millis(500))).await;
+    let client = client_with(&url, |config| config.response_timeout(Duration::from_millis(500))).await;
     let map: Cache = MapCache::new(&client, "c");
     map.set("a", &1).expires_in(HOUR).await.unwrap();
     let end = score(&observer, ENDS, "a").await;

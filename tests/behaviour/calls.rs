@@ -69,7 +69,7 @@ async fn by_address(former: &RedisServer) -> (Proxy, Client) {
 }
 
 async fn add_atomically(client: &Client) -> Result<i64, CallError> {
-    let mut batch = Batch::new(client).atomic().within(SOON);
+    let mut batch = Batch::new(client).atomic().timeout(SOON);
     let n = batch.push::<i64>(Call::command("INCRBY").key("n").int(1));
     batch.send().await?.get(&n)
 }
@@ -199,7 +199,7 @@ async fn of_a_batch_that_was_refused_until_its_time_was_over_that_is_said() {
     let client = client(&server).await;
     let (host, port) = (other.addr().ip().to_string(), other.addr().port().to_string());
     server.observer().await.unwrap().cmd(&["REPLICAOF", &host, &port]).await.unwrap();
-    let mut batch = Batch::new(&client).within(Duration::from_millis(300));
+    let mut batch = Batch::new(&client).timeout(Duration::from_millis(300));
     let all: Vec<_> = (0..50).map(|_| batch.push::<i64>(Call::command("INCRBY").key("n").int(1))).collect();
     let results = batch.send().await.unwrap();
     // The one that was under way at the end may have no answer yet; those behind it were not sent any more.
@@ -238,11 +238,11 @@ async fn the_text_of_scripts_counts_for_the_size_of_a_batch() {
 async fn all_primaries_are_asked_for_as_long_as_was_said() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(SOON)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(SOON)).await;
     proxy.refuse_connections().await.unwrap();
     proxy.cut_all();
     wait_until(SOON, async || client.primaries().await.unwrap()[0].epoch().is_none()).await;
-    let (began, call) = (Instant::now(), Script::new("return 1").call().within(Duration::from_millis(200)));
+    let (began, call) = (Instant::now(), Script::new("return 1").call().timeout(Duration::from_millis(200)));
     let told = tokio::time::timeout(SOON, call.query_everywhere::<i64>(&client)).await;
     let told = told.expect("it ends when its time is over").and_then(|all| all.reduce(0, |sum, n| sum + n));
     assert!(told.is_err() && began.elapsed() < SOON, "{told:?}");

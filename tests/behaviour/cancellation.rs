@@ -39,10 +39,10 @@ async fn ten_thousand_acquisitions_dropped_at_random_leave_nothing() {
                 let me = Holder::new();
                 let mut ask = lock.acquire();
                 if random.u8(..3) == 0 {
-                    ask = ask.by(&me);
+                    ask = ask.holder(&me);
                 }
                 if random.bool() {
-                    ask = ask.wait(Duration::from_millis(random.u64(1..20)));
+                    ask = ask.timeout(Duration::from_millis(random.u64(1..20)));
                 }
                 if random.u8(..4) == 0 {
                     ask = ask.lease(Duration::from_secs(5));
@@ -98,7 +98,7 @@ async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
     assert!(polled.is_pending(), "{polled:?}");
     let second = tokio::spawn({
         let lock = lock.clone();
-        async move { lock.acquire().wait(Duration::from_secs(10)).await }
+        async move { lock.acquire().timeout(Duration::from_secs(10)).await }
     });
     let observer = server.observer().await.unwrap();
     wait_until(Duration::from_secs(5), async || observer.exists("a").await.unwrap()).await;
@@ -113,7 +113,7 @@ async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
     let lock = Lock::new(&client, "b");
     let mut stuck = Box::pin(lock.acquire().into_future());
     assert!(futures_util::poll!(&mut stuck).is_pending());
-    let second = lock.acquire().wait(Duration::from_secs(10)).into_future();
+    let second = lock.acquire().timeout(Duration::from_secs(10)).into_future();
     let drive = tokio::spawn(second);
     wait_until(Duration::from_secs(5), async || client.in_hand().channels == 1).await;
     held.release().await.unwrap();
@@ -134,7 +134,7 @@ async fn a_release_that_is_never_polled_again_delays_nobody() {
     let polled = futures_util::poll!(&mut stuck);
     server.resume().await.unwrap();
     assert!(polled.is_pending(), "{polled:?}");
-    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     stuck.await.unwrap();
     nothing_is_left(&server.observer().await.unwrap(), &[&client]).await;
 }
@@ -146,7 +146,7 @@ async fn a_waiter_that_leaves_ends_its_subscription() {
     let (holder, waiter) = (client(&server).await, client(&server).await);
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     for _ in 0..3 {
-        let waited = Lock::new(&waiter, "a").acquire().wait(Duration::from_millis(50)).await;
+        let waited = Lock::new(&waiter, "a").acquire().timeout(Duration::from_millis(50)).await;
         assert!(matches!(waited, Err(redgrid_locks::AcquireError::TimedOut { .. })), "{waited:?}");
     }
     held.release().await.unwrap();
@@ -159,11 +159,11 @@ async fn who_leaves_before_it_is_in_keeps_no_name_for_its_at_least() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let lock = Lock::new(&client, "a");
-    let job = || lock.acquire().at_least(Duration::from_secs(600)).wait(SOON).into_future();
+    let job = || lock.acquire().hold_at_least(Duration::from_secs(600)).timeout(SOON).into_future();
     let free = async || client.in_hand().names == 0 && !observer.exists("a").await.unwrap();
     for polls in 0..20 {
         // Alone, and behind somebody of this process who lets go meanwhile.
-        let before = if polls % 2 == 1 { Some(lock.acquire().wait(SOON).await.unwrap()) } else { None };
+        let before = if polls % 2 == 1 { Some(lock.acquire().timeout(SOON).await.unwrap()) } else { None };
         let releasing = async { drop(before) };
         let (got, ()) = tokio::join!(at_most(polls / 2 + 1, job()), releasing);
         if got.is_some() {
@@ -204,7 +204,7 @@ async fn whoever_leaves_beside_a_hand_over_does_not_take_the_name_along() {
     let lock = Lock::new(&client, "name");
     let mut random = fastrand::Rng::with_seed(7);
     for _ in 0..1000 {
-        let guard = lock.acquire().wait(SOON).await.expect("the name is nobody's");
+        let guard = lock.acquire().timeout(SOON).await.expect("the name is nobody's");
         let mut waiting = lock.acquire().into_future();
         assert!(std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
         // Both begin within less than a microsecond.

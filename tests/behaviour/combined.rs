@@ -38,7 +38,7 @@ impl Combine for Slow {
 #[tokio::test]
 async fn who_has_left_with_others_does_not_wait_as_long_as_they_may() {
     let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))));
-    let config = Config::single("one").unwrap().timeout(Duration::from_millis(500)).retries(3);
+    let config = Config::single("one").unwrap().response_timeout(Duration::from_millis(500)).retries(3);
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let slow = Slow::default();
     let (may, batches) = (Arc::clone(&slow.may), Arc::clone(&slow.batches));
@@ -60,7 +60,7 @@ fn asking(timeout: Duration) -> Client {
 }
 
 fn client_of(server: Arc<Made>, timeout: Duration) -> Client {
-    let config = Config::single("one").unwrap().timeout(timeout).retries(3);
+    let config = Config::single("one").unwrap().response_timeout(timeout).retries(3);
     Client::over_one(server as Arc<dyn Server>, config, Clock::runtime()).unwrap()
 }
 

@@ -142,7 +142,7 @@ impl Crowd {
 
 async fn crowd_of(size: usize) -> Echo {
     let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))));
-    let config = Config::single("one").unwrap().timeout(Duration::from_secs(100)).retries(3);
+    let config = Config::single("one").unwrap().response_timeout(Duration::from_secs(100)).retries(3);
     let client = Client::over_one(server as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let (pollers, woken): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::unbounded_channel()).unzip();
     let echo = Echo::default();

@@ -49,7 +49,7 @@ async fn a_holder_that_waits_twice_asks_once() {
     let held = Lock::new(&other, "a").acquire().await.unwrap();
     let me = Holder::new();
     let lock = Lock::new(&client, "a");
-    let ask = |lock: &Lock| tokio::spawn(lock.acquire().by(&me).wait(SOON).into_future());
+    let ask = |lock: &Lock| tokio::spawn(lock.acquire().holder(&me).timeout(SOON).into_future());
     let first = ask(&lock);
     wait_until(SOON, async || client.in_hand().channels == 1).await;
     let observer = server.observer().await.unwrap();
@@ -64,7 +64,7 @@ async fn a_holder_that_waits_twice_asks_once() {
         Action::Forward
     });
     let second = ask(&lock);
-    let stranger = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let stranger = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     held.release().await.unwrap();
     // Both get in with one grant, the stranger does not.
     let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
@@ -74,7 +74,7 @@ async fn a_holder_that_waits_twice_asks_once() {
     assert!(*asks.borrow() <= 2, "{} attempts for two entries", *asks.borrow());
     // Once in, entering again asks nobody.
     let seen = record(&proxy);
-    let third = lock.acquire().by(&me).await.unwrap();
+    let third = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(take(&seen), Vec::<String>::new());
     drop((first, second));
     assert!(third.is_held());

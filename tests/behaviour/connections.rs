@@ -97,7 +97,7 @@ async fn holds_and_waiters_outlive_each_connection() {
     let acquired = join_all((0..16).map(|n| Lock::new(&clients[0], format!("a:{n}")).acquire().into_future())).await;
     let guards: Vec<LockGuard> = acquired.into_iter().map(Result::unwrap).collect();
     let waiting: Vec<_> = (0..16)
-        .map(|n| tokio::spawn(Lock::new(&clients[1], format!("a:{n}")).acquire().wait(SOON).into_future()))
+        .map(|n| tokio::spawn(Lock::new(&clients[1], format!("a:{n}")).acquire().timeout(SOON).into_future()))
         .collect();
     for _ in 0..2 {
         for id in connections(&server).await {
@@ -119,7 +119,7 @@ async fn holds_and_waiters_outlive_each_connection() {
     // Another process behind the address is noticed by all of them.
     server.restart_empty().await.unwrap();
     wait_until(SOON, async || connections(&server).await.len() == 2 * CONNECTIONS as usize).await;
-    Lock::new(&clients[1], "b").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&clients[1], "b").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     for client in clients {
         client.shutdown(SOON).await.unwrap();
     }
@@ -151,7 +151,7 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let config = Config::from_url(&server.url_via(proxy.addr())).unwrap();
-    (server, proxy, config.timeout(Duration::from_secs(1)).ping_interval(Duration::from_secs(3600)))
+    (server, proxy, config.response_timeout(Duration::from_secs(1)).ping_interval(Duration::from_secs(3600)))
 }
 
 /// Nobody waits for the answer any more, and nobody asks for anything else.
@@ -173,7 +173,7 @@ async fn a_connection_on_which_nothing_comes_back_is_given_up_although_nobody_wa
 #[tokio::test]
 async fn who_waits_is_told_when_the_connection_is_given_up() {
     let (_server, proxy, config) = behind_a_proxy().await;
-    let node = redgrid_core::server(&config.timeout(Duration::from_secs(3))).unwrap();
+    let node = redgrid_core::server(&config.response_timeout(Duration::from_secs(3))).unwrap();
     node.connection_id().wait_for(Option::is_some).await.unwrap();
     proxy.set_both(Fault::BlackHole);
     let told = node.call(vec![Request::command("GET").key("name")]).await.pop().unwrap();

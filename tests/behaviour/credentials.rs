@@ -96,7 +96,7 @@ async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
         held.push(Lock::new(one, format!("held:{n}")).acquire().await.unwrap());
     }
     let waiting: Vec<_> = (0..20)
-        .map(|n| tokio::spawn(Lock::new(two, format!("held:{n}")).acquire().wait(SOON * 2).into_future()))
+        .map(|n| tokio::spawn(Lock::new(two, format!("held:{n}")).acquire().timeout(SOON * 2).into_future()))
         .collect();
     let busy = tokio::spawn({
         let lock = Lock::new(two, "busy");
@@ -186,7 +186,7 @@ async fn while_the_vault_fails_connections_stay_and_new_ones_wait_and_say_why() 
     ] {
         let vault = Vault::new(Says::Password("first"));
         let settings = config(&server, &vault).connect_timeout(Duration::from_millis(300));
-        let settings = settings.timeout(Duration::from_millis(300)).retries(2);
+        let settings = settings.response_timeout(Duration::from_millis(300)).retries(2);
         let client = Client::connect(settings.clone()).await.unwrap();
         client.wait_ready(SOON).await.unwrap();
         let guard = Lock::new(&client, "a").acquire().await.unwrap();
@@ -253,7 +253,7 @@ async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published(
     client.wait_ready(SOON).await.unwrap();
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     deployment.fail_over().await.unwrap();
-    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     client.shutdown(SOON).await.unwrap();
     for sentinel in deployment.sentinels() {
         let refusals = sentinel.observer().await.unwrap().cmd(&["ACL", "LOG"]).await.unwrap();
@@ -345,7 +345,7 @@ async fn the_password_at_the_sentinels_rotates_and_their_silence_is_told() {
         assert!(sentinel.kill_connections_where(|client| client.user == "app").await.unwrap() >= 2);
     }
     deployment.fail_over().await.unwrap();
-    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     wait_until(SOON, async || client.health().await.trouble.is_none()).await;
     for sentinel in deployment.sentinels() {
         sentinel.kill().await.unwrap();

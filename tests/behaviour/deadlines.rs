@@ -179,7 +179,7 @@ async fn a_renewal_is_counted_from_before_it_left() {
     let server = server().await;
     let (delay, lease) = (Duration::from_millis(400), Duration::from_secs(8));
     let (_proxy, client) = slow_answers(&server, delay).await;
-    let guard = Lock::new(&client, "a").acquire().watchdog(lease).await.unwrap();
+    let guard = Lock::new(&client, "a").acquire().auto_renew(lease).await.unwrap();
     let mut last = guard.remaining();
     let renewed = async || {
         let before = std::mem::replace(&mut last, guard.remaining());

@@ -37,7 +37,7 @@ impl Resolver for Fixed {
 
 async fn works(client: &Client) {
     client.wait_ready(SOON).await.unwrap();
-    Lock::new(client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,7 +64,7 @@ async fn a_name_whose_first_address_is_silent_is_reached_at_another_and_followed
 async fn a_name_that_is_not_known_is_said_to_be() {
     let resolver = Fixed { addresses: Arc::default(), asked: Arc::default() };
     let client = Client::connect(Config::single("db.other").unwrap().resolver(resolver)).await.unwrap();
-    let trouble = async || client.health().within(Duration::from_millis(100)).await.nodes[0].trouble.clone();
+    let trouble = async || client.health().timeout(Duration::from_millis(100)).await.nodes[0].trouble.clone();
     let says = "the name `db.other` can not be resolved: no such name here";
     wait_until(SOON, async || trouble().await.is_some_and(|trouble| trouble.contains(says))).await;
 }
@@ -123,7 +123,7 @@ async fn addresses_of_a_cluster_behind_nat_are_mapped() {
     let client = Client::connect(config).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     for n in 0..32 {
-        Lock::new(&client, format!("a:{n}")).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        Lock::new(&client, format!("a:{n}")).acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     }
     assert!(doors.iter().filter(|door| door.counts().commands > 0).count() >= 3);
 }

@@ -16,11 +16,11 @@ const WAITING: &str = "redgrid_double_barrier_waiting:{a}";
 const INSIDE: &str = "redgrid_double_barrier_inside:{a}";
 
 fn enter(client: &Client, parties: u32) -> JoinHandle<Result<DoubleBarrierGuard, BarrierError>> {
-    tokio::spawn(DoubleBarrier::new(client, "a", parties).enter().within(SOON).into_future())
+    tokio::spawn(DoubleBarrier::new(client, "a", parties).enter().timeout(SOON).into_future())
 }
 
 fn leave(guard: DoubleBarrierGuard) -> JoinHandle<Result<(), BarrierError>> {
-    tokio::spawn(guard.leave().within(SOON).into_future())
+    tokio::spawn(guard.leave().timeout(SOON).into_future())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +66,7 @@ async fn sessions_of_many_do_not_mix() {
                 let mut random = fastrand::Rng::with_seed(task.into());
                 loop {
                     let guard = tokio::select! {
-                        guard = barrier.enter().within(SOON).into_future() => guard.unwrap(),
+                        guard = barrier.enter().timeout(SOON).into_future() => guard.unwrap(),
                         _ = end.wait_for(|end| *end) => return,
                     };
                     let session = guard.session();
@@ -78,7 +78,7 @@ async fn sessions_of_many_do_not_mix() {
                     if random.bool() {
                         tokio::time::sleep(MS * random.u32(..10)).await;
                     }
-                    guard.leave().within(SOON).await.unwrap();
+                    guard.leave().timeout(SOON).await.unwrap();
                     assert_eq!(inside[session as usize].load(Ordering::SeqCst), u64::from(PARTIES), "{session}");
                 }
             })
@@ -134,7 +134,7 @@ async fn who_is_dropped_leaves_and_who_is_inside_counts_for_many_leases() {
     tokio::time::sleep_until(began + 2 * LEASE + LEASE / 2).await;
     assert_eq!(count(&observer, INSIDE).await, 2);
     assert!(!first.is_lost());
-    let impatient = first.leave().within(200 * MS).await;
+    let impatient = first.leave().timeout(200 * MS).await;
     assert!(matches!(impatient, Err(BarrierError::TimedOut { .. })), "{impatient:?}");
     assert_eq!(count(&observer, INSIDE).await, 1);
     drop(second);
@@ -188,7 +188,7 @@ async fn a_lost_opening_is_made_known_by_who_is_inside() {
     until(&observer, WAITING, 1).await;
     let before: Vec<u8> = observer.query(&["DUMP", "redgrid_double_barrier:{a}"]).await.unwrap();
     let inside = enter(&two, 2).await.unwrap().unwrap();
-    waiting.await.unwrap().unwrap().leave().within(500 * MS).await.unwrap_err();
+    waiting.await.unwrap().unwrap().leave().timeout(500 * MS).await.unwrap_err();
     // The state of before, in which somebody else waits before the one inside has its next word.
     let third = loop {
         let restore: [&[u8]; 5] = [b"RESTORE", b"redgrid_double_barrier:{a}", b"600000", &before, b"REPLACE"];

@@ -23,14 +23,14 @@ async fn one_leads_until_it_resigns_and_observers_are_told() {
     let mut last = None;
     for round in 0..6 {
         let election = elections[round % 2].clone();
-        let leadership = election.campaign().proclaim(format!("node {round}")).wait(SOON).await.unwrap();
+        let leadership = election.campaign().proclaim(format!("node {round}")).timeout(SOON).await.unwrap();
         assert!(leadership.is_leader() && last < Some(leadership.term()));
         last = Some(leadership.term());
         let leader = next(&mut changes).await.expect("it is told");
         assert_eq!((leader.id_text(), leader.term), (format!("node {round}"), leadership.term()));
         assert_eq!(elections[0].leader().await.unwrap().map(|leader| leader.term), last);
         // Nobody else is elected meanwhile.
-        let other = elections[(round + 1) % 2].campaign().wait(Duration::ZERO).await;
+        let other = elections[(round + 1) % 2].campaign().timeout(Duration::ZERO).await;
         assert!(matches!(other, Err(CampaignError::Acquire(AcquireError::TimedOut { .. }))), "{other:?}");
         leadership.resign().await.unwrap();
         assert_eq!(next(&mut changes).await, None);
@@ -52,7 +52,7 @@ async fn candidates_follow_each_other_and_each_is_known_by_its_own_name() {
             tokio::spawn(async move {
                 let mut terms = Vec::new();
                 for _ in 0..5 {
-                    let leadership = election.campaign().proclaim(n.to_string()).wait(SOON).await.unwrap();
+                    let leadership = election.campaign().proclaim(n.to_string()).timeout(SOON).await.unwrap();
                     let told = election.leader().await.unwrap().expect("it leads");
                     assert_eq!((told.id_text(), told.term), (n.to_string(), leadership.term()));
                     terms.push(leadership.term());
@@ -89,7 +89,7 @@ async fn leading_goes_on_past_the_lease_and_a_dead_leader_is_followed_by_another
     assert!(first.is_leader());
     assert_eq!(Election::new(&one, "a").leader().await.unwrap().map(|leader| leader.id_text()), Some("first".into()));
     // As if its host was gone: no answer comes, and it stops to believe before another leads.
-    let second = Election::new(&two, "a").campaign().proclaim("second").wait(SOON);
+    let second = Election::new(&two, "a").campaign().proclaim("second").timeout(SOON);
     let second = tokio::spawn(second.into_future());
     wait_until(SOON, async || two.in_hand().waiting == 1).await;
     proxy.set_both(redgrid_testkit::Fault::BlackHole);
@@ -120,7 +120,7 @@ async fn leadership_taken_by_force_is_told_and_a_mere_holder_is_not_a_leader() {
     assert_eq!(Election::new(&two, "a").leader().await.unwrap(), None, "it holds, and has not been elected");
     assert!(leadership.resign().await.is_err());
     // The one who is elected next waits for it, and is woken.
-    let next = tokio::spawn(election.campaign().wait(SOON).into_future());
+    let next = tokio::spawn(election.campaign().timeout(SOON).into_future());
     wait_until(SOON, async || one.in_hand().waiting == 1).await;
     thief.release().await.unwrap();
     next.await.unwrap().unwrap().resign().await.unwrap();
@@ -151,11 +151,11 @@ async fn a_candidate_that_leaves_leads_nobody() {
 async fn a_wait_bounds_the_proclamation_as_well() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(3 * SOON)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(3 * SOON)).await;
     let election = Election::new(&client, "a");
     election.campaign().await.unwrap().resign().await.unwrap();
     proxy.next(1, script!("leader_proclaim"), Action::Hold);
-    let campaign = election.campaign().wait(1000 * MS).into_future();
+    let campaign = election.campaign().timeout(1000 * MS).into_future();
     let ended = tokio::time::timeout(SOON, campaign).await.expect("it ends");
     assert!(matches!(ended, Err(CampaignError::NotProclaimed { .. })), "{ended:?}");
     proxy.release_held().await;
@@ -181,7 +181,7 @@ async fn resigning_ends_well_whatever_lies_beside_it() {
 async fn lost_answers_elect_once_and_resign_once() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let quick = |config: redgrid_core::Config| config.timeout(2000 * MS);
+    let quick = |config: redgrid_core::Config| config.response_timeout(2000 * MS);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let election = Election::new(&client, "a");
     election.campaign().await.unwrap().resign().await.unwrap();

@@ -124,10 +124,10 @@ async fn health_tells_what_is_held_and_who_answers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn health_answers_in_time_whatever_the_server_does() {
     let server = server().await;
-    let client = client_with(&server.url(), |config: Config| config.timeout(SOON)).await;
+    let client = client_with(&server.url(), |config: Config| config.response_timeout(SOON)).await;
     server.pause().await.unwrap();
     let began = Instant::now();
-    let health = client.health().within(200 * MS).await;
+    let health = client.health().timeout(200 * MS).await;
     assert!(began.elapsed() < SOON / 2 && !health.is_ready(), "{health:?}");
     assert!(health.nodes[0].trouble.as_ref().unwrap().contains("200ms"), "{health:?}");
     server.resume().await.unwrap();

@@ -18,7 +18,7 @@ const MS: Duration = Duration::from_millis(1);
 fn line_up(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> JoinHandle<()> {
     let (lock, order) = (FairLock::new(client, "a"), Arc::clone(order));
     tokio::spawn(async move {
-        let guard = lock.acquire().wait(SOON).await.unwrap();
+        let guard = lock.acquire().timeout(SOON).await.unwrap();
         order.lock().unwrap().push(number);
         guard.release().await.unwrap();
     })
@@ -87,7 +87,7 @@ async fn a_look_never_lines_up_and_never_overtakes() {
     guard.release().await.unwrap();
     assert!(!observer.exists("a").await.unwrap());
     assert!(lock.try_acquire().await.unwrap().is_none());
-    assert!(FairLock::new(&two, "a").acquire().wait(Duration::ZERO).await.is_err());
+    assert!(FairLock::new(&two, "a").acquire().timeout(Duration::ZERO).await.is_err());
     assert_eq!(queue(&observer, "a").await, [java.holder.as_str()]);
     assert!(java.try_for(SOON).await);
     java.unlock().await;
@@ -103,7 +103,7 @@ async fn who_gives_up_has_no_place_any_more_and_the_next_gets_in() {
     let dropped = tokio::spawn(FairLock::new(&one, "a").acquire().into_future());
     until_waiting(&observer, 1).await;
     // Its time is over when the last has had ample time to line up behind it.
-    let late = tokio::spawn(FairLock::new(&two, "a").acquire().wait(3000 * MS).into_future());
+    let late = tokio::spawn(FairLock::new(&two, "a").acquire().timeout(3000 * MS).into_future());
     until_waiting(&observer, 2).await;
     let order = Arc::default();
     let last = line_up(&two, 0, &order);
@@ -172,7 +172,7 @@ async fn two_thousand_waits_dropped_at_random_leave_nothing() {
                 let lock = FairLock::new(&clients[random.usize(..2)], format!("name:{}", random.u8(..3)));
                 let mut ask = lock.acquire();
                 if random.bool() {
-                    ask = ask.wait(Duration::from_millis(random.u64(1..20)));
+                    ask = ask.timeout(Duration::from_millis(random.u64(1..20)));
                 }
                 let got = match random.u8(..3) {
                     0 => at_most(random.usize(1..8), ask.into_future()).await,
@@ -204,14 +204,14 @@ async fn a_late_copy_of_lining_up_makes_no_place() {
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
     let timeout = 600 * MS;
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
     let lock = FairLock::new(&client, "a");
     lock.acquire().await.unwrap().release().await.unwrap();
     let java = Theirs::new(&observer, "a", 1, 0);
     assert!(java.try_for(SOON).await);
     // The first copy gets no further than the proxy, until its wait is over.
     proxy.next(1, "{a}", Action::Hold);
-    let waited = lock.acquire().wait(200 * MS).await;
+    let waited = lock.acquire().timeout(200 * MS).await;
     assert!(waited.is_err(), "{waited:?}");
     proxy.release_held().await;
     java.unlock().await;
@@ -231,7 +231,7 @@ async fn a_word_that_lands_after_its_waiter_has_left_takes_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_secs(5))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(5))).await;
     let lock = FairLock::new(&client, "a");
     lock.acquire().await.unwrap().release().await.unwrap();
     let scripts = async || {
@@ -241,7 +241,7 @@ async fn a_word_that_lands_after_its_waiter_has_left_takes_nothing() {
     };
     let before = scripts().await;
     proxy.next(1, "{a}", Action::Hold);
-    let waited = lock.acquire().wait(300 * MS).await;
+    let waited = lock.acquire().timeout(300 * MS).await;
     assert!(waited.is_err(), "{waited:?}");
     // What it may have got is given back on another connection, before the word itself arrives.
     proxy.cut_all();
@@ -256,7 +256,7 @@ async fn a_waiter_whose_time_is_over_and_that_is_not_polled_keeps_nobody_out() {
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
     let gate = FairLock::new(&two, "a").acquire().await.unwrap();
-    let mut parked = pin!(FairLock::new(&one, "a").acquire().wait(SOON / 5).into_future());
+    let mut parked = pin!(FairLock::new(&one, "a").acquire().timeout(SOON / 5).into_future());
     // Polled until its place is kept by the client itself, and then no more.
     let kept = async {
         until_waiting(&observer, 1).await;
@@ -287,7 +287,7 @@ async fn a_lost_answer_to_lining_up_keeps_the_place() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
-    let one = client_with(&server.url_via(proxy.addr()), |config| config.timeout(600 * MS)).await;
+    let one = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(600 * MS)).await;
     let two = client(&server).await;
     FairLock::new(&one, "a").acquire().await.unwrap().release().await.unwrap();
     let gate = FairLock::new(&two, "a").acquire().await.unwrap();
@@ -362,7 +362,7 @@ async fn a_waiter_sees_where_it_stands() {
     assert!(!java.try_for(SOON).await);
     let place = Place::new();
     assert_eq!(lock.position(&place).await.unwrap(), None);
-    let waiter = tokio::spawn(lock.acquire().at(&place).wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().at(&place).timeout(SOON).into_future());
     wait_until(SOON, async || lock.position(&place).await.unwrap() == Some(1)).await;
     let waiting = lock.waiting().await.unwrap();
     assert_eq!(waiting.iter().map(|waiter| waiter.ours).collect::<Vec<_>>(), [false, true]);
@@ -384,13 +384,13 @@ async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
     let (one, two) = (client(&server).await, client(&server).await);
     let lock = FairLock::new(&one, "a");
     let me = Holder::new();
-    let outer = lock.acquire().by(&me).lease(SOON).await.unwrap();
-    let inner = lock.acquire().by(&me).await.unwrap();
+    let outer = lock.acquire().holder(&me).lease(SOON).await.unwrap();
+    let inner = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(outer.token(), inner.token());
     outer.extend(SOON * 2).await.unwrap();
     assert!(lock.inspect().await.unwrap().unwrap().remaining.unwrap() > SOON);
     drop(outer);
-    let next = tokio::spawn(FairLock::new(&two, "a").acquire().watchdog(900 * MS).into_future());
+    let next = tokio::spawn(FairLock::new(&two, "a").acquire().auto_renew(900 * MS).into_future());
     until_waiting(&observer, 1).await;
     let token = inner.token();
     inner.release().await.unwrap();
@@ -401,7 +401,7 @@ async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
     wait_until(SOON, async || Instant::now() > until).await;
     assert!(next.is_held());
     // A waiter gets in when the lock is taken away by force, and the one who lost it is told.
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     until_waiting(&observer, 1).await;
     assert!(FairLock::new(&one, "a").force_release().await.unwrap());
     tokio::time::timeout(SOON, next.lost()).await.unwrap();
@@ -425,7 +425,7 @@ async fn a_lease_that_ends_without_a_message_lets_the_head_in() {
     let java = Theirs::new(&observer, "a", 1, 0);
     assert!(java.try_for(700 * MS).await);
     let began = Instant::now();
-    let guard = FairLock::new(&client, "a").acquire().wait(SOON).await.unwrap();
+    let guard = FairLock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
     let waited = began.elapsed();
     assert!(waited > 500 * MS && waited < 2500 * MS, "{waited:?}");
     guard.release().await.unwrap();

@@ -47,7 +47,7 @@ async fn behind_twenty_five_waiters_that_were_killed_the_next_is_in_within_one_a
     let client = client(&server).await;
     let gate = FairLock::new(&client, "a").acquire().await.unwrap();
     let children = five_times_five(&server.url(), &observer).await;
-    let waiter = tokio::spawn(FairLock::new(&client, "a").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(FairLock::new(&client, "a").acquire().timeout(SOON).into_future());
     until_waiting(&observer, 26).await;
     kill(children).await;
     let killed = Instant::now();
@@ -110,7 +110,7 @@ async fn what_redisson_threw_out_of_ours_does_not_make_its_places_ours() {
     .await;
     assert_eq!(score_and_lifetime(&observer, &java.holder).await, (score, -1));
     ghost(now + 1_000_000).await.unwrap();
-    let waiter = tokio::spawn(FairLock::new(&client, "a").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(FairLock::new(&client, "a").acquire().timeout(SOON).into_future());
     until_waiting(&observer, 2).await;
     assert_eq!(score_and_lifetime(&observer, &java.holder).await, (score, -1));
     waiter.abort();
@@ -124,7 +124,7 @@ async fn a_queue_that_redisson_joins_has_no_lifetime_any_more() {
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
     let gate = FairLock::new(&client, "a").acquire().await.unwrap();
-    let waiter = tokio::spawn(FairLock::new(&client, "a").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(FairLock::new(&client, "a").acquire().timeout(SOON).into_future());
     until_waiting(&observer, 1).await;
     let java = Theirs::new(&observer, "a", 1, 0);
     assert!(!java.try_for(SOON).await);
@@ -147,7 +147,7 @@ async fn a_server_that_stands_still_costs_nobody_the_place() {
         let mut waiting = Vec::new();
         for n in 0..6 {
             let lock = FairLock::new(&clients[n % 2], "a");
-            waiting.push(tokio::spawn(async move { drop(lock.acquire().wait(2 * SOON).await) }));
+            waiting.push(tokio::spawn(async move { drop(lock.acquire().timeout(2 * SOON).await) }));
             until_waiting(&observer, n + 1).await;
         }
         let before = queue(&observer, "a").await;
@@ -188,7 +188,7 @@ async fn hosts_whose_clocks_are_ahead_do_not_throw_out_our_living_places() {
         assert!(!java.try_for(SOON).await);
         let (lock, order) = (FairLock::new(&client, "a"), Arc::clone(&order));
         waiting.push(tokio::spawn(async move {
-            let guard = lock.acquire().wait(SOON * 2).await.unwrap();
+            let guard = lock.acquire().timeout(SOON * 2).await.unwrap();
             order.lock().unwrap().push(2 * n + 1);
             guard.release().await.unwrap();
         }));
@@ -349,7 +349,7 @@ async fn among_a_thousand_places_no_call_takes_five_milliseconds() {
 fn wait_for(client: &Client) -> tokio::task::JoinHandle<()> {
     let lock = FairLock::new(client, "a");
     tokio::spawn(async move {
-        lock.acquire().wait(SOON * 3).await.unwrap().release().await.unwrap();
+        lock.acquire().timeout(SOON * 3).await.unwrap().release().await.unwrap();
     })
 }
 

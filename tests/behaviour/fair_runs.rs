@@ -43,7 +43,7 @@ impl Report {
     fn line_up(&self, client: &Client, number: usize) -> JoinHandle<()> {
         let (lock, report) = (FairLock::new(client, "a"), self.clone());
         tokio::spawn(async move {
-            let guard = lock.acquire().wait(SOON).await.unwrap();
+            let guard = lock.acquire().timeout(SOON).await.unwrap();
             report.is_in(number, &guard);
             guard.release().await.unwrap();
         })
@@ -82,7 +82,7 @@ fn pass() -> String {
 /// A client behind a proxy, whose server knows all scripts.
 async fn behind(server: &RedisServer, timeout: Duration) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
     let lock = FairLock::new(&client, "warm");
     let gate = lock.acquire().await.unwrap();
     let next = tokio::spawn(lock.acquire().into_future());
@@ -190,7 +190,7 @@ async fn one_word_serves_many_under_one_field_unless_there_is_no_stretch() {
             let lock = FairLock::new(&client, name);
             tokio::spawn(async move {
                 for _ in 0..50 {
-                    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+                    lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
                 }
             })
         });
@@ -236,7 +236,7 @@ async fn what_a_late_copy_may_give_back_is_not_handed_on() {
     let (proxy, one) = behind(&server, SOON / 2).await;
     let lock = FairLock::new(&one, "a");
     let gate = lock.acquire().await.unwrap();
-    let next = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let next = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     until_waiting(&observer, 1).await;
     let asked = scripts(&observer).await;
     until_over(BELIEVED).await;
@@ -262,13 +262,13 @@ async fn a_word_that_ends_late_leaves_who_is_in_his_lock() {
     let two = client(&server).await;
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     proxy.next(1, pass(), Action::SwallowReply);
-    let next = tokio::spawn(FairLock::new(&one, "a").acquire().wait(SOON).into_future());
+    let next = tokio::spawn(FairLock::new(&one, "a").acquire().timeout(SOON).into_future());
     until_waiting(&observer, 1).await;
     wait_until(SOON, async || proxy.counts().swallowed == 1).await;
     assert!(FairLock::new(&two, "a").force_release().await.unwrap());
     tokio::time::timeout(SOON, gate.lost()).await.unwrap();
     let next = next.await.unwrap().unwrap();
-    let other = tokio::spawn(FairLock::new(&two, "a").acquire().wait(SOON).into_future());
+    let other = tokio::spawn(FairLock::new(&two, "a").acquire().timeout(SOON).into_future());
     until_over(5 * BELIEVED).await;
     assert!(next.is_held() && !other.is_finished() && observer.exists("a").await.unwrap());
     next.release().await.unwrap();
@@ -285,7 +285,7 @@ async fn a_long_way_to_the_server_does_not_keep_a_run_from_going_on() {
     let (proxy, one) = behind(&server, SOON / 2).await;
     let lock = FairLock::new(&one, "a");
     let gate = lock.acquire().lease(SOON).await.unwrap();
-    let next = tokio::spawn(lock.acquire().wait(SOON).lease(SOON).into_future());
+    let next = tokio::spawn(lock.acquire().timeout(SOON).lease(SOON).into_future());
     until_waiting(&observer, 1).await;
     proxy.set_both(Fault::Delay(175 * MS));
     until_over(BELIEVED).await;
@@ -326,7 +326,7 @@ async fn each_of_a_run_has_the_lease_it_asked_for() {
         let (lock, say) = (lock.clone(), say.clone());
         tokio::spawn(async move {
             // It never gives it back.
-            let guard = lock.acquire().wait(SOON).lease(400 * MS).await.unwrap();
+            let guard = lock.acquire().timeout(SOON).lease(400 * MS).await.unwrap();
             say.send((number, guard.token(), "in")).unwrap();
             guard.lost().await;
             say.send((number, guard.token(), "lost")).unwrap();
@@ -345,7 +345,7 @@ async fn each_of_a_run_has_the_lease_it_asked_for() {
         }
     }
     // The last one's is freed when its lease has ended.
-    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

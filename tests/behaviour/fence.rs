@@ -23,7 +23,7 @@ async fn a_lower_token_is_refused_and_told_with_the_highest() {
     let (one, two) = (client(&server).await, client(&server).await);
     let (early, late) = {
         let early = Lock::new(&one, "a").acquire().await.unwrap().token();
-        (early, Lock::new(&two, "a").acquire().wait(SOON).await.unwrap().token())
+        (early, Lock::new(&two, "a").acquire().timeout(SOON).await.unwrap().token())
     };
     let (first, second) = (Fence::new(&one, "a"), Fence::new(&two, "a"));
     assert_eq!(first.highest().await.unwrap(), None);
@@ -142,7 +142,7 @@ async fn a_key_elsewhere_and_a_wrong_type_write_nothing() {
 async fn a_write_with_a_lost_answer_is_carried_out_once() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_millis(600));
+    let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(600));
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let fence = Fence::new(&client, "{a}");
     let now = token(observer.server_time_micros().await.unwrap());
@@ -168,7 +168,7 @@ async fn a_write_with_a_lost_answer_is_carried_out_once() {
 async fn a_write_without_an_answer_is_not_told_as_not_written() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_secs(3)).retries(1);
+    let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_secs(3)).retries(1);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let fence = Fence::new(&client, "{a}");
     let now = token(observer.server_time_micros().await.unwrap());
@@ -201,7 +201,7 @@ async fn a_write_without_an_answer_is_not_told_as_not_written() {
 async fn a_late_copy_does_not_undo_what_the_same_holder_wrote_since() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let config = |config: redgrid_core::Config| config.timeout(Duration::from_secs(3));
+    let config = |config: redgrid_core::Config| config.response_timeout(Duration::from_secs(3));
     let client = client_with(&server.url_via(proxy.addr()), config).await;
     let fence = Fence::new(&client, "{a}");
     let now = token(observer.server_time_micros().await.unwrap());
@@ -230,7 +230,7 @@ async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
     const AT_A_TIME: usize = 250;
     let server = server().await;
     // So many at a time may wait for a slow machine.
-    let next = client_with(&server.url(), |config| config.timeout(SOON)).await;
+    let next = client_with(&server.url(), |config| config.response_timeout(SOON)).await;
     let observer = server.observer().await.unwrap();
     let mut writer = Command::new(env!("CARGO_BIN_EXE_writer"))
         .args([server.url().as_str(), "3000"])
@@ -282,7 +282,7 @@ async fn take(client: Client, name: String) -> (Token, bool) {
     let lock = Lock::new(&client, &name);
     let (guard, was_held) = match lock.try_acquire().await.unwrap() {
         Some(guard) => (guard, false),
-        None => (lock.acquire().wait(SOON).await.unwrap(), true),
+        None => (lock.acquire().timeout(SOON).await.unwrap(), true),
     };
     let token = guard.token();
     let set = client.command("SET").key(format!("{{{name}}}:plain")).unwrap().arg(token.to_string());

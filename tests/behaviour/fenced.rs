@@ -44,7 +44,7 @@ async fn tasks_of_one_process_get_each_token_from_the_server() {
             let (lock, tokens) = (lock.clone(), Arc::clone(&tokens));
             tokio::spawn(async move {
                 for _ in 0..15 {
-                    let guard = lock.acquire().wait(SOON).await.unwrap();
+                    let guard = lock.acquire().timeout(SOON).await.unwrap();
                     assert_eq!(lock.token().await.unwrap(), Some(guard.token()));
                     tokens.lock().unwrap().push(guard.token());
                     guard.release().await.unwrap();
@@ -85,8 +85,8 @@ async fn who_enters_again_keeps_the_token() {
     let server = server().await;
     let client = client(&server).await;
     let (lock, me) = (FencedLock::new(&client, "a"), Holder::new());
-    let outer = lock.acquire().by(&me).await.unwrap();
-    let inner = lock.acquire().by(&me).await.unwrap();
+    let outer = lock.acquire().holder(&me).await.unwrap();
+    let inner = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(inner.token(), outer.token());
     assert_eq!(lock.token().await.unwrap(), Some(outer.token()));
     inner.release().await.unwrap();
@@ -99,12 +99,12 @@ async fn a_lost_grant_is_found_again_with_its_token() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = Duration::from_millis(600);
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(quick)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(quick)).await;
     FencedLock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
     let ahead = observer.server_time_micros().await.unwrap() + 3_600_000_000;
     observer.cmd(&["SET", COUNTER, &ahead.to_string()]).await.unwrap();
     proxy.next(1, script!("acquire_fenced"), Action::SwallowReply);
-    let guard = FencedLock::new(&client, "a").acquire().wait(SOON).await.unwrap();
+    let guard = FencedLock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
     assert_eq!(proxy.counts().swallowed, 1);
     assert_eq!((guard.token().get(), stored(&observer).await), (ahead + 1, Some(ahead + 1)));
     guard.release().await.unwrap();
@@ -145,7 +145,7 @@ async fn after_five_hundred_owners_and_a_kill_the_next_token_is_higher() {
     holder.kill().await.unwrap();
     let lock = FencedLock::new(&client, "a");
     assert_eq!(lock.token().await.unwrap().map(u64::from), Some(last));
-    let guard = lock.acquire().wait(SOON).await.unwrap();
+    let guard = lock.acquire().timeout(SOON).await.unwrap();
     assert!(guard.token().get() > last);
     guard.release().await.unwrap();
 }

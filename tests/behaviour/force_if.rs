@@ -28,7 +28,7 @@ async fn a_holder_that_came_since_keeps_the_lock() {
     assert_eq!(LockHolder::from_field(&seen.field()), seen);
     assert!(lock.force_release_if(&seen).await.unwrap());
     lost(second.lost()).await;
-    let third = lock.acquire().wait(SOON).await.unwrap();
+    let third = lock.acquire().timeout(SOON).await.unwrap();
     assert!(third.token() > second.token());
 }
 
@@ -113,7 +113,7 @@ async fn a_large_hash_is_read_in_a_bounded_part() {
     observer.cmd(&["HSET", "visits", "mode", "read"]).await.unwrap();
     observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
     let wait = Duration::from_millis(2500);
-    let waited = RwLock::new(&client, "visits").write().wait(wait).await;
+    let waited = RwLock::new(&client, "visits").write().timeout(wait).await;
     assert!(matches!(waited, Err(redgrid_locks::AcquireError::TimedOut { .. })), "{waited:?}");
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     assert!(stats.contains("cmdstat_hrandfield:") && !stats.contains("cmdstat_hkeys:"), "{stats}");

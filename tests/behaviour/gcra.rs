@@ -28,7 +28,7 @@ async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
     assert!(lives > 4 * LONG - LONG / 2 && lives <= 4 * LONG + MS, "until all is replenished: {lives:?}");
     let told = limiter.acquire().permits(5).await.unwrap_err();
     assert!(matches!(told, LimitError::TooManyPermits { permits: 5, most: 4, .. }), "{told:?}");
-    let told = limiter.acquire().wait(200 * MS).await.unwrap_err();
+    let told = limiter.acquire().timeout(200 * MS).await.unwrap_err();
     assert!(matches!(told, LimitError::TimedOut { waited, .. } if waited >= 200 * MS), "{told:?}");
     assert!(matches!(limiter.acquire().permits(0).await, Err(LimitError::InvalidArgument { .. })));
     // Half an interval later a half is replenished: none yet; a whole one later, one.
@@ -152,22 +152,22 @@ async fn one_at_a_time_comes_evenly_and_in_order() {
 async fn a_lost_answer_takes_once_and_a_clock_set_back_costs_a_burst() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let quick = |config: Config| config.timeout(150 * MS).retries(9);
+    let quick = |config: Config| config.response_timeout(150 * MS).retries(9);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let limiter = GcraLimiter::new(&client, "a", Quota::new(1, LONG).burst(10));
     limiter.acquire().await.unwrap();
     for n in 2..5 {
         proxy.next(1, "redgrid_once:{a}", Action::SwallowReply);
-        limiter.acquire().wait(SOON).await.unwrap();
+        limiter.acquire().timeout(SOON).await.unwrap();
         assert_eq!(limiter.available_permits().await.unwrap(), 10 - n);
     }
     let hours = (observer.server_time_micros().await.unwrap() + 90_000_000_000).to_string();
     observer.cmd(&["SET", "a", &format!("{hours} 0")]).await.unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 0);
     let quick = GcraLimiter::new(&client, "a", Quota::new(100, 1000 * MS).burst(10));
-    quick.acquire().wait(SOON).await.unwrap();
+    quick.acquire().timeout(SOON).await.unwrap();
     proxy.set_both(Fault::BlackHole);
-    let told = join_all((0..5).map(|_| limiter.acquire().wait(2000 * MS).into_future())).await;
+    let told = join_all((0..5).map(|_| limiter.acquire().timeout(2000 * MS).into_future())).await;
     let honest = |told: &LimitError| matches!(told, LimitError::OutcomeUnknown { .. } | LimitError::Unavailable { .. });
     assert!(told.iter().all(|told| told.as_ref().is_err_and(honest)), "{told:?}");
     proxy.heal();
@@ -213,7 +213,7 @@ async fn a_clock_that_was_set_back_costs_a_burst_also_where_that_is_long() {
         observer.cmd(&["SET", "a", &format!("{hours} 0")]).await.unwrap();
         assert!(!limiter.try_acquire().await.unwrap());
         match waits {
-            true => limiter.acquire().wait(SOON).await.unwrap(),
+            true => limiter.acquire().timeout(SOON).await.unwrap(),
             false => wait_until(SOON, async || limiter.try_acquire().await.unwrap()).await,
         }
     }
@@ -230,7 +230,7 @@ async fn who_stands_behind_more_than_are_asked_for_together_is_told_so_too() {
     for one in &mut crowd {
         assert!(futures_util::poll!(one).is_pending());
     }
-    let mut bounded = limiter.acquire().wait(3000 * MS).into_future();
+    let mut bounded = limiter.acquire().timeout(3000 * MS).into_future();
     let mut trying = Box::pin(limiter.try_acquire());
     assert!(futures_util::poll!(&mut bounded).is_pending() && futures_util::poll!(&mut trying).is_pending());
     let tried = tokio::time::timeout(10_000 * MS, trying).await.expect("he does not wait");
@@ -243,7 +243,7 @@ async fn who_stands_behind_more_than_are_asked_for_together_is_told_so_too() {
 async fn without_a_server_all_of_a_long_line_end_together() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let settings = |config: Config| config.timeout(1000 * MS).retries(1);
+    let settings = |config: Config| config.response_timeout(1000 * MS).retries(1);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     let limiter = GcraLimiter::new(&client, "a", Quota::new(1, LONG));
     limiter.acquire().await.unwrap();
@@ -299,7 +299,7 @@ async fn who_has_little_time_left_does_not_ask_all_the_time() {
         let limiter = GcraLimiter::new(&client, format!("{n}"), Quota::per_second(1));
         limiter.acquire().await.unwrap();
         // It would be his turn a moment after that.
-        let _ = limiter.acquire().wait(990 * MS).await;
+        let _ = limiter.acquire().timeout(990 * MS).await;
     }
     let asked = asked(&monitor.take().await.unwrap());
     assert!(asked <= 60, "{asked}");

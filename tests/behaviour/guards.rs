@@ -118,10 +118,10 @@ async fn a_forgotten_lock_is_left_to_its_lease() {
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
     // Long enough that the looks at it come before its end, also where they take seconds.
-    Lock::new(&client, "a").acquire().watchdog(Duration::from_secs(6)).await.unwrap().forget();
+    Lock::new(&client, "a").acquire().auto_renew(Duration::from_secs(6)).await.unwrap().forget();
     assert!(observer.exists("a").await.unwrap());
     assert!(Lock::new(&client, "a").try_acquire().await.unwrap().is_none());
-    let guard = Lock::new(&client, "a").acquire().wait(SOON).await.unwrap();
+    let guard = Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
     guard.release().await.unwrap();
 }
 
@@ -161,7 +161,7 @@ async fn a_panic_while_holding_releases_and_poisons_nothing() {
             panic!("while holding");
         });
         assert!(panicked.await.unwrap_err().is_panic());
-        lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     }
     wait_until(SOON, async || client.in_hand() == NOTHING).await;
 }

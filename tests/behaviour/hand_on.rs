@@ -46,7 +46,7 @@ async fn of_many_that_attach_one_gets_it() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await, client(&server).await];
     for round in 0..20 {
-        let guard = Lock::new(&clients[round % 3], "a").acquire().wait(SOON).await.unwrap();
+        let guard = Lock::new(&clients[round % 3], "a").acquire().timeout(SOON).await.unwrap();
         let detached = guard.detach().await.unwrap();
         let tasks: Vec<_> = (0..9)
             .map(|n| {
@@ -73,7 +73,7 @@ async fn who_waits_goes_on_waiting_until_it_is_given_back_elsewhere() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
-    let waiter = tokio::spawn(Lock::new(&one, "a").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(Lock::new(&one, "a").acquire().timeout(SOON).into_future());
     wait_until(SOON, async || one.in_hand().waiting == 1).await;
     let detached = guard.detach().await.unwrap();
     let there = Lock::new(&two, "a").attach(&detached).await.unwrap();
@@ -95,18 +95,18 @@ async fn tasks_of_the_process_that_attached_have_it_next_with_higher_tokens() {
         // Several owners there, then several here: each has a higher token, none ahead of the server's clock.
         for client in [&one, &two] {
             for _ in 0..3 {
-                let guard = Lock::new(client, "a").acquire().wait(SOON).await.unwrap();
+                let guard = Lock::new(client, "a").acquire().timeout(SOON).await.unwrap();
                 assert!(last < Some(guard.token()));
                 last = Some(guard.token());
                 guard.release().await.unwrap();
             }
         }
-        let guard = Lock::new(&one, "a").acquire().wait(SOON).await.unwrap();
+        let guard = Lock::new(&one, "a").acquire().timeout(SOON).await.unwrap();
         assert!(last < Some(guard.token()));
         last = Some(guard.token());
         let guard = Lock::new(&two, "a").attach(&guard.detach().await.unwrap()).await.unwrap();
         assert_eq!(last, Some(guard.token()));
-        let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(SOON).into_future());
+        let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(SOON).into_future());
         wait_until(SOON, async || two.in_hand().waiting == 1).await;
         guard.release().await.unwrap();
         let next = waiter.await.unwrap().unwrap();
@@ -143,9 +143,9 @@ async fn a_renewed_lease_is_renewed_there_and_a_fixed_one_ends_as_it_was_to_end(
 async fn what_nobody_attaches_ends_with_its_lease() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
-    let guard = Lock::new(&one, "a").acquire().watchdog(2000 * MS).await.unwrap();
+    let guard = Lock::new(&one, "a").acquire().auto_renew(2000 * MS).await.unwrap();
     let detached = guard.detach().await.unwrap();
-    let next = Lock::new(&two, "a").acquire().wait(SOON).await.unwrap();
+    let next = Lock::new(&two, "a").acquire().timeout(SOON).await.unwrap();
     assert!(next.token() > detached.token());
     assert!(matches!(Lock::new(&one, "a").attach(&detached).await, Err(AttachError::Gone { .. })));
     assert!(next.is_held());
@@ -162,8 +162,8 @@ async fn what_can_not_be_handed_over_stays_with_its_guard() {
     let server = server().await;
     let (client, me) = (client(&server).await, Holder::new());
     let lock = Lock::new(&client, "a");
-    let outer = lock.acquire().by(&me).await.unwrap();
-    let inner = lock.acquire().by(&me).await.unwrap();
+    let outer = lock.acquire().holder(&me).await.unwrap();
+    let inner = lock.acquire().holder(&me).await.unwrap();
     let kept = outer.detach().await.unwrap_err();
     assert!(matches!(kept.why, DetachError::Shared { .. }), "{kept:?}");
     assert!(kept.guard.is_held() && inner.is_held());
@@ -193,7 +193,7 @@ async fn a_lock_of_another_kind_stays_of_its_kind() {
     let guard = fenced.attach(&ledger).await.unwrap();
     assert_eq!(fenced.token().await.unwrap(), Some(guard.token()));
     // Its tokens are counted by the server: it does not pass from task to task without asking.
-    let next = tokio::spawn(fenced.acquire().wait(SOON).into_future());
+    let next = tokio::spawn(fenced.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().waiting == 1).await;
     let token = guard.token();
     guard.release().await.unwrap();
@@ -207,7 +207,7 @@ async fn a_lock_of_another_kind_stays_of_its_kind() {
 async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_back() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let quick = |config: redgrid_core::Config| config.timeout(2000 * MS).retries(1);
+    let quick = |config: redgrid_core::Config| config.response_timeout(2000 * MS).retries(1);
     let (one, two) = (client(&server).await, client_with(&server.url_via(proxy.addr()), quick).await);
     // Known to the server, so that what is lost is the answer of the script.
     let warm = Lock::new(&one, "warm").acquire().await.unwrap().detach().await.unwrap();
@@ -230,7 +230,7 @@ async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_
     wait_until(SOON, async || !observer.exists("b").await.unwrap()).await;
 
     // Left at once: it is given back, or was never taken over.
-    let detached = Lock::new(&one, "c").acquire().watchdog(3 * SOON).await.unwrap().detach().await.unwrap();
+    let detached = Lock::new(&one, "c").acquire().auto_renew(3 * SOON).await.unwrap().detach().await.unwrap();
     drop(futures_util::poll!(std::pin::pin!(Lock::new(&two, "c").attach(&detached))));
     wait_until(SOON, async || !observer.exists("c").await.unwrap() && two.in_hand() == NOTHING).await;
 }
@@ -240,12 +240,12 @@ async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_
 async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let quick = |config: redgrid_core::Config| config.timeout(1000 * MS).retries(1);
+    let quick = |config: redgrid_core::Config| config.response_timeout(1000 * MS).retries(1);
     let (one, two) = (client(&server).await, client_with(&server.url_via(proxy.addr()), quick).await);
     let warm = Lock::new(&one, "warm").acquire().await.unwrap().detach().await.unwrap();
     Lock::new(&two, "warm").attach(&warm).await.unwrap().release().await.unwrap();
     let at_least = 600_000 * MS;
-    let job = Lock::new(&one, "job").acquire().at_least(at_least).await.unwrap().detach().await.unwrap();
+    let job = Lock::new(&one, "job").acquire().hold_at_least(at_least).await.unwrap().detach().await.unwrap();
     // What gives it back, at once and when no copy can be carried out any more.
     let given_back = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&given_back);
@@ -270,13 +270,13 @@ async fn at_least_and_max_hold_go_with_it() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let began = tokio::time::Instant::now();
-    let turn = Lock::new(&one, "job").acquire().at_least(2000 * MS).await.unwrap();
+    let turn = Lock::new(&one, "job").acquire().hold_at_least(2000 * MS).await.unwrap();
     Lock::new(&two, "job").attach(&turn.detach().await.unwrap()).await.unwrap().release().await.unwrap();
-    Lock::new(&one, "job").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&one, "job").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     assert!(began.elapsed() >= 2000 * MS, "{:?}", began.elapsed());
 
     let began = tokio::time::Instant::now();
-    let longest = Lock::new(&one, "a").acquire().watchdog(2000 * MS).max_hold(3000 * MS).await.unwrap();
+    let longest = Lock::new(&one, "a").acquire().auto_renew(2000 * MS).hold_at_most(3000 * MS).await.unwrap();
     let longest = Lock::new(&two, "a").attach(&longest.detach().await.unwrap()).await.unwrap();
     assert_eq!(longest.lost().await, LostReason::Expired);
     let lasted = began.elapsed();

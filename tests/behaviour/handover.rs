@@ -16,7 +16,7 @@ async fn a_lock_that_ran_out_while_its_process_stood_still_is_not_handed_on() {
     let client = client_with(&server.url(), |config| config.stretch(500 * MS).watchdog_lease(200 * MS)).await;
     let lock = Lock::new(&client, "a");
     let guard = lock.acquire().await.unwrap();
-    let waiting = tokio::spawn(lock.acquire().wait(2 * SOON).into_future());
+    let waiting = tokio::spawn(lock.acquire().timeout(2 * SOON).into_future());
     wait_until(SOON, async || !waiting.is_finished()).await;
     tokio::task::yield_now().await;
     let url = server.url();
@@ -24,7 +24,7 @@ async fn a_lock_that_ran_out_while_its_process_stood_still_is_not_handed_on() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let other = client_with(&url, |config| config).await;
-            let guard = Lock::new(&other, "a").acquire().wait(SOON).await.unwrap();
+            let guard = Lock::new(&other, "a").acquire().timeout(SOON).await.unwrap();
             let token = guard.token();
             guard.release().await.unwrap();
             token
@@ -91,7 +91,7 @@ async fn a_fixed_lease_ends_when_it_was_asked_to_although_the_server_keeps_the_k
     let lock = Lock::new(&client, "a");
     let overdue = lock.acquire().lease(300 * MS).await.unwrap();
     let began = Instant::now();
-    let next = lock.acquire().lease(300 * MS).wait(SOON).await.unwrap();
+    let next = lock.acquire().lease(300 * MS).timeout(SOON).await.unwrap();
     // On the server it has the stretch and a margin more: what is handed on needs no other grant.
     assert!(began.elapsed() >= 250 * MS, "{:?}", began.elapsed());
     assert_eq!(next.token().get(), overdue.token().get() + 1, "handed on");
@@ -109,7 +109,7 @@ async fn a_turn_ends_although_polls_are_more_frequent_than_its_silence() {
     let client = client_with(&server.url(), |config| config.stretch(Duration::ZERO).poll_interval(200 * MS)).await;
     let lock = Lock::new(&client, "a");
     let guard = lock.acquire().await.unwrap();
-    let waiting = tokio::spawn(lock.acquire().wait(5000 * MS).into_future());
+    let waiting = tokio::spawn(lock.acquire().timeout(5000 * MS).into_future());
     let listens = async || !observer.pubsub_channels("redisson_lock__*").await.unwrap().is_empty();
     wait_until(SOON, listens).await;
     // Somebody elsewhere waits who gets no messages, and goes away.
@@ -129,7 +129,7 @@ async fn the_next_task_enters_after_the_stretch_although_its_process_may_not_sub
     let client = client_with(&server.url_for("mute", "secret"), |config| config).await;
     let lock = Lock::new(&client, "a");
     let guard = lock.acquire().await.unwrap();
-    let waiting = tokio::spawn(lock.acquire().wait(5000 * MS).into_future());
+    let waiting = tokio::spawn(lock.acquire().timeout(5000 * MS).into_future());
     wait_until(SOON, async || observer.exists("redgrid_wait:{a}").await.unwrap()).await;
     guard.release().await.unwrap();
     let next = waiting.await.unwrap();

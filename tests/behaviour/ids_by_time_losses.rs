@@ -17,7 +17,7 @@ const SCRIPT: &str = include_str!("../../crates/redgrid-id-generator/src/scripts
 async fn a_server_that_takes_longer_than_a_second_gives_ids() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(SOON)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(SOON)).await;
     let ids = TimeOrderedId::new(&client, "order");
     ids.next().await.unwrap();
     proxy.set_both(Fault::Delay(Duration::from_millis(700)));
@@ -166,7 +166,7 @@ async fn time_does_not_go_back_with_the_servers_clock() {
 async fn a_lost_answer_leaves_out_numbers_and_who_is_dropped_takes_none_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(600))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
     let ids = TimeOrderedId::new(&client, "order");
     let mut last = ids.next().await.unwrap();
     for round in 0..60 {
@@ -187,7 +187,7 @@ async fn a_lost_answer_leaves_out_numbers_and_who_is_dropped_takes_none_twice() 
 async fn without_a_server_a_call_ends_and_later_ids_come_again() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(150))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(150))).await;
     let ids = TimeOrderedId::new(&client, "order");
     let last = ids.next().await.unwrap();
     proxy.set_both(Fault::BlackHole);

@@ -19,7 +19,7 @@ fn resident() -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_thousand_reads_at_once_all_succeed() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.timeout(Duration::from_secs(20)).retries(8)).await;
+    let client = client_with(&server.url(), |config| config.response_timeout(Duration::from_secs(20)).retries(8)).await;
     client.command("SET").key("a").unwrap().arg("value").query::<()>().await.unwrap();
     let before = resident();
     let read = |client: Client| async move { client.run::<Reply>(Request::command("GET").key("a")).await };
@@ -35,7 +35,7 @@ async fn a_hundred_thousand_reads_at_once_all_succeed() {
 async fn what_waits_for_its_turn_and_never_leaves_is_not_sent() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let settings = |config: Config| config.max_in_flight(2).timeout(Duration::from_secs(1)).retries(1);
+    let settings = |config: Config| config.max_in_flight(2).response_timeout(Duration::from_secs(1)).retries(1);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     proxy.set(Direction::ToServer, Fault::Stall);
     let answers = join_all((0..10).map(|_| client.run::<u64>(Request::command("INCR").key("a")))).await;

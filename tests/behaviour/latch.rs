@@ -35,13 +35,13 @@ async fn a_latch_counts_down_opens_and_is_set_again() {
         assert_eq!(latch.count().await.unwrap(), 3);
         assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), "3");
         assert_eq!(latch.count_down().await.unwrap(), 2);
-        let timed_out = latch.wait().within(1000 * MS).await;
+        let timed_out = latch.wait().timeout(1000 * MS).await;
         assert!(matches!(&timed_out, Err(WaitError::TimedOut { waited, .. }) if *waited >= 1000 * MS), "{timed_out:?}");
-        let looked = latch.wait().within(Duration::ZERO).await;
+        let looked = latch.wait().timeout(Duration::ZERO).await;
         assert!(matches!(looked, Err(WaitError::TimedOut { .. })), "{looked:?}");
         assert_eq!(latch.count_down_by(5).await.unwrap(), 0, "more than is left");
         latch.wait().await.unwrap();
-        latch.wait().within(Duration::ZERO).await.unwrap();
+        latch.wait().timeout(Duration::ZERO).await.unwrap();
     }
     assert!(latch.try_set_count(i64::MAX as u64).await.unwrap());
     assert_eq!(latch.count_down().await.unwrap(), i64::MAX as u64 - 1, "to the unit");
@@ -116,7 +116,7 @@ async fn changes_whose_answers_are_lost_are_made_once_and_answered() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(200 * MS).retries(20)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(200 * MS).retries(20)).await;
     let latch = CountDownLatch::new(&client, "a");
     // The server knows the scripts.
     latch.try_set_count(1).await.unwrap();
@@ -142,7 +142,7 @@ async fn changes_whose_answers_are_lost_are_made_once_and_answered() {
 async fn a_late_copy_of_a_count_down_does_not_count_in_the_next_round() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(300 * MS)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(300 * MS)).await;
     let latch = CountDownLatch::new(&client, "a");
     latch.count_down().await.unwrap();
     latch.try_set_count(1).await.unwrap();
@@ -400,7 +400,7 @@ async fn whoever_may_not_subscribe_goes_on_by_looking() {
 async fn without_contact_a_wait_ends_unavailable_within_its_patience() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let settings = |config: redgrid_core::Config| config.timeout(200 * MS).retries(2).poll_interval(200 * MS);
+    let settings = |config: redgrid_core::Config| config.response_timeout(200 * MS).retries(2).poll_interval(200 * MS);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     let latch = CountDownLatch::new(&client, "a");
     latch.try_set_count(1).await.unwrap();
@@ -409,7 +409,7 @@ async fn without_contact_a_wait_ends_unavailable_within_its_patience() {
     proxy.set(Direction::ToClient, Fault::BlackHole);
     let ended = tokio::time::timeout(SOON, task).await.unwrap().unwrap();
     assert!(matches!(ended, Err(WaitError::Unavailable { .. })), "{ended:?}");
-    let bounded = latch.wait().within(50 * MS).await;
+    let bounded = latch.wait().timeout(50 * MS).await;
     assert!(matches!(bounded, Err(WaitError::Unavailable { .. })), "nobody has looked: {bounded:?}");
     let counted = latch.count().await;
     assert!(matches!(counted, Err(LatchError::Unavailable { .. })), "{counted:?}");

@@ -54,7 +54,7 @@ struct Waiting {
 async fn a_latch_is_what_its_model_is_although_answers_are_lost() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let settings = |config: redgrid_core::Config| config.timeout(Duration::from_millis(150)).retries(100);
+    let settings = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(150)).retries(100);
     let url = server.url_via(proxy.addr());
     let mut clients: Vec<Client> = Vec::new();
     for _ in 0..5 {
@@ -101,7 +101,7 @@ async fn sequence(clients: &[Client], seed: u64) {
             }
             // One wait at a time through each of the others, so that it is known to be in its round.
             _ => match (2..clients.len()).find(|client| waiting.iter().all(|one| one.client != *client)) {
-                Some(_) if model.left == 0 => latches[2].wait().within(SOON).await.unwrap(),
+                Some(_) if model.left == 0 => latches[2].wait().timeout(SOON).await.unwrap(),
                 Some(client) => {
                     told.push(format!("wait by {client}"));
                     let task = waiter(&clients[client], &latches[client]).await;

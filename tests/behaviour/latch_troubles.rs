@@ -37,7 +37,7 @@ async fn a_server_that_takes_no_writes_tells_how_a_latch_is() {
     refuses("0").await;
     observer.cmd(&["PEXPIRE", "redgrid_latch:{a}", "40000000"]).await.unwrap();
     refuses("1").await;
-    let closed = latch.wait().within(AT_ONCE).await;
+    let closed = latch.wait().timeout(AT_ONCE).await;
     assert!(matches!(closed, Err(WaitError::TimedOut { .. })), "{closed:?}");
     refuses("0").await;
     // Opened by who knows nothing of its number.
@@ -79,11 +79,11 @@ async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     // A look each second, and patience for far longer than the wait.
-    let settings = |config: Config| config.timeout(SOON).retries(2).poll_interval(200 * MS);
+    let settings = |config: Config| config.response_timeout(SOON).retries(2).poll_interval(200 * MS);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     let latch = CountDownLatch::new(&client, "a");
     latch.try_set_count(1).await.unwrap();
-    let wait = tokio::spawn(latch.wait().within(AT_ONCE).into_future());
+    let wait = tokio::spawn(latch.wait().timeout(AT_ONCE).into_future());
     wait_until(SOON, async || client.in_hand().channels > 0).await;
     proxy.set_both(Fault::BlackHole);
     let told = tokio::time::timeout(SOON, wait).await.unwrap().unwrap();
@@ -100,7 +100,7 @@ async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     let mut told = Vec::new();
     for _ in 0..5 {
         // Several looks long, and further than the first one is good for.
-        told.push(latch.wait().within(2500 * MS).await);
+        told.push(latch.wait().timeout(2500 * MS).await);
         if matches!(told.last(), Some(Err(WaitError::TimedOut { .. }))) {
             return;
         }
@@ -146,7 +146,7 @@ async fn whoever_missed_the_end_of_its_round_is_not_kept_by_one_that_redisson_ha
         // Who comes now waits for Redisson's, and the number of ours that is over is not told again.
         let next = waiter(&waiting, &latch).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
-        assert!(latch.wait().within(Duration::ZERO).await.is_err() && !next.is_finished());
+        assert!(latch.wait().timeout(Duration::ZERO).await.is_err() && !next.is_finished());
         assert_eq!(set.count_down().await.unwrap(), 0);
         goes_on(next).await;
         wait_until(SOON, async || waiting.in_hand().channels == 0).await;

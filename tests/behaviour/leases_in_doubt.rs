@@ -100,7 +100,7 @@ async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() 
         if by_its_owner {
             set_in_vain(first, Duration::from_secs(30)).await;
         } else {
-            passed_on_in_vain(&client, first, lock.acquire().wait(Duration::from_secs(6)), &released).await;
+            passed_on_in_vain(&client, first, lock.acquire().timeout(Duration::from_secs(6)), &released).await;
         }
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }
@@ -117,7 +117,7 @@ async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
             set_in_vain(lock.acquire().lease(Duration::from_secs(30)).await.unwrap(), short).await;
         } else {
             let (first, next) =
-                (lock.acquire().await.unwrap(), lock.acquire().lease(short).wait(Duration::from_secs(3)));
+                (lock.acquire().await.unwrap(), lock.acquire().lease(short).timeout(Duration::from_secs(3)));
             passed_on_in_vain(&client, first, next, &released).await;
         }
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
@@ -250,7 +250,7 @@ async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
             Ok(Reply::Int(1))
         });
         let (lock, _client) = lock_on(server);
-        let held = lock.acquire().lease(SOON * 3).at_least(at_least).await.unwrap();
+        let held = lock.acquire().lease(SOON * 3).hold_at_least(at_least).await.unwrap();
         release_at_last(held).await;
         wait_until(SOON, async || !told.lock().unwrap().is_empty()).await;
         let told = told.lock().unwrap().first().cloned().unwrap();
@@ -276,7 +276,7 @@ async fn what_may_not_stay_taken_is_asked_for_once() {
             Err(ServerError::Refused { code: Code::NoPermission, message: "NOPERM".into() })
         }
     }));
-    let held = lock.acquire().lease(SOON * 3).at_least(SOON).await.unwrap();
+    let held = lock.acquire().lease(SOON * 3).hold_at_least(SOON).await.unwrap();
     let told = held.release().await;
     assert!(matches!(told, Err(ReleaseError::Refused { .. })), "{told:?}");
 }

@@ -17,11 +17,11 @@ async fn a_forgotten_write_ends_with_its_lease_although_its_holder_reads() {
     let one = client_with(&server.url(), |config| config.watchdog_lease(1000 * MS)).await;
     let (two, me) = (client(&server).await, Holder::new());
     let lock = RwLock::new(&one, "a");
-    let write = lock.write().by(&me).await.unwrap();
-    let read = lock.read().by(&me).await.unwrap();
+    let write = lock.write().holder(&me).await.unwrap();
+    let read = lock.read().holder(&me).await.unwrap();
     write.forget();
     assert!(RwLock::new(&two, "a").try_read().await.unwrap().is_none(), "what is forgotten is left to its lease");
-    let other = RwLock::new(&two, "a").read().wait(SOON).await.expect("the lease of the write is over");
+    let other = RwLock::new(&two, "a").read().timeout(SOON).await.expect("the lease of the write is over");
     assert!(read.is_held());
     other.release().await.unwrap();
     read.release().await.unwrap();
@@ -34,11 +34,11 @@ async fn a_write_that_is_kept_for_its_time_ends_then_although_its_holder_reads()
     let one = client_with(&server.url(), |config| config.watchdog_lease(1000 * MS)).await;
     let (two, me) = (client(&server).await, Holder::new());
     let lock = RwLock::new(&one, "a");
-    let write = lock.write().by(&me).at_least(500 * MS).await.unwrap();
-    let read = lock.read().by(&me).await.unwrap();
+    let write = lock.write().holder(&me).hold_at_least(500 * MS).await.unwrap();
+    let read = lock.read().holder(&me).await.unwrap();
     write.release().await.unwrap();
     assert!(RwLock::new(&two, "a").try_read().await.unwrap().is_none(), "the name stays taken");
-    let other = RwLock::new(&two, "a").read().wait(SOON).await.expect("its time is over");
+    let other = RwLock::new(&two, "a").read().timeout(SOON).await.expect("its time is over");
     assert!(read.is_held());
     other.release().await.unwrap();
     read.release().await.unwrap();
@@ -65,11 +65,11 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_has_entered_and_left() {
     let (client, me) = (client(&server).await, Holder::new());
     let lock = Lock::new(&client, "a");
     let before = lock.acquire().await.unwrap();
-    let mut kept = Box::pin(lock.acquire().by(&me).into_future());
+    let mut kept = Box::pin(lock.acquire().holder(&me).into_future());
     assert!(poll!(&mut kept).is_pending());
     before.release().await.unwrap();
     wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
-    lock.acquire().by(&me).await.unwrap().release().await.unwrap();
+    lock.acquire().holder(&me).await.unwrap().release().await.unwrap();
     let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("nobody took what is kept");
     other.unwrap().release().await.unwrap();
     kept.await.unwrap().release().await.unwrap();
@@ -83,14 +83,14 @@ async fn a_guard_stays_when_the_first_request_of_its_holder_is_dropped() {
     let (client, me) = (client(&server).await, Holder::new());
     let lock = Lock::new(&client, "a");
     let before = lock.acquire().await.unwrap();
-    let mut first = Box::pin(lock.acquire().by(&me).into_future());
+    let mut first = Box::pin(lock.acquire().holder(&me).into_future());
     assert!(poll!(&mut first).is_pending());
     before.release().await.unwrap();
     wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
-    let guard = lock.acquire().by(&me).await.unwrap();
+    let guard = lock.acquire().holder(&me).await.unwrap();
     drop(first);
     // Longer than a grant waits for its caller.
-    let other = lock.acquire().wait(Duration::from_secs(3)).await;
+    let other = lock.acquire().timeout(Duration::from_secs(3)).await;
     assert!(matches!(other, Err(AcquireError::TimedOut { by_this_client: true, .. })), "{other:?}");
     assert!(guard.is_held());
     guard.release().await.unwrap();
@@ -102,7 +102,7 @@ async fn a_guard_stays_when_the_first_request_of_its_holder_is_dropped() {
 async fn a_shutdown_does_not_wait_for_the_end_of_a_write_that_is_kept() {
     let server = server().await;
     let client = client(&server).await;
-    RwLock::new(&client, "a").write().at_least(6 * SOON).await.unwrap().release().await.unwrap();
+    RwLock::new(&client, "a").write().hold_at_least(6 * SOON).await.unwrap().release().await.unwrap();
     client.shutdown(SOON).await.unwrap();
     assert!(server.observer().await.unwrap().exists("a").await.unwrap(), "the name stays taken");
 }
@@ -115,8 +115,8 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_waited_twice() {
     let lock = Lock::new(&client, "a");
     for kept_first in [true, false] {
         let before = lock.acquire().await.unwrap();
-        let mut one = Box::pin(lock.acquire().by(&me).into_future());
-        let mut two = Box::pin(lock.acquire().by(&me).into_future());
+        let mut one = Box::pin(lock.acquire().holder(&me).into_future());
+        let mut two = Box::pin(lock.acquire().holder(&me).into_future());
         assert!(poll!(&mut one).is_pending() && poll!(&mut two).is_pending());
         before.release().await.unwrap();
         wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
@@ -138,11 +138,11 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_failed_to_get_more() {
     let lock = Lock::new(&one, "a");
     let _busy = Lock::new(&two, "b").acquire().await.unwrap();
     let before = lock.acquire().await.unwrap();
-    let mut kept = Box::pin(lock.acquire().by(&me).into_future());
+    let mut kept = Box::pin(lock.acquire().holder(&me).into_future());
     assert!(poll!(&mut kept).is_pending());
     before.release().await.unwrap();
     wait_until(SOON, async || one.in_hand().waiting == 0 && one.in_hand().holds == 1).await;
-    assert!(MultiLock::new(&one, ["a", "b"]).try_acquire().by(&me).await.unwrap().is_none());
+    assert!(MultiLock::new(&one, ["a", "b"]).try_acquire().holder(&me).await.unwrap().is_none());
     let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("nobody took what is kept");
     other.unwrap().release().await.unwrap();
     drop(kept);
@@ -159,7 +159,7 @@ async fn a_kept_steal_and_a_kept_attach_delay_nobody() {
     let mut steal = Box::pin(here.steal());
     assert!(poll!(&mut steal).is_pending());
     wait_until(SOON, async || !holders().await.is_empty()).await;
-    let other = there.acquire().wait(SOON).await.expect("nobody took what was stolen");
+    let other = there.acquire().timeout(SOON).await.expect("nobody took what was stolen");
     other.release().await.unwrap();
     // Asked for anew, now that it is polled.
     steal.await.unwrap().release().await.unwrap();
@@ -169,7 +169,7 @@ async fn a_kept_steal_and_a_kept_attach_delay_nobody() {
     let mut attach = Box::pin(here.attach(&detached));
     assert!(poll!(&mut attach).is_pending());
     wait_until(SOON, async || holders().await != before).await;
-    there.acquire().wait(SOON).await.expect("nobody took what was attached").release().await.unwrap();
+    there.acquire().timeout(SOON).await.expect("nobody took what was attached").release().await.unwrap();
     attach.await.expect_err("it has gone back");
 }
 
@@ -198,17 +198,17 @@ async fn a_client_that_holds_a_lock_itself_is_told_so() {
     };
     let guard = Lock::new(&here, "a").acquire().await.unwrap();
     for wait in [Duration::ZERO, 50 * MS] {
-        let of = async |client: &Client| Lock::new(client, "a").acquire().wait(wait).await.map(drop).unwrap_err();
+        let of = async |client: &Client| Lock::new(client, "a").acquire().timeout(wait).await.map(drop).unwrap_err();
         assert!(itself(of(&here).await), "{wait:?}");
         assert!(!itself(of(&there).await), "{wait:?}");
     }
-    let both = MultiLock::new(&here, ["b", "a"]).acquire().wait(Duration::ZERO).await;
+    let both = MultiLock::new(&here, ["b", "a"]).acquire().timeout(Duration::ZERO).await;
     assert!(itself(both.map(drop).unwrap_err()), "several");
     guard.release().await.unwrap();
 
     let read = RwLock::new(&here, "r").read().await.unwrap();
     for wait in [Duration::ZERO, 50 * MS] {
-        let of = async |client: &Client| RwLock::new(client, "r").write().wait(wait).await.map(drop).unwrap_err();
+        let of = async |client: &Client| RwLock::new(client, "r").write().timeout(wait).await.map(drop).unwrap_err();
         assert!(itself(of(&here).await), "a reader of its own, {wait:?}");
         assert!(!itself(of(&there).await), "{wait:?}");
     }

@@ -13,7 +13,7 @@ async fn a_shutdown_is_told_at_once_to_who_begins_to_listen() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     // A call may take minutes, and so may the shutdown, which has a lock to give back.
-    let patient = |config: redgrid_core::Config| config.timeout(SOON * 3).retries(3);
+    let patient = |config: redgrid_core::Config| config.response_timeout(SOON * 3).retries(3);
     let client = client_with(&server.url_via(proxy.addr()), patient).await;
     let _held = Lock::new(&client, "held").acquire().await.unwrap();
     let before = client.in_hand().channels;

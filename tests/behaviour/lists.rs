@@ -246,7 +246,7 @@ async fn a_change_is_sent_once_and_its_lost_answer_told() {
     // that is given up before it leaves is another matter.
     let lossy = async || -> List<i64> {
         let url = server.url_via(proxy.addr());
-        List::new(&client_with(&url, |config| config.timeout(Duration::from_secs(2))).await, "list")
+        List::new(&client_with(&url, |config| config.response_timeout(Duration::from_secs(2))).await, "list")
     };
     let sure: List<i64> = List::new(&client(&server).await, "list");
     five(&sure).await;

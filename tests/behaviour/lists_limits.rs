@@ -67,7 +67,7 @@ async fn a_call_in_parts_tells_how_many_are_done() {
     let sure: List<i64, Long> = List::new(&client(&server).await, "list");
     let lossy = async || -> List<i64, Long> {
         let url = server.url_via(proxy.addr());
-        List::new(&client_with(&url, |config| config.timeout(Duration::from_secs(2)).retries(0)).await, "list")
+        List::new(&client_with(&url, |config| config.response_timeout(Duration::from_secs(2)).retries(0)).await, "list")
     };
     // Numbers that nothing else is written with.
     let all: Vec<i64> = (0..1200).map(|n| 7_000_000_000 + n).collect();

@@ -375,7 +375,7 @@ async fn who_may_not_tell_changes_nothing_and_who_may_not_listen_asks_the_server
     let server = server.start().await.unwrap();
     let (mute, deaf) = (
         client_with(&server.url_for("mute", "secret"), |config| config).await,
-        client_with(&server.url_for("deaf", "secret"), |config| config.timeout(Duration::from_secs(1)).retries(1))
+        client_with(&server.url_for("deaf", "secret"), |config| config.response_timeout(Duration::from_secs(1)).retries(1))
             .await,
     );
     let observer = server.observer().await.unwrap();

@@ -71,7 +71,7 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
     let trials = std::env::var("REDGRID_STALE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(20);
     let server = server().await;
     let (observer, proxy) = (server.observer().await.unwrap(), Proxy::to(&server).await.unwrap());
-    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_millis(500)).retries(20);
+    let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(500)).retries(20);
     let reader = client_with(&server.url_via(proxy.addr()), quick).await;
     let writer = client(&server).await;
     let here = Numbers::with_options(&reader, "numbers", Options::default().max_stale(BOUND));

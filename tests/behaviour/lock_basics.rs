@@ -26,7 +26,7 @@ async fn being_busy_is_an_answer() {
     assert!(Lock::new(&two, "a").try_acquire().await.unwrap().is_none());
     assert!(Lock::new(&one, "a").try_acquire().await.unwrap().is_none());
     drop(guard);
-    let guard = Lock::new(&two, "a").acquire().wait(Duration::from_secs(10)).await.unwrap();
+    let guard = Lock::new(&two, "a").acquire().timeout(Duration::from_secs(10)).await.unwrap();
     guard.release().await.unwrap();
 }
 
@@ -52,7 +52,7 @@ async fn both_enter_with_the_same_holder() {
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
     let me = Holder::new();
-    let (outer, inner) = tokio::join!(lock.acquire().by(&me), lock.acquire().by(&me));
+    let (outer, inner) = tokio::join!(lock.acquire().holder(&me), lock.acquire().holder(&me));
     let (outer, inner) = (outer.unwrap(), inner.unwrap());
     assert_eq!(outer.token(), inner.token());
     inner.release().await.unwrap();

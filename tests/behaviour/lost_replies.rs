@@ -13,7 +13,7 @@ struct Rig {
     client: Client,
 }
 
-/// A client behind a proxy whose answers may take `timeout`, with every script known to the server.
+/// A client behind a proxy whose answers may take `response_timeout`, with every script known to the server.
 async fn rig(timeout: Duration) -> Rig {
     rig_on(server().await, timeout).await
 }
@@ -21,14 +21,14 @@ async fn rig(timeout: Duration) -> Rig {
 async fn rig_on(server: RedisServer, timeout: Duration) -> Rig {
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
     let warm = Lock::new(&client, "warm");
     let guard = warm.acquire().lease(Duration::from_secs(10)).await.unwrap();
     guard.extend(Duration::from_secs(20)).await.unwrap();
     guard.extend(Duration::from_secs(5)).await.unwrap();
     guard.release().await.unwrap();
     drop(warm.steal().await.unwrap());
-    warm.acquire().at_least(Duration::from_millis(200)).await.unwrap().release().await.unwrap();
+    warm.acquire().hold_at_least(Duration::from_millis(200)).await.unwrap().release().await.unwrap();
     wait_until(SOON, async || !observer.exists("warm").await.unwrap()).await;
     Rig { server, proxy, observer, client }
 }
@@ -59,7 +59,7 @@ impl Rig {
 async fn a_lost_grant_is_found_again_and_one_release_frees_it() {
     let rig = rig(QUICK).await;
     rig.swallow(&script!("acquire"));
-    let guard = Lock::new(&rig.client, "a").acquire().wait(SOON).await.unwrap();
+    let guard = Lock::new(&rig.client, "a").acquire().timeout(SOON).await.unwrap();
     assert_eq!(rig.swallowed(), 1);
     let fields: Vec<(String, i64)> = rig.observer.query(&["HGETALL", "a"]).await.unwrap();
     assert_eq!((fields.len(), fields[0].1), (1, 1), "held exactly once");
@@ -81,7 +81,7 @@ async fn a_lost_answer_to_a_release_is_still_a_release() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_to_a_renewal_costs_nothing() {
     let rig = rig(QUICK).await;
-    let guard = Lock::new(&rig.client, "a").acquire().watchdog(Duration::from_secs(3)).await.unwrap();
+    let guard = Lock::new(&rig.client, "a").acquire().auto_renew(Duration::from_secs(3)).await.unwrap();
     rig.swallow(&script!("renew"));
     wait_until(SOON, async || rig.swallowed() == 1).await;
     let until = tokio::time::Instant::now() + Duration::from_secs(4);
@@ -101,7 +101,7 @@ async fn lost_answers_to_those_who_only_look_are_asked_for_again() {
     rig.swallow(&script!("inspect"));
     assert!(lock.is_locked().await.unwrap());
     // The poll of a waiter: the connection is lost with its answer, and the waiter still gets in.
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     rig.swallow(&redgrid_tests::sha(include_str!("../../crates/redgrid-core/src/wait/peek.lua")));
     wait_until(SOON, async || rig.swallowed() == 2).await;
     held.release().await.unwrap();
@@ -129,7 +129,7 @@ async fn a_lost_answer_to_a_theft_leaves_one_thief() {
 async fn lost_answers_to_the_end_of_a_job_and_to_a_shutdown_do_no_harm() {
     let rig = rig(QUICK).await;
     let keep = Duration::from_secs(3);
-    let turn = Lock::new(&rig.client, "a").acquire().at_least(keep).await.unwrap();
+    let turn = Lock::new(&rig.client, "a").acquire().hold_at_least(keep).await.unwrap();
     rig.swallow(&script!("linger"));
     turn.release().await.unwrap();
     assert_eq!(rig.swallowed(), 1);
@@ -175,7 +175,7 @@ async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
     rig.proxy.next(1, script!("acquire"), Action::Hold);
     let asking = tokio::spawn({
         let lock = Lock::new(&rig.client, "a");
-        async move { lock.acquire().wait(SOON).await }
+        async move { lock.acquire().timeout(SOON).await }
     });
     wait_until(SOON, async || rig.proxy.counts().held == 1).await;
     let limit = tokio::time::Instant::now() + timeout;
@@ -216,7 +216,7 @@ async fn a_late_copy_whose_caller_gave_up_leaves_nothing() {
     let rig = rig(timeout).await;
     rig.proxy.next(1, script!("acquire"), Action::Hold);
     let lock = Lock::new(&rig.client, "a");
-    let gave_up = lock.acquire().wait(Duration::from_millis(300)).await;
+    let gave_up = lock.acquire().timeout(Duration::from_millis(300)).await;
     assert!(matches!(gave_up, Err(AcquireError::OutcomeUnknown { .. })), "{gave_up:?}");
     rig.proxy.cut_all();
     assert_eq!(rig.proxy.release_held().await, 1);
@@ -253,7 +253,7 @@ async fn a_late_shortening_never_frees_a_lock_that_is_believed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_delayed_past_its_release_changes_nothing() {
     let rig = rig(Duration::from_secs(2)).await;
-    let guard = Lock::new(&rig.client, "a").acquire().watchdog(Duration::from_millis(900)).await.unwrap();
+    let guard = Lock::new(&rig.client, "a").acquire().auto_renew(Duration::from_millis(900)).await.unwrap();
     rig.proxy.next(1, script!("renew"), Action::Hold);
     wait_until(SOON, async || rig.proxy.counts().held == 1).await;
     rig.proxy.cut_all();
@@ -275,7 +275,7 @@ async fn no_renewal_is_started_after_the_release_was_called() {
     let (seen, renewals) = tokio::sync::watch::channel(0);
     for n in 0..50 {
         let lock = Lock::new(&rig.client, format!("name:{n}"));
-        let guard = lock.acquire().watchdog(Duration::from_millis(300)).await.unwrap();
+        let guard = lock.acquire().auto_renew(Duration::from_millis(300)).await.unwrap();
         let seen = seen.clone();
         let renew = renew.clone();
         // Near the first renewal, sometimes after it.
@@ -310,7 +310,7 @@ async fn a_forced_release_that_is_sent_again_late_takes_nothing_from_a_later_hol
     });
     tokio::time::timeout(SOON, held.lost()).await.unwrap();
     // The field of the one who forced has a lifetime; the next one gets in when it is over.
-    let innocent = Lock::new(&next, "a").acquire().wait(SOON).await.unwrap();
+    let innocent = Lock::new(&next, "a").acquire().timeout(SOON).await.unwrap();
     rig.proxy.accept_connections().await.unwrap();
     let told = forcing.await.unwrap();
     assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");

@@ -32,7 +32,7 @@ async fn what_is_computed_is_computed_by_one_at_a_time() {
         let map: Map<String, u64> = Map::new(&clients[n % 2], "m");
         tokio::spawn(async move {
             let mut calls = 0;
-            let computed = map.locked().wait(SOON).compute("a", |n| {
+            let computed = map.locked().timeout(SOON).compute("a", |n| {
                 calls += 1;
                 async move {
                     tokio::task::yield_now().await;
@@ -104,12 +104,12 @@ async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
     // Who is robbed is told at once.
     redgrid_tests::listening(&server, &one).await;
     let me = Holder::new();
-    let held = here.lock("a").unwrap().acquire().by(&me).await.unwrap();
+    let held = here.lock("a").unwrap().acquire().holder(&me).await.unwrap();
     let told =
-        there.locked().wait(Duration::from_millis(50)).compute("a", |_| async { panic!("others have the lock") });
+        there.locked().timeout(Duration::from_millis(50)).compute("a", |_| async { panic!("others have the lock") });
     let told = told.await.unwrap_err();
     assert!(matches!(told, ComputeError::NotLocked(AcquireError::TimedOut { .. })), "{told:?}");
-    assert_eq!(here.locked().by(&me).compute("a", |_| async { Some(1) }).await.unwrap(), Some(1), "it is his own");
+    assert_eq!(here.locked().holder(&me).compute("a", |_| async { Some(1) }).await.unwrap(), Some(1), "it is his own");
     held.release().await.unwrap();
     let (began, never) = (Notify::new(), Notify::new());
     let computed = here.locked().compute("a", |_| async {

@@ -77,7 +77,7 @@ async fn who_waits_for_one_of_them_holds_none_and_is_woken_by_its_release() {
     let (one, two) = (client(&server).await, client_with(&server.url(), patient).await);
     let observer = server.observer().await.unwrap();
     let in_the_way = Lock::new(&one, "name:2").acquire().await.unwrap();
-    let waiter = tokio::spawn(MultiLock::new(&two, ["name:1", "name:2"]).acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(MultiLock::new(&two, ["name:1", "name:2"]).acquire().timeout(SOON).into_future());
     wait_until(SOON, async || !observer.pubsub_channels("redisson_lock__channel:*").await.unwrap().is_empty()).await;
     assert_eq!(held(&observer).await, ["name:2"]);
     Lock::new(&one, "name:1").try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
@@ -95,14 +95,14 @@ async fn a_wait_that_is_over_and_one_that_is_dropped_leave_nothing() {
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let both = MultiLock::new(&two, ["name:1", "name:2"]);
     let in_the_way = Lock::new(&one, "name:2").acquire().await.unwrap();
-    let waited = both.acquire().wait(100 * MS).await;
+    let waited = both.acquire().timeout(100 * MS).await;
     assert!(matches!(&waited, Err(AcquireError::TimedOut { name, .. }) if name.as_str() == "name:2"), "{waited:?}");
     in_the_way.release().await.unwrap();
     for polls in 1..30 {
-        let other = Lock::new(&one, "name:1").acquire().wait(SOON).await.unwrap();
-        redgrid_tests::cancel::at_most(polls % 5 + 1, both.acquire().wait(20 * MS).into_future()).await;
+        let other = Lock::new(&one, "name:1").acquire().timeout(SOON).await.unwrap();
+        redgrid_tests::cancel::at_most(polls % 5 + 1, both.acquire().timeout(20 * MS).into_future()).await;
         drop(other);
-        redgrid_tests::cancel::at_most(polls % 7 + 1, both.acquire().wait(20 * MS).into_future()).await;
+        redgrid_tests::cancel::at_most(polls % 7 + 1, both.acquire().timeout(20 * MS).into_future()).await;
     }
     let gone = async || one.in_hand() == NOTHING && two.in_hand() == NOTHING && held(&observer).await.is_empty();
     wait_until(SOON, gone).await;
@@ -122,7 +122,7 @@ async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
         tasks.push(tokio::spawn(async move {
             for _ in 0..30 {
                 let locks = names.iter().map(|n| Lock::new(&client, format!("name:{n}")));
-                let guard = MultiLock::of(locks).acquire().wait(SOON).await.unwrap();
+                let guard = MultiLock::of(locks).acquire().timeout(SOON).await.unwrap();
                 names.iter().for_each(|n| assert_eq!(inside[*n].fetch_add(1, Ordering::SeqCst), 0));
                 tokio::task::yield_now().await;
                 names.iter().for_each(|n| assert_eq!(inside[*n].fetch_sub(1, Ordering::SeqCst), 1));
@@ -147,13 +147,13 @@ async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
     let at_least = Duration::from_secs(600);
     let mut in_the_way = vec![Lock::new(&one, "name:1").acquire().await.unwrap()];
     in_the_way.push(Lock::new(&one, "name:2").acquire().await.unwrap());
-    let both = MultiLock::new(&two, ["name:1", "name:2"]).acquire().at_least(at_least).wait(SOON);
+    let both = MultiLock::new(&two, ["name:1", "name:2"]).acquire().hold_at_least(at_least).timeout(SOON);
     let waiter = tokio::spawn(both.into_future());
     wait_until(SOON, async || two.in_hand().waiting == 1).await;
     // The one that is waited for is had, the other is not: it goes back, and the other is waited for.
     in_the_way.remove(0).release().await.unwrap();
     wait_until(SOON, async || two.in_hand().waiting == 1 && !observer.exists("name:1").await.unwrap()).await;
-    let again = Lock::new(&one, "name:1").acquire().wait(SOON).await.unwrap();
+    let again = Lock::new(&one, "name:1").acquire().timeout(SOON).await.unwrap();
     again.release().await.unwrap();
     in_the_way.remove(0).release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();
@@ -181,7 +181,7 @@ async fn opposite_orders_neither_stall_nor_leave_a_part() {
                 let mut longest = Duration::ZERO;
                 for _ in 0..rounds() / 2 {
                     let asked = Instant::now();
-                    let guard = lock.acquire().wait(SOON).await.unwrap();
+                    let guard = lock.acquire().timeout(SOON).await.unwrap();
                     longest = longest.max(asked.elapsed());
                     order.iter().for_each(|n| assert_eq!(inside[usize::from(*n)].fetch_add(1, Ordering::SeqCst), 0));
                     order.iter().for_each(|n| assert_eq!(inside[usize::from(*n)].fetch_sub(1, Ordering::SeqCst), 1));
@@ -207,10 +207,10 @@ async fn a_holder_enters_again_with_one_or_several() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let me = Holder::new();
-    let single = Lock::new(&client, "name:1").acquire().by(&me).await.unwrap();
-    let both = MultiLock::new(&client, ["name:1", "name:2"]).acquire().by(&me).await.unwrap();
+    let single = Lock::new(&client, "name:1").acquire().holder(&me).await.unwrap();
+    let both = MultiLock::new(&client, ["name:1", "name:2"]).acquire().holder(&me).await.unwrap();
     assert_eq!(both.token("name:1"), Some(single.token()));
-    let again = MultiLock::new(&client, ["name:2"]).acquire().by(&me).await.unwrap();
+    let again = MultiLock::new(&client, ["name:2"]).acquire().holder(&me).await.unwrap();
     single.release().await.unwrap();
     both.release().await.unwrap();
     assert_eq!(held(&observer).await, ["name:2"]);
@@ -225,12 +225,12 @@ async fn a_holder_enters_again_what_another_request_of_its_own_has_not_taken_yet
     let (client, me) = (client(&server).await, Holder::new());
     let lock = Lock::new(&client, "name:1");
     let before = lock.acquire().await.unwrap();
-    let mut parked = Box::pin(lock.acquire().by(&me).wait(SOON).into_future());
+    let mut parked = Box::pin(lock.acquire().holder(&me).timeout(SOON).into_future());
     assert!(futures_util::poll!(&mut parked).is_pending());
     before.release().await.unwrap();
     wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
-    let both = MultiLock::new(&client, ["name:1", "name:2"]).acquire().by(&me).wait(SOON).await.unwrap();
-    let other = tokio::spawn(lock.acquire().wait(Duration::from_secs(3)).into_future());
+    let both = MultiLock::new(&client, ["name:1", "name:2"]).acquire().holder(&me).timeout(SOON).await.unwrap();
+    let other = tokio::spawn(lock.acquire().timeout(Duration::from_secs(3)).into_future());
     // An offer is over after a second.
     let none = other.await.unwrap();
     assert!(matches!(none, Err(AcquireError::TimedOut { .. })), "{none:?}");
@@ -282,11 +282,11 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = 600 * MS;
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(quick)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(quick)).await;
     let both = MultiLock::new(&client, ["name:1", "name:2"]);
     both.acquire().await.unwrap().release().await.unwrap();
     proxy.next(1, script!("acquire_many"), Action::SwallowReply);
-    let guard = both.acquire().wait(SOON).await.unwrap();
+    let guard = both.acquire().timeout(SOON).await.unwrap();
     assert_eq!(proxy.counts().swallowed, 1);
     for name in ["name:1", "name:2"] {
         let fields: Vec<(String, i64)> = observer.query(&["HGETALL", name]).await.unwrap();
@@ -297,7 +297,7 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
     wait_until(quick + Duration::from_secs(10), gone).await;
 
     proxy.next(1, script!("release_many"), Action::SwallowReply);
-    both.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    both.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     wait_until(quick + Duration::from_secs(10), gone).await;
 
     proxy.next(1, script!("acquire_many"), Action::Hold);
@@ -305,7 +305,7 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
     wait_until(SOON, async || proxy.counts().held == 1).await;
     proxy.release_held().await;
     wait_until(SOON, gone).await;
-    both.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    both.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 /// The caller leaves in time; the request goes on, and what it gets goes back.
@@ -313,17 +313,17 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
 async fn a_wait_is_over_in_time_although_no_answer_comes() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(3 * SOON)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(3 * SOON)).await;
     let both = MultiLock::new(&client, ["name:1", "name:2"]);
     both.acquire().await.unwrap().release().await.unwrap();
     proxy.next(1, script!("acquire_many"), Action::Hold);
-    let waiting = both.acquire().wait(1000 * MS).into_future();
+    let waiting = both.acquire().timeout(1000 * MS).into_future();
     let ended = tokio::time::timeout(SOON, waiting).await.expect("it ends");
     assert!(matches!(ended, Err(AcquireError::OutcomeUnknown { .. })), "{ended:?}");
     assert_eq!(proxy.release_held().await, 1);
     let gone = async || client.in_hand().names == 0 && held(&observer).await.is_empty();
     wait_until(SOON, gone).await;
-    both.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    both.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -338,7 +338,7 @@ async fn locks_of_different_kinds_and_servers_are_one() {
     let in_the_way = FencedLock::new(&other, "ledger").acquire().await.unwrap();
     assert!(MultiLock::of(locks()).try_acquire().await.unwrap().is_none());
     assert_eq!(one.observer().await.unwrap().keys("*").await.unwrap().len(), 0);
-    let waiter = tokio::spawn(MultiLock::of(locks()).acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(MultiLock::of(locks()).acquire().timeout(SOON).into_future());
     wait_until(SOON, async || there.in_hand().channels > 0).await;
     in_the_way.release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();

@@ -137,7 +137,7 @@ async fn what_can_not_be_written_leaves_nothing_half_done() {
     let list: ListMultimap<String, u32> = ListMultimap::new(&client, "list");
     list.insert("a", &1).await.unwrap();
     // Its first change: nothing else is asked within this time.
-    let hasty = client_with(&url, |config| config.timeout(Duration::from_millis(500))).await;
+    let hasty = client_with(&url, |config| config.response_timeout(Duration::from_millis(500))).await;
     let hasty: ListMultimap<String, u32> = ListMultimap::new(&hasty, "list");
     proxy.next(1, sha(INSERT), Action::SwallowReply);
     assert!(matches!(hasty.insert("a", &2).await, Err(ObjectError::OutcomeUnknown { .. })));

@@ -202,7 +202,7 @@ async fn a_change_of_an_answer_that_is_lost_is_made_once() {
     let map = ListMultimapCache::<String, u32>::new(&client, "m");
     map.insert("a", &1).await.unwrap();
     map.expire_key("a", HOUR).await.unwrap();
-    let hasty = client_with(&url, |config| config.timeout(Duration::from_secs(2))).await;
+    let hasty = client_with(&url, |config| config.response_timeout(Duration::from_secs(2))).await;
     let hasty = ListMultimapCache::<String, u32>::new(&hasty, "m");
     proxy.next(1, sha(INSERT), Action::SwallowReply);
     assert!(matches!(hasty.insert("a", &2).await, Err(ObjectError::OutcomeUnknown { .. })));
@@ -221,7 +221,7 @@ async fn what_comes_again_before_it_is_taken_out_stays() {
     for key in ["a", "b"] {
         over(&observer, ENDS, &format!("\"{key}\"")).await;
     }
-    let through = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_secs(20))).await;
+    let through = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(20))).await;
     let theirs = SetMultimapCache::<String, u32>::new(&through, "m");
     proxy.next(1, sha(REMOVE_KEYS), Action::Hold);
     let inserted = tokio::spawn(async move { theirs.insert("on", &1).await });

@@ -179,7 +179,7 @@ async fn what_changes_a_map_as_a_whole_is_bounded_and_done_once() {
     // Keys that come between looking and changing go along: it looks again.
     let map = ListMultimap::<String, u32>::new(&client, "m");
     map.insert("a", &1).await.unwrap();
-    let through = client_with(&url, |config| config.timeout(Duration::from_secs(20))).await;
+    let through = client_with(&url, |config| config.response_timeout(Duration::from_secs(20))).await;
     let theirs = ListMultimap::<String, u32>::new(&through, "m");
     proxy.next(1, sha(MOVE), Action::Hold);
     let renamed = tokio::spawn(async move { theirs.object().rename("n").await });
@@ -191,7 +191,7 @@ async fn what_changes_a_map_as_a_whole_is_bounded_and_done_once() {
     assert_eq!((other.get_all("a").await.unwrap(), other.get_all("b").await.unwrap()), (vec![1], vec![2]));
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 3, "nothing has stayed behind");
     // An answer that is lost.
-    let hasty = client_with(&url, |config| config.timeout(Duration::from_secs(2))).await;
+    let hasty = client_with(&url, |config| config.response_timeout(Duration::from_secs(2))).await;
     proxy.next(1, sha(MOVE), Action::SwallowReply);
     let theirs = ListMultimap::<String, u32>::new(&hasty, "n");
     assert!(matches!(theirs.object().rename("m").await, Err(ObjectError::OutcomeUnknown { .. })));

@@ -22,7 +22,7 @@ async fn added(client: &Client, n: i64) -> Result<i64, ServerError> {
 async fn what_was_added_under_a_lost_answer_is_added_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(300))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
     assert_eq!(added(&client, 1).await.unwrap(), 1);
     proxy.next(2, ADD.body().sha(), Action::SwallowReply);
     assert_eq!(added(&client, 5).await.unwrap(), 6, "the answer of the copy that was carried out");
@@ -34,7 +34,7 @@ async fn what_was_added_under_a_lost_answer_is_added_once() {
 async fn copies_that_come_late_add_nothing() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(300))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
     assert_eq!(added(&client, 1).await.unwrap(), 1);
     // The first copy stays on the way; a second one is carried out, and then a request behind it.
     proxy.next(1, ADD.body().sha(), Action::Hold);
@@ -53,7 +53,7 @@ async fn of_many_at_once_with_answers_lost_at_random_each_is_added_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     // Those behind ones without an answer have the time to wait for them.
-    let patient = |config: redgrid_core::Config| config.timeout(Duration::from_millis(100)).retries(100);
+    let patient = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(100)).retries(100);
     let client = client_with(&server.url_via(proxy.addr()), patient).await;
     let elsewhere = redgrid_tests::client(&server).await;
     added(&client, 0).await.unwrap();
@@ -85,7 +85,7 @@ async fn of_many_at_once_with_answers_lost_at_random_each_is_added_once() {
 async fn who_leaves_before_his_turn_adds_nothing_and_who_leaves_after_adds_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(300))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
     added(&client, 0).await.unwrap();
     proxy.next(1, ADD.body().sha(), Action::Hold);
     let first = tokio::spawn({
@@ -107,7 +107,7 @@ async fn who_leaves_before_his_turn_adds_nothing_and_who_leaves_after_adds_once(
 async fn what_was_not_sent_in_time_is_not_sent_later() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(100))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(100))).await;
     added(&client, 0).await.unwrap();
     proxy.refuse_connections().await.unwrap();
     proxy.cut_all();

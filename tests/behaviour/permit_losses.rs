@@ -57,16 +57,16 @@ async fn a_server_without_memory_takes_permits_back_and_grants_none() {
 async fn without_contact_nobody_is_told_that_there_are_too_few_and_a_release_ends() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(100 * MS)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(100 * MS)).await;
     let semaphore = Semaphore::new(&client, "mail").capacity(3);
     let held = semaphore.acquire().await.unwrap();
     proxy.set_both(Fault::BlackHole);
     let told = [
-        semaphore.acquire().wait(300 * MS).await.map(drop),
+        semaphore.acquire().timeout(300 * MS).await.map(drop),
         semaphore.acquire().await.map(drop),
         semaphore.try_acquire().await.map(drop),
-        semaphore.try_acquire().wait(300 * MS).await.map(drop),
-        Semaphore::new(&client, "other").capacity(1).try_acquire().wait(300 * MS).await.map(drop),
+        semaphore.try_acquire().timeout(300 * MS).await.map(drop),
+        Semaphore::new(&client, "other").capacity(1).try_acquire().timeout(300 * MS).await.map(drop),
     ];
     for told in told {
         let honest = matches!(told, Err(AcquireError::OutcomeUnknown { .. } | AcquireError::Unavailable { .. }));
@@ -104,7 +104,7 @@ async fn a_fixed_lease_that_is_gone_is_told_after_a_reconnect() {
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let semaphore = Semaphore::new(&client, "mail").capacity(2);
     let permits =
-        [semaphore.acquire().lease(60 * SOON).await.unwrap(), semaphore.acquire().watchdog(60 * SOON).await.unwrap()];
+        [semaphore.acquire().lease(60 * SOON).await.unwrap(), semaphore.acquire().auto_renew(60 * SOON).await.unwrap()];
     server.observer().await.unwrap().cmd(&["DEL", "{mail}:timeout"]).await.unwrap();
     proxy.cut_all();
     for permit in permits {
@@ -122,7 +122,7 @@ async fn all_who_ask_at_once_get_what_is_there() {
         let semaphore = if fair { semaphore.fair() } else { semaphore };
         let looks = join_all((0..150).map(|_| semaphore.try_acquire().into_future())).await;
         assert!(looks.iter().all(|look| matches!(look, Ok(Some(_)))), "fair: {fair}");
-        let asked = join_all((0..150).map(|_| semaphore.acquire().wait(SOON).into_future())).await;
+        let asked = join_all((0..150).map(|_| semaphore.acquire().timeout(SOON).into_future())).await;
         assert!(asked.iter().all(Result::is_ok), "fair: {fair}");
         assert!(semaphore.try_acquire().await.unwrap().is_none());
         // Who comes behind one that wants more than there are is served when that one leaves.
@@ -130,7 +130,7 @@ async fn all_who_ask_at_once_get_what_is_there() {
         wait_until(SOON, async || semaphore.available_permits().await.unwrap() == 150).await;
         let large = tokio::spawn(semaphore.acquire_many(200).into_future());
         wait_until(SOON, async || client.in_hand().waiting == 1).await;
-        let small = join_all((0..150).map(|_| tokio::spawn(semaphore.acquire().wait(SOON).into_future())));
+        let small = join_all((0..150).map(|_| tokio::spawn(semaphore.acquire().timeout(SOON).into_future())));
         let small = tokio::spawn(small);
         wait_until(SOON, async || client.in_hand().waiting == 151).await;
         large.abort();
@@ -156,7 +156,7 @@ async fn who_was_refused_does_not_stay_in_the_line_of_a_fair_one() {
     observer.cmd(&["SET", "mail", "0"]).await.unwrap();
     held.release().await.unwrap();
     wait_until(SOON, async || line().await == 0).await;
-    semaphores[0].acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    semaphores[0].acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,7 +192,7 @@ async fn those_who_do_not_leave_together_do_not_ask_without_end() {
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let semaphore = Semaphore::new(&client, "mail").capacity(300).fair();
     let held = semaphore.acquire_many(300).await.unwrap();
-    let waiters = [(); 2].map(|()| tokio::spawn(semaphore.acquire_many(300).wait(2 * SOON).into_future()));
+    let waiters = [(); 2].map(|()| tokio::spawn(semaphore.acquire_many(300).timeout(2 * SOON).into_future()));
     wait_until(SOON, async || client.in_hand().waiting == 2).await;
     let asked = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&asked);

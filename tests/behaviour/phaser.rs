@@ -21,7 +21,7 @@ fn phaser(client: &Client) -> Phaser {
 
 fn advance(party: Party) -> JoinHandle<(Party, Result<u64, PhaserError>)> {
     tokio::spawn(async move {
-        let advanced = party.arrive_and_wait().within(SOON).await;
+        let advanced = party.arrive_and_wait().timeout(SOON).await;
         (party, advanced)
     })
 }
@@ -39,7 +39,7 @@ async fn a_phase_is_over_when_all_have_arrived_and_parties_come_and_go() {
     assert!(matches!(again, Err(PhaserError::AlreadyArrived { phase: 0, .. })), "{again:?}");
     let state = there.state().await.unwrap();
     assert_eq!((state.phase, state.registered, state.arrived, state.unarrived()), (0, 3, 1, 2));
-    let watching = tokio::spawn(here.wait_advance(0).within(SOON).into_future());
+    let watching = tokio::spawn(here.wait_advance(0).timeout(SOON).into_future());
     let waiting = advance(second);
     until(&observer, ARRIVED, 2).await;
     assert!(!watching.is_finished() && !waiting.is_finished());
@@ -54,13 +54,13 @@ async fn a_phase_is_over_when_all_have_arrived_and_parties_come_and_go() {
     let fourth = here.register().await.unwrap();
     assert_eq!(first.arrive().await.unwrap(), 1);
     assert_eq!(here.phase().await.unwrap(), 1);
-    assert_eq!(fourth.arrive_and_wait().within(SOON).await.unwrap(), 2);
+    assert_eq!(fourth.arrive_and_wait().timeout(SOON).await.unwrap(), 2);
     // A dropped party is waited for no more.
     drop(fourth);
     until(&observer, PARTIES, 2).await;
-    let late = second.arrive_and_wait().within(100 * MS).await;
+    let late = second.arrive_and_wait().timeout(100 * MS).await;
     assert!(matches!(late, Err(PhaserError::TimedOut { .. })), "{late:?}");
-    assert_eq!(first.arrive_and_wait().within(SOON).await.unwrap(), 3, "who timed out has arrived all the same");
+    assert_eq!(first.arrive_and_wait().timeout(SOON).await.unwrap(), 3, "who timed out has arrived all the same");
     // The last one ends it.
     drop(first);
     until(&observer, PARTIES, 1).await;
@@ -97,7 +97,7 @@ async fn phases_of_many_do_not_mix() {
                         tokio::time::sleep(MS * random.u32(..15)).await;
                     }
                     arrived.fetch_add(1, Ordering::SeqCst);
-                    assert_eq!(party.arrive_and_wait().within(SOON).await.unwrap(), phase + 1);
+                    assert_eq!(party.arrive_and_wait().timeout(SOON).await.unwrap(), phase + 1);
                     assert!(arrived.load(Ordering::SeqCst) >= (phase + 1) * COUNT as u64);
                 }
                 party.arrive_and_deregister().await.unwrap();
@@ -137,7 +137,7 @@ async fn lost_answers_arrive_once_and_lost_messages_delay() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    let quick = |config: redgrid_core::Config| config.timeout(300 * MS).watchdog_lease(LEASE);
+    let quick = |config: redgrid_core::Config| config.response_timeout(300 * MS).watchdog_lease(LEASE);
     let lossy = client_with(&server.url_via(proxy.addr()), quick).await;
     let one = leased(&server).await;
     let (mine, theirs) = (phaser(&lossy).register().await.unwrap(), phaser(&one).register().await.unwrap());
@@ -208,7 +208,7 @@ async fn termination_tells_who_waits() {
     let mut parties = parties.into_iter();
     let waiting = advance(parties.next().unwrap());
     until(&observer, ARRIVED, 1).await;
-    let watching = tokio::spawn(phaser(&two).wait_advance(0).within(SOON).into_future());
+    let watching = tokio::spawn(phaser(&two).wait_advance(0).timeout(SOON).into_future());
     assert!(phaser(&two).terminate().await.unwrap() && !phaser(&two).terminate().await.unwrap());
     let told = waiting.await.unwrap().1;
     assert!(matches!(told, Err(PhaserError::Terminated { phase: 0, .. })), "{told:?}");

@@ -19,7 +19,7 @@ async fn who_may_not_publish_takes_part_in_phasers() {
     let phaser = Phaser::new(&client, "a");
     let (first, second) = (phaser.register().await.unwrap(), phaser.register().await.unwrap());
     for phase in 1..=2 {
-        let wait = |party| async move { Party::arrive_and_wait(party).within(SOON).await.unwrap() };
+        let wait = |party| async move { Party::arrive_and_wait(party).timeout(SOON).await.unwrap() };
         assert_eq!(tokio::join!(wait(&first), wait(&second)), (phase, phase));
     }
     assert_eq!(first.arrive_and_deregister().await.unwrap(), 2);
@@ -89,8 +89,8 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
     let (late, former) = (parties.pop().unwrap(), parties.pop().unwrap());
     for phase in 1..=3 {
         let (one, two) = tokio::join!(
-            former.arrive_and_wait().within(SOON).into_future(),
-            late.arrive_and_wait().within(SOON).into_future()
+            former.arrive_and_wait().timeout(SOON).into_future(),
+            late.arrive_and_wait().timeout(SOON).into_future()
         );
         assert_eq!((one.unwrap(), two.unwrap()), (phase, phase));
     }
@@ -122,7 +122,7 @@ async fn the_first_to_leave_a_phaser_that_was_forgotten_does_not_end_it() {
         (Phaser::new(&one, "a").register().await.unwrap(), Phaser::new(&two, "a").register().await.unwrap());
     server.observer().await.unwrap().cmd(&["DEL", PHASER, PARTIES, ARRIVED]).await.unwrap();
     assert_eq!(leaving.arrive_and_deregister().await.unwrap(), 0);
-    assert_eq!(staying.arrive_and_wait().within(SOON).await.unwrap(), 1);
+    assert_eq!(staying.arrive_and_wait().timeout(SOON).await.unwrap(), 1);
 }
 
 /// It stood still while it waited for the end of a phase, and is not known any more when it goes on.
@@ -134,7 +134,7 @@ async fn who_waits_for_the_end_of_a_phase_arrives_at_no_later_one() {
     let (stalled, other) =
         (Phaser::new(&one, "a").register().await.unwrap(), Phaser::new(&two, "a").register().await.unwrap());
     let waiting = tokio::spawn(async move {
-        let advanced = stalled.arrive_and_wait().within(SOON).await;
+        let advanced = stalled.arrive_and_wait().timeout(SOON).await;
         (stalled, advanced)
     });
     until(&observer, ARRIVED, 1).await;
@@ -154,7 +154,7 @@ async fn who_waits_for_the_end_of_a_phase_arrives_at_no_later_one() {
 async fn an_end_whose_answer_is_lost_says_true() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let lossy = client_with(&server.url_via(proxy.addr()), |config| config.timeout(300 * MS)).await;
+    let lossy = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(300 * MS)).await;
     let phaser = Phaser::new(&lossy, "a");
     proxy.next(1, "phaser_end.lua: end", Action::SwallowReply);
     assert!(phaser.terminate().await.unwrap());

@@ -38,7 +38,7 @@ async fn waits(observer: &Observer) {
 /// A client behind a proxy, which knows the scripts.
 async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, PriorityQueue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
     let queue = PriorityQueue::new(&client, "jobs");
     queue.push(&0, 0).await.unwrap();
     queue.take().await.unwrap();

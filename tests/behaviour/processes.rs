@@ -66,7 +66,7 @@ async fn a_killed_process_frees_its_lock_within_one_lease() {
     let mut holder = Holder::start(&server.url(), "a", 1000, 0).await;
     holder.child.kill().await.unwrap();
     let killed = Instant::now();
-    let guard = Lock::new(&client, "a").acquire().wait(SOON).await.unwrap();
+    let guard = Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
     assert!(killed.elapsed() < Duration::from_millis(1500), "{:?}", killed.elapsed());
     guard.release().await.unwrap();
 }
@@ -80,7 +80,7 @@ async fn a_job_that_must_run_once_is_not_run_again_when_its_process_is_killed() 
     let mut holder = Holder::start(&server.url(), "job", 500, 5000).await;
     tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(1)).await;
     holder.child.kill().await.unwrap();
-    let next = Lock::new(&client, "job").acquire().wait(SOON).await.unwrap();
+    let next = Lock::new(&client, "job").acquire().timeout(SOON).await.unwrap();
     let kept = began.elapsed();
     assert!(kept >= Duration::from_secs(5) && kept < Duration::from_millis(7500), "{kept:?}");
     next.release().await.unwrap();
@@ -93,11 +93,11 @@ async fn a_job_released_early_stays_taken_here_too() {
     let client = client(&server).await;
     let lock = Lock::new(&client, "job");
     let began = Instant::now();
-    let turn = lock.try_acquire().at_least(Duration::from_secs(2)).await.unwrap().unwrap();
+    let turn = lock.try_acquire().hold_at_least(Duration::from_secs(2)).await.unwrap().unwrap();
     turn.release().await.unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());
     assert!(observer.exists("job").await.unwrap());
-    let next = lock.acquire().wait(SOON).await.unwrap();
+    let next = lock.acquire().timeout(SOON).await.unwrap();
     assert!(
         began.elapsed() >= Duration::from_secs(2) && began.elapsed() < Duration::from_secs(4),
         "{:?}",
@@ -106,7 +106,7 @@ async fn a_job_released_early_stays_taken_here_too() {
     next.release().await.unwrap();
 
     // Shutdown leaves it, too.
-    let turn = lock.acquire().at_least(Duration::from_secs(60)).await.unwrap();
+    let turn = lock.acquire().hold_at_least(Duration::from_secs(60)).await.unwrap();
     client.shutdown(SOON).await.unwrap();
     drop(turn);
     let left = observer.time_to_live("job").await.unwrap().unwrap();

@@ -24,7 +24,7 @@ macro_rules! once {
 /// A client behind a proxy.
 async fn rig(server: &RedisServer, timeout: Duration, retries: u32) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
-    let settings = |config: redgrid_core::Config| config.timeout(timeout).retries(retries);
+    let settings = |config: redgrid_core::Config| config.response_timeout(timeout).retries(retries);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     (proxy, client)
 }

@@ -142,7 +142,7 @@ async fn whoever_leaves_loses_no_element_and_none_comes_twice() {
 /// A client behind a proxy, which knows the scripts.
 async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
     let queue = Queue::new(&client, "jobs");
     queue.push(&0).await.unwrap();
     queue.take().await.unwrap();
@@ -202,7 +202,7 @@ async fn a_client_that_ends_puts_back_what_is_nobodys_in_order() {
 async fn who_waits_is_told_when_no_server_answers_and_when_the_client_ends() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let settings = |config: redgrid_core::Config| config.timeout(Duration::from_millis(300)).retries(1);
+    let settings = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(300)).retries(1);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     let queue: Queue<u64> = Queue::new(&client, "jobs");
     assert_eq!(queue.take_within(Duration::from_millis(30)).await.unwrap(), None);

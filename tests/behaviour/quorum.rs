@@ -49,7 +49,7 @@ async fn a_majority_decides_and_a_release_frees_all() {
     wait_until(SOON, async || guard.votes() == SERVERS).await;
     assert!(guard.is_held() && guard.remaining() > Duration::from_secs(20) && guard.token().is_none());
     assert!(two.lock("a").try_acquire().await.unwrap().is_none());
-    let waiter = tokio::spawn(two.lock("a").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(two.lock("a").acquire().timeout(SOON).into_future());
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
     wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
@@ -76,7 +76,7 @@ async fn a_server_that_is_asked_twice_for_its_vote_has_one() {
     let (one, two) = (quorum(&servers).await, quorum(&servers).await);
     assert!(one.bootstrap().await.unwrap());
     let me = Holder::new();
-    let guard = one.lock("a").acquire().by(&me).await.unwrap();
+    let guard = one.lock("a").acquire().holder(&me).await.unwrap();
     wait_until(SOON, async || guard.votes() == SERVERS).await;
     let lose = async |server: &RedisServer| server.observer().await.unwrap().cmd(&["DEL", "a"]).await.unwrap();
     for lost in &servers[..2] {
@@ -131,7 +131,7 @@ async fn nobody_is_given_a_longer_lease_than_a_server_abstains_for() {
     let longest = Duration::from_secs(20);
     let quorum = quorum(&servers).await.longest_lease(longest);
     quorum.bootstrap().await.unwrap();
-    let guard = quorum.lock("a").acquire().lease(longest).wait(SOON).await.unwrap();
+    let guard = quorum.lock("a").acquire().lease(longest).timeout(SOON).await.unwrap();
     let refused = guard.extend(longest + MS).await;
     assert!(matches!(refused, Err(ExtendError::InvalidArgument { .. })), "{refused:?}");
     assert!(guard.remaining() <= longest);
@@ -154,7 +154,7 @@ async fn who_gets_too_few_votes_is_not_woken_by_giving_them_back() {
         calls.filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok()).sum::<u64>()
     };
     let before = scripts().await;
-    let waited = quorum.lock("a").acquire().wait(Duration::from_secs(3)).await;
+    let waited = quorum.lock("a").acquire().timeout(Duration::from_secs(3)).await;
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     // A vote and its end in each round, and a pause of 64 ms and more between most of them.
     let asked = scripts().await - before;
@@ -170,7 +170,7 @@ async fn servers_without_a_mark_abstain_until_the_longest_lease_is_over() {
     let began = Instant::now();
     assert!(short().await.unwrap().is_none());
     assert_eq!(held_at(&servers, "a").await, 0);
-    let guard = lock.acquire().lease(500 * MS).wait(SOON).await.unwrap();
+    let guard = lock.acquire().lease(500 * MS).timeout(SOON).await.unwrap();
     assert!(began.elapsed() >= 880 * MS, "{:?}", began.elapsed());
     guard.release().await.unwrap();
     // One that is born anew abstains too, and votes again later.
@@ -196,7 +196,7 @@ async fn two_of_five_that_are_gone_are_not_missed_and_three_are() {
     for server in &servers[..2] {
         server.pause().await.unwrap();
     }
-    let guard = lock.acquire().wait(SOON).await.unwrap();
+    let guard = lock.acquire().timeout(SOON).await.unwrap();
     assert_eq!(guard.votes(), 3);
     guard.release().await.unwrap();
     servers[2].pause().await.unwrap();
@@ -207,7 +207,7 @@ async fn two_of_five_that_are_gone_are_not_missed_and_three_are() {
     for server in &servers[..3] {
         server.resume().await.unwrap();
     }
-    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
 }
 
@@ -216,7 +216,7 @@ async fn median(lock: &QuorumLock) -> Duration {
     let mut times = Vec::new();
     for _ in 0..80 {
         let asked = Instant::now();
-        let guard = lock.acquire().wait(SOON).await.unwrap();
+        let guard = lock.acquire().timeout(SOON).await.unwrap();
         times.push(asked.elapsed());
         guard.release().await.unwrap();
     }
@@ -239,7 +239,7 @@ async fn a_server_in_a_black_hole_costs_no_time() {
     for round in 0..5 {
         proxy.heal();
         wait_until(SOON, async || {
-            let guard = quorum.lock("probe").acquire().wait(SOON).await.unwrap();
+            let guard = quorum.lock("probe").acquire().timeout(SOON).await.unwrap();
             // The last votes may come behind those that were enough.
             tokio::time::sleep(5 * MS).await;
             guard.votes() == SERVERS
@@ -267,13 +267,13 @@ async fn tokens_rise_whichever_majority_gives_them() {
     let mut last = None;
     for round in 0..6 {
         let (from, gone) = ([&one, &two][round % 2], &servers[round % SERVERS..][..1]);
-        let guard = from.lock("a").fenced().acquire().wait(SOON).await.unwrap();
+        let guard = from.lock("a").fenced().acquire().timeout(SOON).await.unwrap();
         assert!(guard.token().is_some() && guard.token() > last, "{last:?} {:?}", guard.token());
         last = guard.token();
         guard.release().await.unwrap();
         // The next majority is another.
         gone[0].pause().await.unwrap();
-        let guard = from.lock("a").fenced().acquire().wait(SOON).await.unwrap();
+        let guard = from.lock("a").fenced().acquire().timeout(SOON).await.unwrap();
         assert!(guard.token() > last, "{last:?} {:?}", guard.token());
         last = guard.token();
         gone[0].resume().await.unwrap();
@@ -297,7 +297,7 @@ async fn renewals_keep_it_and_it_is_lost_with_its_majority() {
     }
     let quorum = Quorum::new(clients).unwrap().share(Duration::from_secs(2));
     quorum.bootstrap().await.unwrap();
-    let guard = quorum.lock("a").acquire().wait(SOON).await.unwrap();
+    let guard = quorum.lock("a").acquire().timeout(SOON).await.unwrap();
     let began = Instant::now();
     wait_until(SOON, async || began.elapsed() > Duration::from_secs(4)).await;
     wait_until(SOON, async || guard.votes() == SERVERS).await;
@@ -324,10 +324,10 @@ async fn acquires_that_are_dropped_leave_nothing() {
     quorum.bootstrap().await.unwrap();
     let lock = quorum.lock("a");
     for polls in 1..25 {
-        redgrid_tests::cancel::at_most(polls % 6 + 1, lock.acquire().wait(30 * MS).into_future()).await;
+        redgrid_tests::cancel::at_most(polls % 6 + 1, lock.acquire().timeout(30 * MS).into_future()).await;
     }
     wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
-    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 /// Two who want it, and two servers of five that forget all they knew, at seeded times: never do both believe.

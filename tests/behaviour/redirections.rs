@@ -49,7 +49,7 @@ async fn a_slot_on_its_way_to_a_node_that_is_down_is_asked_for_with_pauses() {
     let owner = Arc::new(Made::new("owner:1", sends_on));
     let target = Arc::new(Made::new("target:1", is_down).down());
     let two = Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) };
-    let config = Config::single("owner").unwrap().timeout(Duration::from_millis(500)).retries(1);
+    let config = Config::single("owner").unwrap().response_timeout(Duration::from_millis(500)).retries(1);
     let client = Client::over(Arc::new(two), config, Clock::boot()).unwrap();
     let told = client.command("GET").key("a").unwrap().query::<Option<String>>().await;
     assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
@@ -103,7 +103,7 @@ async fn a_primary_that_hangs_is_not_waited_for_once_it_was_replaced() {
     let target = Arc::new(Made::new("target:1", granting("1700000000000001")));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
     // Whoever waited for its answer would wait for ever.
-    let config = Config::single("owner").unwrap().timeout(SOON * 10);
+    let config = Config::single("owner").unwrap().response_timeout(SOON * 10);
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
     wait_until(SOON, async || owner.asked() > 0).await;

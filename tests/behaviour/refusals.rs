@@ -26,13 +26,13 @@ async fn an_address_that_was_given_to_another_server_is_followed_when_the_former
     demote(&former, &next).await;
     address.redirect(next.addr());
 
-    let guard = Lock::new(&client, "a").acquire().wait(SOON).await.unwrap();
+    let guard = Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
     assert!(next.observer().await.unwrap().exists("a").await.unwrap());
     guard.release().await.unwrap();
     // Messages come from there, too.
     let observer = next.observer().await.unwrap();
     let held = Lock::new(&other, "b").acquire().await.unwrap();
-    let waiting = tokio::spawn(Lock::new(&client, "b").acquire().wait(SOON).into_future());
+    let waiting = tokio::spawn(Lock::new(&client, "b").acquire().timeout(SOON).into_future());
     wait_until(SOON, async || !observer.pubsub_channels("redisson_lock__channel:{b}").await.unwrap().is_empty()).await;
     held.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
@@ -48,10 +48,10 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besiege
     demote(&server, &other).await;
     let before = proxy.counts().accepted;
     // At its bound the last copy may have no answer yet.
-    let bounded = Lock::new(&client, "a").acquire().wait(Duration::from_millis(300)).await;
+    let bounded = Lock::new(&client, "a").acquire().timeout(Duration::from_millis(300)).await;
     let told = matches!(bounded, Err(AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. }));
     assert!(told, "{bounded:?}");
-    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON * 2).into_future());
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON * 2).into_future());
     let began = tokio::time::Instant::now();
     wait_until(SOON, async || began.elapsed() > Duration::from_secs(3)).await;
     // One every two seconds; a subscriber that the change has cost its connection is as often new.
@@ -75,13 +75,13 @@ async fn a_server_that_runs_somebodys_endless_script_is_waited_for() {
     let is_busy = async || killing.cmd(&["GET", "a"]).await.is_err_and(|error| error.code() == Some("BUSY"));
     wait_until(SOON, is_busy).await;
     // Asked and refused all the time; where the last copy has no answer yet, that is said instead.
-    wait_until(SOON, async || match Lock::new(&client, "a").acquire().wait(Duration::from_millis(500)).await {
+    wait_until(SOON, async || match Lock::new(&client, "a").acquire().timeout(Duration::from_millis(500)).await {
         Err(AcquireError::Unavailable { .. }) => true,
         Err(AcquireError::OutcomeUnknown { .. }) => false,
         other => panic!("{other:?}"),
     })
     .await;
-    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
     killing.cmd(&["SCRIPT", "KILL"]).await.unwrap();
     assert!(endless.await.unwrap().is_err());
@@ -138,12 +138,12 @@ async fn a_cluster_that_is_down_is_waited_for() {
     let observer = home.observer().await.unwrap();
     let is_down = async || observer.cmd(&["GET", "a"]).await.is_err_and(|error| error.code() == Some("CLUSTERDOWN"));
     wait_until(SOON, is_down).await;
-    let bounded = Lock::new(&client, "a").acquire().wait(Duration::from_millis(500)).await;
+    let bounded = Lock::new(&client, "a").acquire().timeout(Duration::from_millis(500)).await;
     assert!(
         matches!(bounded, Err(AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. })),
         "{bounded:?}"
     );
-    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON * 2).into_future());
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON * 2).into_future());
     other.restart_with_data().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }

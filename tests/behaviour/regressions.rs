@@ -18,10 +18,10 @@ const TOKEN: &str = "1700000000000000";
 async fn waiting_longer_than_the_patience_without_contact_is_still_waiting() {
     let server = server().await;
     let holder = client(&server).await;
-    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_millis(200)).retries(1);
+    let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(200)).retries(1);
     let waiter = client_with(&server.url(), quick).await;
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
-    let bounded = Lock::new(&waiter, "a").acquire().wait(Duration::from_secs(2)).await;
+    let bounded = Lock::new(&waiter, "a").acquire().timeout(Duration::from_secs(2)).await;
     assert!(matches!(bounded, Err(AcquireError::TimedOut { .. })), "{bounded:?}");
     let waiting = tokio::spawn(Lock::new(&waiter, "a").acquire().into_future());
     // Five times the patience of 400 ms.
@@ -76,7 +76,7 @@ async fn a_shorter_lease_does_not_cut_the_time_a_job_keeps_its_name() {
     let server = server().await;
     let (client, other) = (client(&server).await, redgrid_tests::client(&server).await);
     let lock = Lock::new(&client, "a");
-    let turn = lock.acquire().lease(Duration::from_secs(10)).at_least(Duration::from_secs(5)).await.unwrap();
+    let turn = lock.acquire().lease(Duration::from_secs(10)).hold_at_least(Duration::from_secs(5)).await.unwrap();
     turn.extend(Duration::from_millis(300)).await.unwrap();
     turn.lost().await;
     let expired = tokio::time::Instant::now() + Duration::from_millis(500);
@@ -84,8 +84,8 @@ async fn a_shorter_lease_does_not_cut_the_time_a_job_keeps_its_name() {
     assert!(Lock::new(&other, "a").try_acquire().await.unwrap().is_none());
     // Nor is it asked for in silence by one who enters again.
     let me = Holder::new();
-    let outer = Lock::new(&client, "b").acquire().by(&me).await.unwrap();
-    let inner = Lock::new(&client, "b").acquire().by(&me).at_least(Duration::from_secs(5)).await;
+    let outer = Lock::new(&client, "b").acquire().holder(&me).await.unwrap();
+    let inner = Lock::new(&client, "b").acquire().holder(&me).hold_at_least(Duration::from_secs(5)).await;
     assert!(matches!(inner, Err(AcquireError::InvalidArgument { option: "at_least", .. })), "{inner:?}");
     outer.release().await.unwrap();
 }
@@ -119,9 +119,9 @@ async fn without_contact_nobody_is_told_that_others_hold_the_lock() {
     let first = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
     wait_until(SOON, async || client.in_hand().names == 1).await;
     let bound = Duration::from_millis(200);
-    let tried = Lock::new(&client, "a").try_acquire().wait(bound).await;
+    let tried = Lock::new(&client, "a").try_acquire().timeout(bound).await;
     assert!(tried.is_err(), "{tried:?}");
-    let waited = Lock::new(&client, "a").acquire().wait(bound).await;
+    let waited = Lock::new(&client, "a").acquire().timeout(bound).await;
     assert!(!matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     first.abort();
 }
@@ -132,7 +132,7 @@ async fn the_next_of_the_queue_enters_when_a_guard_outlives_its_lease() {
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
     let overdue = lock.acquire().lease(Duration::from_millis(500)).await.unwrap();
-    let next = lock.acquire().wait(SOON).await.unwrap();
+    let next = lock.acquire().timeout(SOON).await.unwrap();
     assert!(!overdue.is_held() && next.token() > overdue.token());
     assert!(overdue.release().await.is_err());
     assert!(next.is_held());
@@ -143,7 +143,7 @@ async fn the_next_of_the_queue_enters_when_a_guard_outlives_its_lease() {
 async fn an_extension_without_contact_ends_when_its_patience_is_over() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let quick = |config: redgrid_core::Config| config.timeout(Duration::from_millis(200)).retries(1);
+    let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(200)).retries(1);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(60)).await.unwrap();
     proxy.set_both(Fault::BlackHole);
@@ -199,7 +199,7 @@ async fn what_is_asked_by_nobody_any_more_does_not_leave() {
 #[tokio::test]
 async fn who_stands_behind_a_request_is_told_of_a_shutdown_at_once() {
     let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))).stuck_at("INCRBY"));
-    let config = Config::single("one").unwrap().timeout(SOON * 10);
+    let config = Config::single("one").unwrap().response_timeout(SOON * 10);
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let number = AtomicLong::new(&client, "n");
     let calls: Vec<_> = (0..5).map(|_| tokio::spawn(number.add(1).into_future())).collect();

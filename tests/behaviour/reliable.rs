@@ -51,7 +51,7 @@ async fn messages_come_by_priority_and_in_order_and_are_over_when_acknowledged()
     assert!(urgent.remaining() > HOUR / 2 && urgent.remaining() <= HOUR);
     let rest = queue.receive_many(10).visibility(HOUR).await.unwrap();
     assert_eq!(values(&rest), ["soon", "a", "b", "c"]);
-    assert!(matches!(queue.receive().within(SHORT).await, Err(QueueError::TimedOut { .. })));
+    assert!(matches!(queue.receive().timeout(SHORT).await, Err(QueueError::TimedOut { .. })));
     assert!(matches!(queue.get(first.id).await.unwrap().unwrap().state(), MessageState::InFlight { .. }));
     let counts = queue.counts().await.unwrap();
     assert_eq!((counts.ready, counts.in_flight, counts.totals.pushed, counts.totals.received), (0, 5, 5, 5));
@@ -330,7 +330,7 @@ async fn what_is_not_received_within_its_lifetime_is_dropped_and_who_has_it_is_l
     let received = async || {
         loop {
             queue.push("kept").lifetime(SHORT * 4).await.unwrap();
-            if let Some(delivery) = queue.receive_many(1).visibility(HOUR).within(Duration::ZERO).await.unwrap().pop() {
+            if let Some(delivery) = queue.receive_many(1).visibility(HOUR).timeout(Duration::ZERO).await.unwrap().pop() {
                 return delivery;
             }
         }
@@ -410,7 +410,7 @@ async fn all_keys_of_a_queue_live_end_and_are_renamed_together() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     let observer = server.observer().await.unwrap();
-    assert!(queue.receive().within(SHORT).await.is_err());
+    assert!(queue.receive().timeout(SHORT).await.is_err());
     for key in observer.keys("*").await.unwrap() {
         assert!(observer.time_to_live(&key).await.unwrap().is_some(), "who only waits leaves nothing: {key}");
     }

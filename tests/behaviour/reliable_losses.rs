@@ -21,7 +21,7 @@ type Numbers = ReliableQueue<u64>;
 /// A client behind a proxy that gives an answer up soon, and asks again.
 async fn hasty(server: &redgrid_testkit::RedisServer, retries: u32) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
-    let settings = |config: Config| config.timeout(Duration::from_millis(500)).retries(retries);
+    let settings = |config: Config| config.response_timeout(Duration::from_millis(500)).retries(retries);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     (proxy, client)
 }
@@ -54,7 +54,7 @@ async fn what_was_given_to_nobody_is_given_to_the_next_and_is_no_attempt() {
     let queue: Numbers = ReliableQueue::new(&client, "q");
     queue.set_settings(&QueueSettings { max_attempts: Some(1), ..QueueSettings::default() }).await.unwrap();
     queue.push(&1).await.unwrap();
-    assert!(queue.receive_many(1).within(Duration::ZERO).await.unwrap().pop().unwrap().nack(HOUR).await.is_ok());
+    assert!(queue.receive_many(1).timeout(Duration::ZERO).await.unwrap().pop().unwrap().nack(HOUR).await.is_ok());
     queue.dead().redrive().await.unwrap();
     for _ in 0..3 {
         proxy.next(1, ":receive", Action::SwallowReply);
@@ -63,7 +63,7 @@ async fn what_was_given_to_nobody_is_given_to_the_next_and_is_no_attempt() {
     }
     // While it connects anew, calls end.
     let delivery = loop {
-        match queue.receive().visibility(HOUR).within(SOON).await {
+        match queue.receive().visibility(HOUR).timeout(SOON).await {
             Ok(delivery) => break delivery,
             Err(told) => assert!(matches!(told, QueueError::Object(ObjectError::Unavailable { .. })), "{told:?}"),
         }
@@ -95,7 +95,7 @@ async fn a_copy_that_comes_late_takes_nothing() {
     for one in [first, second, third] {
         one.ack().await.unwrap();
     }
-    assert_eq!(queue.receive().visibility(HOUR).within(SOON).await.unwrap().value().unwrap(), 4);
+    assert_eq!(queue.receive().visibility(HOUR).timeout(SOON).await.unwrap().value().unwrap(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -305,7 +305,7 @@ async fn who_waits_goes_on_behind_a_failover() {
     while seen.len() < 45 {
         assert!(Instant::now() < end, "only {}", seen.len());
         // While there is no primary, calls end.
-        let Ok(some) = queue.receive_many(10).visibility(HOUR).within(SOON).await else { continue };
+        let Ok(some) = queue.receive_many(10).visibility(HOUR).timeout(SOON).await else { continue };
         for outcome in join_all(some.iter().map(|one| one.ack())).await {
             outcome.unwrap();
         }
@@ -336,7 +336,7 @@ async fn a_delivery_whose_acknowledgement_was_dropped_before_it_left_goes_back()
     futures_util::future::join(async { changing.await.unwrap() }, dropped).await;
     let mut values: Vec<u64> = Vec::new();
     while values.len() < 3 {
-        let some = queue.receive_many(3).visibility(HOUR).within(SOON).await.unwrap();
+        let some = queue.receive_many(3).visibility(HOUR).timeout(SOON).await.unwrap();
         assert!(!some.is_empty(), "{values:?}");
         values.extend(some.iter().map(|one| one.value().unwrap()));
     }

@@ -156,7 +156,7 @@ async fn apply(
             let most = usize::from(value % 3) + 1;
             let visibility = if flag { SHORT } else { LONG };
             // What is over at this very moment may still be given: it was waited for above.
-            let given = queue.receive_many(most).visibility(visibility).within(Duration::ZERO).await.unwrap();
+            let given = queue.receive_many(most).visibility(visibility).timeout(Duration::ZERO).await.unwrap();
             model.tidy();
             let expected: Vec<_> = model.first().into_iter().take(most).collect();
             assert_eq!(given.iter().map(Delivery::id).collect::<Vec<_>>(), expected);

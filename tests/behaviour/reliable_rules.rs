@@ -143,7 +143,7 @@ async fn what_is_over_makes_room_although_nobody_receives() {
     assert_eq!(queue.dead().redrive().await.unwrap(), 0, "it is over");
     queue.push(&3).lifetime(SHORT).await.unwrap();
     // Who has it may finish: it is there until then.
-    let delivery = queue.receive_many(1).visibility(HOUR).within(Duration::ZERO).await.unwrap().pop();
+    let delivery = queue.receive_many(1).visibility(HOUR).timeout(Duration::ZERO).await.unwrap().pop();
     passed(&observer, SHORT).await;
     let told = queue.push(&4).await;
     if let Some(delivery) = delivery {
@@ -159,13 +159,13 @@ async fn what_is_over_makes_room_although_nobody_receives() {
 async fn what_was_given_to_nobody_is_no_attempt_although_its_visibility_is_over() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let settings = |config: Config| config.timeout(Duration::from_millis(500)).retries(0);
+    let settings = |config: Config| config.response_timeout(Duration::from_millis(500)).retries(0);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     let queue: Numbers = ReliableQueue::new(&client, "q");
     let observer = server.observer().await.unwrap();
     set(&queue, QueueSettings { max_attempts: Some(1), ..QueueSettings::default() }).await;
     // So that the script is known.
-    assert!(queue.receive_many(1).within(Duration::ZERO).await.unwrap().is_empty());
+    assert!(queue.receive_many(1).timeout(Duration::ZERO).await.unwrap().is_empty());
     queue.push(&1).await.unwrap();
     proxy.next(1, ":receive", Action::SwallowReply);
     let told = queue.receive().visibility(SHORT).await;
@@ -174,7 +174,7 @@ async fn what_was_given_to_nobody_is_no_attempt_although_its_visibility_is_over(
     passed(&observer, SHORT).await;
     let mut given = None;
     wait_until(SOON, async || {
-        given = queue.receive().visibility(HOUR).within(SOON).await.ok();
+        given = queue.receive().visibility(HOUR).timeout(SOON).await.ok();
         given.is_some()
     })
     .await;
@@ -185,7 +185,7 @@ async fn what_was_given_to_nobody_is_no_attempt_although_its_visibility_is_over(
 async fn what_remains_is_never_too_much() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let settings = |config: Config| config.timeout(Duration::from_millis(500)).retries(0);
+    let settings = |config: Config| config.response_timeout(Duration::from_millis(500)).retries(0);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     let queue: Numbers = ReliableQueue::new(&client, "q");
     queue.push_many(&[1, 2, 3]).await;

@@ -164,7 +164,7 @@ async fn who_was_taken_out_is_told_a_gap_and_goes_on() {
 async fn the_gap_of_who_was_taken_out_outlives_lost_answers_and_dropped_calls() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&proxy.url(), |config| config.timeout(Duration::from_millis(500))).await;
+    let client = client_with(&proxy.url(), |config| config.response_timeout(Duration::from_millis(500))).await;
     let publisher = redgrid_tests::client(&server).await;
     let mut one = news(&client).subscribe().lease(Duration::from_secs(777)).look_every(SOON).await.unwrap();
     for round in 0..24_u32 {
@@ -298,7 +298,7 @@ async fn whatever_nodes_a_stream_has_a_part_is_dropped_at_a_time() {
 async fn messages_outlive_lost_connections_lost_answers_and_dropped_calls() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&proxy.url(), |config| config.timeout(Duration::from_millis(500))).await;
+    let client = client_with(&proxy.url(), |config| config.response_timeout(Duration::from_millis(500))).await;
     let publisher = redgrid_tests::client(&server).await;
     let look = Duration::from_millis(50);
     let mut one = news(&client).subscribe().look_every(look).again_after(Duration::ZERO).await.unwrap();

@@ -64,7 +64,7 @@ impl Ground {
         let (here, there) = (servers[0].observer().await.unwrap(), servers[1].observer().await.unwrap());
         let before = Arc::new(settings(open(&servers[0])));
         let apart = Apart([Arc::clone(&before), Arc::new(open(&servers[1]))], watch::Sender::new(0));
-        let config = Config::from_url(&servers[0].url()).unwrap().timeout(timeout).retries(1);
+        let config = Config::from_url(&servers[0].url()).unwrap().response_timeout(timeout).retries(1);
         let client = Client::over(Arc::new(apart), config, Clock::boot()).unwrap();
         client.wait_ready(SOON).await.unwrap();
         Ground { _servers: servers, client, here, there, before }

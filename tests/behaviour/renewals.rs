@@ -109,7 +109,7 @@ async fn the_longest_hold_ends_renewal() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(2))).await;
     let (began, longest) = (std::time::Instant::now(), Duration::from_secs(3));
-    let guard = Lock::new(&client, "a").acquire().max_hold(longest).await.unwrap();
+    let guard = Lock::new(&client, "a").acquire().hold_at_most(longest).await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Expired);
     let held = began.elapsed();
     // One lease more at the most, and what a busy machine takes to tell.

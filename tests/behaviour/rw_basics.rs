@@ -73,7 +73,7 @@ async fn readers_of_a_process_are_one_reader_on_the_wire() {
     // Until a machine that is busy has made them all within the stretch.
     let (first, guards) = rounds(async || {
         let began = Instant::now();
-        let first = lock.read().wait(SOON).await.unwrap();
+        let first = lock.read().timeout(SOON).await.unwrap();
         let before = scripts_run(&observer).await;
         let mut guards = Vec::new();
         for _ in 0..100 {
@@ -130,9 +130,9 @@ async fn sharers_with_a_fixed_lease_end_one_by_one() {
     // Until a machine that is busy has come to each of them in time.
     rounds(async || {
         let began = Instant::now();
-        let first = lock.read().wait(SOON).lease(1000 * MS).await.unwrap();
+        let first = lock.read().timeout(SOON).lease(1000 * MS).await.unwrap();
         wait_until(SOON, async || first.remaining() <= 750 * MS).await;
-        let second = lock.read().wait(SOON).lease(1000 * MS).await.unwrap();
+        let second = lock.read().timeout(SOON).lease(1000 * MS).await.unwrap();
         if began.elapsed() >= 400 * MS {
             return None;
         }
@@ -180,10 +180,10 @@ async fn a_holder_enters_again_and_a_writer_may_read() {
     let (one, two) = (client(&server).await, client(&server).await);
     let (lock, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let me = Holder::new();
-    let write = lock.write().by(&me).await.unwrap();
-    let again = lock.write().by(&me).await.unwrap();
+    let write = lock.write().holder(&me).await.unwrap();
+    let again = lock.write().holder(&me).await.unwrap();
     assert_eq!(write.token(), again.token());
-    let read = lock.read().by(&me).await.unwrap();
+    let read = lock.read().holder(&me).await.unwrap();
     assert!(lock.try_read().await.unwrap().is_none(), "nobody else");
     write.release().await.unwrap();
     assert!(again.is_held() && there.try_read().await.unwrap().is_none());
@@ -202,9 +202,9 @@ async fn a_write_under_which_its_holder_reads_is_not_handed_on() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
     let (lock, me) = (RwLock::new(&client, "a"), Holder::new());
-    let write = lock.write().by(&me).await.unwrap();
-    let read = lock.read().by(&me).await.unwrap();
-    let next = tokio::spawn(lock.write().wait(SOON).into_future());
+    let write = lock.write().holder(&me).await.unwrap();
+    let read = lock.read().holder(&me).await.unwrap();
+    let next = tokio::spawn(lock.write().timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
     write.release().await.unwrap();
     assert!(lock.try_write().await.unwrap().is_none());
@@ -218,25 +218,25 @@ async fn a_reader_that_asks_to_write_would_wait_for_itself() {
     let server = server().await;
     let client = client(&server).await;
     let (lock, me) = (RwLock::new(&client, "a"), Holder::new());
-    let read = lock.read().by(&me).await.unwrap();
+    let read = lock.read().holder(&me).await.unwrap();
     for wait in [None, Some(SOON)] {
-        let mut ask = lock.write().by(&me);
+        let mut ask = lock.write().holder(&me);
         if let Some(wait) = wait {
-            ask = ask.wait(wait);
+            ask = ask.timeout(wait);
         }
         let asked = tokio::time::timeout(SOON, ask).await.unwrap();
         assert!(matches!(asked, Err(AcquireError::WouldDeadlock { .. })), "{asked:?}");
     }
-    assert!(lock.try_write().by(&me).await.unwrap().is_none());
+    assert!(lock.try_write().holder(&me).await.unwrap().is_none());
     let scoped = Holder::scope(async {
         let _read = lock.read().await.unwrap();
         lock.write().await
     });
     assert!(matches!(tokio::time::timeout(SOON, scoped).await.unwrap(), Err(AcquireError::WouldDeadlock { .. })));
     // A reader that is in reads again, past a writer that waits.
-    let writer = tokio::spawn(lock.write().wait(SOON).into_future());
+    let writer = tokio::spawn(lock.write().timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
-    let again = tokio::time::timeout(SOON, lock.read().by(&me)).await.unwrap().unwrap();
+    let again = tokio::time::timeout(SOON, lock.read().holder(&me)).await.unwrap().unwrap();
     drop((read, again));
     writer.await.unwrap().unwrap().release().await.unwrap();
 }
@@ -283,15 +283,15 @@ async fn requests_dropped_at_random_leave_nothing() {
                 let wait = Duration::from_millis(random.u64(1..30));
                 let polls = random.usize(1..8);
                 match random.u8(..4) {
-                    0 => drop(at_most(polls, lock.write().wait(wait).into_future()).await),
-                    1 => drop(at_most(polls, lock.read().wait(wait).into_future()).await),
+                    0 => drop(at_most(polls, lock.write().timeout(wait).into_future()).await),
+                    1 => drop(at_most(polls, lock.read().timeout(wait).into_future()).await),
                     2 => {
-                        if let Some(Ok(read)) = at_most(polls, lock.read().wait(wait).into_future()).await {
+                        if let Some(Ok(read)) = at_most(polls, lock.read().timeout(wait).into_future()).await {
                             drop(at_most(random.usize(1..6), read.try_upgrade()).await);
                         }
                     }
                     _ => {
-                        if let Some(Ok(write)) = at_most(polls, lock.write().wait(wait).into_future()).await {
+                        if let Some(Ok(write)) = at_most(polls, lock.write().timeout(wait).into_future()).await {
                             drop(at_most(random.usize(1..6), write.downgrade()).await);
                         }
                     }
@@ -314,7 +314,7 @@ async fn a_read_that_is_forgotten_ends_with_its_lease_also_when_shared() {
     one.forget();
     two.release().await.unwrap();
     assert!(lock.try_write().await.unwrap().is_none(), "what was forgotten is left to its lease");
-    lock.write().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.write().timeout(SOON).await.unwrap().release().await.unwrap();
 
     let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     let forgotten = one.watch();
@@ -343,11 +343,11 @@ async fn a_reader_that_is_not_polled_delays_nobody() {
     let write = lock.write().await.unwrap();
     let mut unpolled = Box::pin(lock.read().into_future());
     assert!(futures_util::poll!(&mut unpolled).is_pending());
-    let polled = tokio::spawn(lock.read().wait(SOON).into_future());
+    let polled = tokio::spawn(lock.read().timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 2).await;
     write.release().await.unwrap();
     polled.await.unwrap().unwrap().release().await.unwrap();
-    lock.write().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.write().timeout(SOON).await.unwrap().release().await.unwrap();
     // Asked for anew when it is polled again.
     unpolled.await.unwrap().release().await.unwrap();
 }

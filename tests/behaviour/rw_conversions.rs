@@ -23,7 +23,7 @@ async fn a_downgrade_lets_readers_in_at_once_and_no_writer() {
     let two = client_with(&server.url(), |config| config.poll_interval(SOON)).await;
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let write = here.write().await.unwrap();
-    let waiting = tokio::spawn(there.read().wait(SOON).into_future());
+    let waiting = tokio::spawn(there.read().timeout(SOON).into_future());
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.pubsub_channels("redisson_rwlock*").await.unwrap().len() == 1).await;
     wait_until(SOON, async || two.in_hand().channels == 1).await;
@@ -41,7 +41,7 @@ async fn a_writer_that_waits_here_does_not_get_what_is_downgraded() {
     let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
     let write = lock.write().await.unwrap();
-    let next = tokio::spawn(lock.write().wait(SOON).into_future());
+    let next = tokio::spawn(lock.write().timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
     let read = write.downgrade().await.unwrap();
     assert!(read.is_held() && !next.is_finished());
@@ -52,15 +52,15 @@ async fn a_writer_that_waits_here_does_not_get_what_is_downgraded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_lost_is_not_downgraded_and_what_can_not_be_asked_is_given_back() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.timeout(200 * MS).retries(0)).await;
+    let client = client_with(&server.url(), |config| config.response_timeout(200 * MS).retries(0)).await;
     let lock = RwLock::new(&client, "a");
     let write = lock.write().lease(200 * MS).await.unwrap();
     write.lost().await;
     assert!(matches!(write.downgrade().await, Err(DowngradeError::Lost(_))));
-    let read = lock.read().wait(SOON).lease(200 * MS).await.unwrap();
+    let read = lock.read().timeout(SOON).lease(200 * MS).await.unwrap();
     read.lost().await;
     assert!(matches!(read.try_upgrade().await, Err(UpgradeError::Lost(_))));
-    let write = lock.write().wait(SOON).await.unwrap();
+    let write = lock.write().timeout(SOON).await.unwrap();
     server.kill().await.unwrap();
     let Err(DowngradeError::Held { guard, .. }) = write.downgrade().await else { panic!("there is no server") };
     assert!(guard.is_held());
@@ -77,7 +77,7 @@ async fn only_the_only_reader_may_upgrade() {
     let Err(UpgradeError::Busy(theirs)) = theirs.try_upgrade().await else { panic!("another reads") };
     theirs.release().await.unwrap();
     // A writer that waits does not stand in the way.
-    let writer = tokio::spawn(here.write().wait(SOON).into_future());
+    let writer = tokio::spawn(here.write().timeout(SOON).into_future());
     wait_until(SOON, async || one.in_hand().waiting == 1).await;
     let write = mine.try_upgrade().await.unwrap();
     assert!(there.try_read().await.unwrap().is_none());
@@ -109,7 +109,7 @@ async fn who_may_upgrade_waits_for_readers_and_is_one_at_a_time() {
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let first = here.upgradable_read().await.unwrap();
     let reader = there.read().await.unwrap();
-    assert!(there.upgradable_read().wait(100 * MS).await.is_err(), "another may write");
+    assert!(there.upgradable_read().timeout(100 * MS).await.is_err(), "another may write");
     let upgrade = tokio::spawn(first.upgrade());
     // New readers step back for it.
     wait_until(SOON, async || there.try_read().await.unwrap().is_none()).await;
@@ -118,7 +118,7 @@ async fn who_may_upgrade_waits_for_readers_and_is_one_at_a_time() {
     let write = tokio::time::timeout(AT_ONCE, upgrade).await.expect("told").unwrap().unwrap();
     assert!(there.try_read().await.unwrap().is_none());
     write.release().await.unwrap();
-    there.upgradable_read().wait(SOON).await.unwrap().release().await.unwrap();
+    there.upgradable_read().timeout(SOON).await.unwrap().release().await.unwrap();
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }
@@ -134,7 +134,7 @@ async fn upgrades_and_downgrades_of_many_lose_no_update() {
             tokio::spawn(async move {
                 use std::sync::atomic::Ordering::SeqCst;
                 for _ in 0..20 {
-                    let seen = lock.upgradable_read().wait(SOON).await.unwrap();
+                    let seen = lock.upgradable_read().timeout(SOON).await.unwrap();
                     let before = value.load(SeqCst);
                     tokio::task::yield_now().await;
                     let write = seen.upgrade().await.unwrap();
@@ -177,11 +177,11 @@ async fn a_holder_that_writes_already_does_not_wait_for_itself_to_upgrade() {
     let server = server().await;
     let client = client(&server).await;
     let (lock, me) = (RwLock::new(&client, "a"), Holder::new());
-    let write = lock.write().by(&me).await.unwrap();
-    let upgradable = lock.upgradable_read().by(&me).await.unwrap();
+    let write = lock.write().holder(&me).await.unwrap();
+    let upgradable = lock.upgradable_read().holder(&me).await.unwrap();
     let again = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("it is in").unwrap();
     assert_eq!(again.token(), write.token());
-    let read = lock.read().by(&me).await.unwrap();
+    let read = lock.read().holder(&me).await.unwrap();
     let third = tokio::time::timeout(SOON, read.try_upgrade()).await.expect("it is in").unwrap();
     write.release().await.unwrap();
     third.release().await.unwrap();
@@ -197,12 +197,12 @@ async fn what_a_write_keeps_the_name_for_its_read_keeps_and_others_may_read() {
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let (asked, keep) = (Instant::now(), 3000 * MS);
-    let read = here.write().at_least(keep).await.unwrap().downgrade().await.unwrap();
+    let read = here.write().hold_at_least(keep).await.unwrap().downgrade().await.unwrap();
     there.try_read().await.unwrap().expect("nobody writes any more").release().await.unwrap();
     read.release().await.unwrap();
     let early = there.try_write().await.unwrap().is_some();
     assert!(!early || asked.elapsed() >= keep);
-    there.write().wait(SOON).await.unwrap().release().await.unwrap();
+    there.write().timeout(SOON).await.unwrap().release().await.unwrap();
     assert!(asked.elapsed() >= keep);
 }
 
@@ -214,7 +214,7 @@ async fn the_right_to_upgrade_lasts_as_long_as_its_guard_and_without_it_nobody_u
     let two = client(&server).await;
     // Renewed, whatever the read is.
     let lock = RwLock::new(&two, "a");
-    let fixed = lock.upgradable_read().lease(2000 * MS).max_hold(1000 * MS).await.unwrap();
+    let fixed = lock.upgradable_read().lease(2000 * MS).hold_at_most(1000 * MS).await.unwrap();
     assert!(observer.time_to_live(gate).await.unwrap().unwrap() > Duration::from_secs(10));
     fixed.release().await.unwrap();
     let upgradable = RwLock::new(&one, "a").upgradable_read().await.unwrap();
@@ -285,7 +285,7 @@ async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
     let reading = there.read().await.unwrap();
     let upgrade = tokio::spawn(here.upgradable_read().await.unwrap().upgrade());
     wait_until(SOON, async || said().await.len() == 1).await;
-    let writer = tokio::spawn(here.write().wait(SOON).into_future());
+    let writer = tokio::spawn(here.write().timeout(SOON).into_future());
     wait_until(SOON, async || said().await.len() == 2).await;
     upgrade.abort();
     wait_until(SOON, async || said().await == [one.id()]).await;
@@ -293,7 +293,7 @@ async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
     writer.abort();
     wait_until(SOON, async || said().await.is_empty()).await;
     // Nothing but its being taken back ends this one.
-    let upgrade = tokio::spawn(here.upgradable_read().wait(SOON).await.unwrap().upgrade());
+    let upgrade = tokio::spawn(here.upgradable_read().timeout(SOON).await.unwrap().upgrade());
     wait_until(SOON, async || said().await.len() == 1).await;
     upgrade.abort();
     assert!(upgrade.await.is_err());
@@ -333,7 +333,7 @@ async fn a_read_whose_release_is_answered_late_behind_an_upgrade_does_not_stay()
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
     let slow =
-        client_with(&server.url_via(proxy.addr()), |config| config.timeout(200 * MS).watchdog_lease(600 * MS)).await;
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(200 * MS).watchdog_lease(600 * MS)).await;
     let lock = RwLock::new(&slow, "a");
     // The next requests about the name are that for the write, and then the releases.
     for (count, action) in

@@ -32,7 +32,7 @@ impl Readers {
             let (stop, sections, longest) = (stop.clone(), sections.clone(), longest.clone());
             tokio::spawn(async move {
                 while !stop.load(SeqCst) {
-                    let read = lock.read().wait(SOON).await.unwrap();
+                    let read = lock.read().timeout(SOON).await.unwrap();
                     let entered = Instant::now();
                     // The section itself: it takes this long.
                     tokio::time::sleep(section).await;
@@ -73,7 +73,7 @@ async fn a_waiting_writer_enters_however_readers_overlap() {
         for _ in 0..10 {
             readers.until_busy().await;
             let asked = Instant::now();
-            let write = RwLock::new(&client, "a").write().wait(SOON).await.unwrap();
+            let write = RwLock::new(&client, "a").write().timeout(SOON).await.unwrap();
             waits.push(asked.elapsed());
             write.release().await.unwrap();
         }
@@ -100,7 +100,7 @@ async fn readers_have_their_turn_between_writers_that_never_end() {
             let (lock, stop) = (RwLock::new(&clients[n % 2], "a"), stop.clone());
             tokio::spawn(async move {
                 while !stop.load(SeqCst) {
-                    drop(lock.write().wait(SOON).await.unwrap());
+                    drop(lock.write().timeout(SOON).await.unwrap());
                 }
             })
         })
@@ -108,7 +108,7 @@ async fn readers_have_their_turn_between_writers_that_never_end() {
     for client in [clients[0].clone(), client(&server).await] {
         for _ in 0..10 {
             let asked = Instant::now();
-            RwLock::new(&client, "a").read().wait(SOON).await.unwrap().release().await.unwrap();
+            RwLock::new(&client, "a").read().timeout(SOON).await.unwrap().release().await.unwrap();
             assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
         }
     }
@@ -127,14 +127,14 @@ async fn readers_wait_no_longer_when_the_writer_has_left_or_died() {
     let (write, read) = (RwLock::new(&two, "a"), RwLock::new(&three, "a"));
     let marked = async || observer.exists("redgrid_rw_wait:{a}").await.unwrap();
     // Its wait ends: the mark goes with it, at once.
-    assert!(write.write().wait(50 * MS).await.is_err());
+    assert!(write.write().timeout(50 * MS).await.is_err());
     wait_until(SOON, async || !marked().await).await;
     read.try_read().await.unwrap().expect("nobody waits any more").release().await.unwrap();
     // Cancelled, with a reader behind it.
     let writer = tokio::spawn(write.write().into_future());
     wait_until(SOON, marked).await;
     assert!(read.try_read().await.unwrap().is_none());
-    let behind = tokio::spawn(read.read().wait(SOON).into_future());
+    let behind = tokio::spawn(read.read().timeout(SOON).into_future());
     wait_until(SOON, async || three.in_hand().waiting == 1).await;
     writer.abort();
     behind.await.unwrap().unwrap().release().await.unwrap();
@@ -170,13 +170,13 @@ async fn readers_and_writers_of_two_processes_exclude_each_other() {
                 let mut random = fastrand::Rng::with_seed(n as u64);
                 for _ in 0..100 {
                     if random.u8(..10) == 0 {
-                        let write = lock.write().wait(SOON).await.unwrap();
+                        let write = lock.write().timeout(SOON).await.unwrap();
                         assert_eq!(inside.swap(-1, SeqCst), 0);
                         tokio::task::yield_now().await;
                         assert_eq!(inside.swap(0, SeqCst), -1);
                         drop(write);
                     } else {
-                        let read = lock.read().wait(SOON).await.unwrap();
+                        let read = lock.read().timeout(SOON).await.unwrap();
                         assert!(inside.fetch_add(1, SeqCst) >= 0);
                         tokio::task::yield_now().await;
                         assert!(inside.fetch_sub(1, SeqCst) > 0);
@@ -203,11 +203,11 @@ fn line_up(
     tokio::spawn(async move {
         let enter = || order.lock().unwrap().push(number);
         if writes {
-            let guard = lock.write().wait(SOON).await.unwrap();
+            let guard = lock.write().timeout(SOON).await.unwrap();
             enter();
             guard.release().await.unwrap();
         } else {
-            let guard = lock.read().wait(SOON).await.unwrap();
+            let guard = lock.read().timeout(SOON).await.unwrap();
             enter();
             leave.acquire().await.unwrap().forget();
             guard.release().await.unwrap();
@@ -259,22 +259,22 @@ async fn who_is_in_a_fair_one_enters_again_past_the_line_and_who_gives_up_leaves
     let (one, two) = (client(&server).await, client(&server).await);
     let (lock, theirs) = (RwLock::new(&one, "a").fair(), RwLock::new(&two, "a").fair());
     let holder = Holder::new();
-    let read = lock.read().by(&holder).await.unwrap();
-    let writer = tokio::spawn(theirs.write().wait(SOON).into_future());
+    let read = lock.read().holder(&holder).await.unwrap();
+    let writer = tokio::spawn(theirs.write().timeout(SOON).into_future());
     wait_until(SOON, async || observer.exists("redgrid_rw_line:{a}").await.unwrap()).await;
-    let again = lock.read().by(&holder).wait(SOON).await.unwrap();
-    let stuck = lock.write().by(&holder).await;
+    let again = lock.read().holder(&holder).timeout(SOON).await.unwrap();
+    let stuck = lock.write().holder(&holder).await;
     assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");
     // Another waits behind the writer, and gives up; then the writer does.
     assert!(lock.try_read().await.unwrap().is_none());
-    let behind = lock.read().wait(Duration::from_millis(200)).await;
+    let behind = lock.read().timeout(Duration::from_millis(200)).await;
     assert!(matches!(behind, Err(AcquireError::TimedOut { .. })), "{behind:?}");
     writer.abort();
     wait_until(SOON, async || !observer.exists("redgrid_rw_line:{a}").await.unwrap()).await;
-    lock.read().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.read().timeout(SOON).await.unwrap().release().await.unwrap();
     again.release().await.unwrap();
     read.release().await.unwrap();
-    theirs.write().wait(SOON).await.unwrap().release().await.unwrap();
+    theirs.write().timeout(SOON).await.unwrap().release().await.unwrap();
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }
 
@@ -291,7 +291,7 @@ async fn a_read_among_thousands_of_its_process_costs_no_more_than_among_few() {
         let mut more = async |count: usize| {
             let began = Instant::now();
             for _ in 0..count {
-                guards.push(lock.read().wait(SOON).await.unwrap());
+                guards.push(lock.read().timeout(SOON).await.unwrap());
             }
             began.elapsed()
         };

@@ -33,7 +33,7 @@ async fn what_a_foreign_watchdog_has_shortened_is_there_again_after_the_next_loo
     let client = client_with(&server.url(), |config| config.watchdog_lease(600 * MS)).await;
     let observer = server.observer().await.unwrap();
     let lock = RwLock::new(&client, "a");
-    for read in [lock.read().lease(LONG), lock.read().watchdog(LONG)] {
+    for read in [lock.read().lease(LONG), lock.read().auto_renew(LONG)] {
         let read = read.await.unwrap();
         let level = format!("{{a}}:{}:rwlock_timeout:1", reader(&observer).await);
         for _ in 0..2 {
@@ -84,20 +84,20 @@ async fn what_is_gone_on_the_server_is_not_converted() {
     let observer = server.observer().await.unwrap();
     let others_write = async || {
         observer.cmd(&["DEL", "a"]).await.unwrap();
-        there.write().wait(SOON).await.unwrap()
+        there.write().timeout(SOON).await.unwrap()
     };
     // Others wrote, and have left; and others write still.
     for stay in [false, true] {
-        let upgradable = here.upgradable_read().wait(SOON).await.unwrap();
+        let upgradable = here.upgradable_read().timeout(SOON).await.unwrap();
         let mut writer = Some(others_write().await).filter(|_| stay);
         assert!(matches!(upgradable.upgrade().await, Err(UpgradeError::Lost(_))), "{stay}");
         drop(writer.take());
-        let read = here.read().wait(SOON).await.unwrap();
+        let read = here.read().timeout(SOON).await.unwrap();
         let (watch, mut writer) = (read.watch(), Some(others_write().await).filter(|_| stay));
         let Err(UpgradeError::Lost(lost)) = read.try_upgrade().await else { panic!("it was gone: {stay}") };
         assert!(lost.reason == LostReason::Gone && watch.lost_reason() == Some(LostReason::Gone));
         drop(writer.take());
-        let write = here.write().wait(SOON).await.unwrap();
+        let write = here.write().timeout(SOON).await.unwrap();
         let mut writer = Some(others_write().await).filter(|_| stay);
         assert!(matches!(write.downgrade().await, Err(DowngradeError::Lost(_))), "{stay}");
         if let Some(writer) = writer.take() {
@@ -113,10 +113,10 @@ async fn a_read_that_waits_under_a_write_that_is_gone_waits_as_any_other() {
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let (observer, me) = (server.observer().await.unwrap(), Holder::new());
-    let write = here.write().by(&me).await.unwrap();
+    let write = here.write().holder(&me).await.unwrap();
     observer.cmd(&["DEL", "a"]).await.unwrap();
-    let other = there.write().wait(SOON).await.unwrap();
-    let waiting = tokio::spawn(here.read().by(&me).wait(SOON).into_future());
+    let other = there.write().timeout(SOON).await.unwrap();
+    let waiting = tokio::spawn(here.read().holder(&me).timeout(SOON).into_future());
     wait_until(SOON, async || one.in_hand().waiting == 1).await;
     other.release().await.unwrap();
     let read = waiting.await.unwrap().unwrap();
@@ -152,7 +152,7 @@ async fn a_writer_that_waits_does_not_wait_longer_for_a_reader_that_died_than_it
     // It leaves, and the lock's lifetime stays what it was.
     let long = RwLock::new(&one, "a").read().lease(LONG).await.unwrap();
     dies_inside(&observer).await;
-    let writer = tokio::spawn(RwLock::new(&two, "a").write().wait(SOON).into_future());
+    let writer = tokio::spawn(RwLock::new(&two, "a").write().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().waiting == 1).await;
     long.release().await.unwrap();
     let write = writer.await.unwrap().expect("nobody is in");

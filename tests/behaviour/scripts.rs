@@ -96,7 +96,7 @@ async fn a_script_that_the_server_forgot_is_sent_again() {
 async fn lossy() -> (RedisServer, Proxy, Client) {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     (server, proxy, client)
 }
 
@@ -163,7 +163,7 @@ async fn a_server_without_commands_for_reading_scripts_runs_them_all_the_same() 
 async fn a_script_that_does_not_end_is_ended() {
     let server = server().await;
     // Asked on the connection on which it runs, it would wait for its end.
-    let client = client_with(&server.url(), |config| config.timeout(SOON)).await;
+    let client = client_with(&server.url(), |config| config.response_timeout(SOON)).await;
     let scripts = Scripts::new(&client);
     assert_eq!(scripts.kill().await.unwrap(), []);
     server.observer().await.unwrap().query::<()>(&["CONFIG", "SET", "busy-reply-threshold", "20"]).await.unwrap();
@@ -251,7 +251,7 @@ async fn libraries_are_loaded_listed_dumped_and_restored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_function_that_does_not_end_is_seen_and_ended() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.timeout(SOON)).await;
+    let client = client_with(&server.url(), |config| config.response_timeout(SOON)).await;
     let functions = Functions::new(&client);
     server.observer().await.unwrap().query::<()>(&["CONFIG", "SET", "busy-reply-threshold", "20"]).await.unwrap();
     let code = "#!lua name=long\nredis.register_function('endless', function() while true do end end)";

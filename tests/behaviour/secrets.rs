@@ -158,7 +158,7 @@ async fn run(config: Config, book: &Book) -> bool {
 /// Ends soon where there is no contact.
 fn hasty(config: Config) -> Config {
     let short = Duration::from_millis(500);
-    config.timeout(short).connect_timeout(short).retries(1).credentials_interval(Duration::from_millis(50))
+    config.response_timeout(short).connect_timeout(short).retries(1).credentials_interval(Duration::from_millis(50))
 }
 
 // On one thread, so that all tasks write into the book.
@@ -185,7 +185,7 @@ async fn no_secret_is_seen_anywhere() {
     for wrong in [
         format!("redis://:{WRONG}@host:port"),
         format!("redis://:{WRONG}/@host"),
-        format!("redis://h?password={WRONG}&timeout={WRONG}x"),
+        format!("redis://h?password={WRONG}&response_timeout={WRONG}x"),
         format!("redis+unix://:{WRONG}@"),
     ] {
         match Config::from_url(&wrong) {

@@ -78,7 +78,7 @@ async fn a_tour_that_found_all_taken_goes_round_again() {
     let (here, there) = (SegmentedLock::new(&one, "hot", 3), SegmentedLock::new(&two, "hot", 3));
     let mut held = here.acquire_all().await.unwrap();
     let began = std::time::Instant::now();
-    let mut tour = there.tour_from(0).patience(Duration::from_millis(20)).wait(3 * SOON);
+    let mut tour = there.tour_from(0).segment_timeout(Duration::from_millis(20)).timeout(3 * SOON);
     let waiting = tokio::spawn(async move { (tour.next().await, tour) });
     // Well past the first round.
     wait_until(SOON, async || began.elapsed() > Duration::from_millis(500)).await;
@@ -112,7 +112,7 @@ async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
     assert_eq!(begins.len(), 3);
 
     let mut held: Vec<_> = here.acquire_all().await.unwrap();
-    let mut tour = there.tour(7).patience(Duration::from_millis(50)).wait(Duration::from_millis(300));
+    let mut tour = there.tour(7).segment_timeout(Duration::from_millis(50)).timeout(Duration::from_millis(300));
     let busy = tour.next().await;
     assert!(matches!(busy, Err(AcquireError::TimedOut { .. })), "{busy:?}");
     // One gets free, and it is that one; then the others, as they get free.

@@ -66,7 +66,7 @@ async fn one_that_was_never_set_says_so_or_waits_until_it_is() {
     for refused in [mail.acquire().await.err(), mail.try_acquire().await.err()] {
         assert!(matches!(refused, Some(AcquireError::NotInitialised { .. })), "{refused:?}");
     }
-    let waiter = tokio::spawn(mail.acquire().wait_for_init().wait(SOON).into_future());
+    let waiter = tokio::spawn(mail.acquire().wait_for_init().timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().channels == 1).await;
     assert!(mail.try_set_permits(1).await.unwrap());
     assert!(!mail.try_set_permits(5).await.unwrap());
@@ -80,7 +80,7 @@ async fn a_waiter_enters_when_another_process_gives_back() {
     let (observer, one, two) = (server.observer().await.unwrap(), client(&server).await, client(&server).await);
     let (mine, theirs) = (Semaphore::new(&one, NAME).capacity(2), Semaphore::new(&two, NAME).capacity(2));
     let both = mine.acquire_many(2).await.unwrap();
-    let waiters = (0..2).map(|_| tokio::spawn(theirs.acquire().wait(SOON).into_future()));
+    let waiters = (0..2).map(|_| tokio::spawn(theirs.acquire().timeout(SOON).into_future()));
     let waiters: Vec<_> = waiters.collect();
     wait_until(SOON, async || two.in_hand().waiting == 2 && two.in_hand().channels == 1).await;
     both.release().await.unwrap();
@@ -95,12 +95,12 @@ async fn a_bound_ends_a_wait_and_a_look_does_not_wait() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let mail = Semaphore::new(&client, NAME).capacity(1);
-    let held = mail.acquire().wait(Duration::ZERO).await.expect("it is there");
-    let refused = mail.acquire().wait(100 * MS).await.err();
+    let held = mail.acquire().timeout(Duration::ZERO).await.expect("it is there");
+    let refused = mail.acquire().timeout(100 * MS).await.err();
     assert!(matches!(refused, Some(AcquireError::TimedOut { waited, .. }) if waited >= 100 * MS), "{refused:?}");
-    let refused = mail.acquire().wait(Duration::ZERO).await.err();
+    let refused = mail.acquire().timeout(Duration::ZERO).await.err();
     assert!(matches!(refused, Some(AcquireError::TimedOut { .. })), "{refused:?}");
-    assert!(mail.try_acquire().wait(50 * MS).await.unwrap().is_none());
+    assert!(mail.try_acquire().timeout(50 * MS).await.unwrap().is_none());
     held.release().await.unwrap();
     all_are_back(&observer, 1, &[&client]).await;
 }
@@ -124,7 +124,7 @@ async fn many_tasks_of_many_processes_never_have_more_than_there_are() {
                 tasks.push(tokio::spawn(async move {
                     for round in 0..rounds {
                         let n = 1 + (task + round) % 3;
-                        let permit = mail.acquire_many(n).wait(SOON).await.unwrap();
+                        let permit = mail.acquire_many(n).timeout(SOON).await.unwrap();
                         let now = inside.fetch_add(n as i64, Ordering::SeqCst) + n as i64;
                         most.fetch_max(now, Ordering::SeqCst);
                         tokio::task::yield_now().await;
@@ -149,9 +149,9 @@ async fn a_large_request_is_not_starved_by_small_ones() {
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let mail = Semaphore::new(&client, NAME).capacity(4);
     let held = mail.acquire().await.unwrap();
-    let large = tokio::spawn(mail.acquire_many(4).wait(SOON).into_future());
+    let large = tokio::spawn(mail.acquire_many(4).timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
-    let small = tokio::spawn(mail.acquire().wait(SOON).into_future());
+    let small = tokio::spawn(mail.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 2).await;
     assert!(mail.try_acquire().await.unwrap().is_none(), "others go first");
     held.release().await.unwrap();
@@ -174,7 +174,7 @@ async fn who_leaves_the_front_of_the_queue_lets_those_behind_it_in() {
         let held = mail.acquire().await.unwrap();
         let large = tokio::spawn(mail.acquire_many(4).into_future());
         wait_until(SOON, async || client.in_hand().waiting == 1).await;
-        let small = tokio::spawn(mail.acquire().wait(SOON).into_future());
+        let small = tokio::spawn(mail.acquire().timeout(SOON).into_future());
         wait_until(SOON, async || client.in_hand().waiting == 2).await;
         large.abort();
         small.await.unwrap().unwrap().release().await.unwrap();
@@ -192,7 +192,7 @@ async fn permits_are_renewed_while_their_guard_lives_and_come_back_when_it_is_fo
     let mail = Semaphore::new(&client, NAME).capacity(2);
     let (kept, forgotten) = (mail.acquire().await.unwrap(), mail.acquire().await.unwrap());
     let theirs = Semaphore::new(&elsewhere, NAME).capacity(2);
-    let waiter = tokio::spawn(theirs.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(theirs.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || elsewhere.in_hand().channels == 1).await;
     forgotten.forget();
     let theirs = waiter.await.unwrap().unwrap();
@@ -356,7 +356,7 @@ async fn bad_input_is_told_by_its_name() {
         (mail.clone().capacity(0).acquire().await.err(), "capacity"),
         (mail.clone().capacity(5000).acquire_many(1001).await.err(), "permits"),
         (mail.acquire().lease(99 * MS).await.err(), "lease"),
-        (mail.acquire().watchdog(MS).await.err(), "watchdog"),
+        (mail.acquire().auto_renew(MS).await.err(), "watchdog"),
         (plain.acquire().lease(SOON).await.err(), "lease"),
     ];
     for (refused, option) in refusals {

@@ -131,7 +131,7 @@ async fn a_lost_answer_is_told_and_nothing_is_popped_twice() {
     let proxy = Proxy::to(&server).await.unwrap();
     let url = server.url_via(proxy.addr());
     // Only what is not answered is asked within so short a time.
-    let hasty = client_with(&url, |config| config.timeout(Duration::from_millis(500))).await;
+    let hasty = client_with(&url, |config| config.response_timeout(Duration::from_millis(500))).await;
     let (client, hasty) = (client(&server).await, Set::<u32>::new(&hasty, "set"));
     let set: Set<u32> = Set::new(&client, "set");
     set.insert_many(&[1, 2, 3]).await.unwrap();

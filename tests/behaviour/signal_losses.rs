@@ -15,7 +15,7 @@ const HASH: &str = "redgrid_notify:{a}";
 const LINE: &str = "redgrid_notify_line:{a}";
 
 fn notified(client: &Client) -> JoinHandle<Result<(), WaitError>> {
-    tokio::spawn(Notify::new(client, "a").notified().within(SOON).into_future())
+    tokio::spawn(Notify::new(client, "a").notified().timeout(SOON).into_future())
 }
 
 /// Who is in line, by the order of coming.
@@ -43,7 +43,7 @@ async fn who_may_not_publish_sets_and_notifies() {
     let observer = server.observer().await.unwrap();
     let (event, notify) = (Event::new(&client, "a"), Notify::new(&client, "a"));
     assert!(event.set().await.unwrap() && event.is_set().await.unwrap());
-    event.wait().within(SOON).await.unwrap();
+    event.wait().timeout(SOON).await.unwrap();
     let waiting = [notified(&client), notified(&client), notified(&client)];
     until(&observer, LINE, 3).await;
     assert!(notify.notify_one().await.unwrap());
@@ -53,7 +53,7 @@ async fn who_may_not_publish_sets_and_notifies() {
         waiting.await.unwrap().unwrap();
     }
     let (lock, condition) = (Lock::new(&client, "l"), Condition::new(&client, "a"));
-    let guard = lock.acquire().wait(SOON).await.unwrap();
+    let guard = lock.acquire().timeout(SOON).await.unwrap();
     let waiting = tokio::spawn({
         let condition = condition.clone();
         async move { condition.wait_within(guard, SOON).await }
@@ -71,7 +71,7 @@ async fn who_waits_goes_on_although_the_events_lifetime_ends_at_once() {
     let deaf = client_with(&server.url_via(proxy.addr()), |config| config.watchdog_lease(LEASE)).await;
     let event = Event::new(&client(&server).await, "a");
     proxy.drop_publishes(true);
-    let waiting = tokio::spawn(Event::new(&deaf, "a").wait().within(SOON).into_future());
+    let waiting = tokio::spawn(Event::new(&deaf, "a").wait().timeout(SOON).into_future());
     let listening = async || observer.pubsub_channels("redgrid_event*").await.unwrap().len() == 1;
     wait_until(SOON, listening).await;
     let before: u64 = scripts(&observer).await;
@@ -81,7 +81,7 @@ async fn who_waits_goes_on_although_the_events_lifetime_ends_at_once() {
     waiting.await.unwrap().unwrap();
     // It is over: who comes now waits, a reset has nothing to do, and it can be set again.
     assert!(!event.reset().await.unwrap());
-    let late = event.wait().within(100 * MS).await;
+    let late = event.wait().timeout(100 * MS).await;
     assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
     assert!(event.set().await.unwrap());
 }
@@ -185,7 +185,7 @@ async fn what_has_no_key_yet_is_not_looked_at_by_all_each_second() {
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.poll_interval(300 * MS)).await;
     let waiting: Vec<_> =
-        (0..CROWD).map(|_| tokio::spawn(Event::new(&client, "a").wait().within(SOON).into_future())).collect();
+        (0..CROWD).map(|_| tokio::spawn(Event::new(&client, "a").wait().timeout(SOON).into_future())).collect();
     wait_until(SOON, async || !observer.pubsub_channels("redgrid_event*").await.unwrap().is_empty()).await;
     quiet(&observer).await;
     let before = scripts(&observer).await;

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::barrier::{LEASE, MS, all_end, count, dropped, leased, sha_of, until};
 
 fn happened(client: &Client) -> JoinHandle<Result<(), WaitError>> {
-    tokio::spawn(Event::new(client, "a").wait().within(SOON).into_future())
+    tokio::spawn(Event::new(client, "a").wait().timeout(SOON).into_future())
 }
 
 async fn listening(observer: &Observer, channel: &str) {
@@ -40,7 +40,7 @@ async fn an_event_lets_everybody_on_until_it_is_reset() {
     happened(&two).await.unwrap().unwrap();
     all_end_but_events(&observer).await;
     assert!(event.reset().await.unwrap() && !event.is_set().await.unwrap());
-    let late = Event::new(&two, "a").wait().within(100 * MS).await;
+    let late = Event::new(&two, "a").wait().timeout(100 * MS).await;
     assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
     wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
     all_end(&observer).await;
@@ -83,7 +83,7 @@ async fn an_events_lifetime_ends_it_and_can_be_left_out() {
 }
 
 fn notified(client: &Client) -> JoinHandle<Result<(), WaitError>> {
-    tokio::spawn(Notify::new(client, "a").notified().within(SOON).into_future())
+    tokio::spawn(Notify::new(client, "a").notified().timeout(SOON).into_future())
 }
 
 const LINE: &str = "redgrid_notify_line:{a}";
@@ -106,7 +106,7 @@ async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
     // Nobody waits: kept, but once.
     assert!(!notify.notify_one().await.unwrap() && !notify.notify_one().await.unwrap());
     notified(&one).await.unwrap().unwrap();
-    let none = Notify::new(&one, "a").notified().within(100 * MS).await;
+    let none = Notify::new(&one, "a").notified().timeout(100 * MS).await;
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
     // All at once, and nothing is kept.
     let waiting: Vec<_> = (0..10).map(|n| notified(if n % 2 == 0 { &one } else { &two })).collect();
@@ -116,7 +116,7 @@ async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
         waiting.await.unwrap().unwrap();
     }
     assert_eq!(notify.notify_waiters().await.unwrap(), 0);
-    let none = Notify::new(&one, "a").notified().within(100 * MS).await;
+    let none = Notify::new(&one, "a").notified().timeout(100 * MS).await;
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
     wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
     all_end(&observer).await;
@@ -138,7 +138,7 @@ async fn a_notification_is_eaten_by_nobody_who_is_dropped() {
                 while !over.load(Ordering::SeqCst) {
                     let got = match random.bool() {
                         true => dropped(random.usize(1..12), notify.notified().into_future()).await,
-                        false => Some(notify.notified().within(MS * random.u32(1..60)).await),
+                        false => Some(notify.notified().timeout(MS * random.u32(1..60)).await),
                     };
                     if let Some(Ok(())) = got {
                         through.fetch_add(1, Ordering::SeqCst);
@@ -167,7 +167,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    let lossy = client_with(&server.url_via(proxy.addr()), |config| config.timeout(300 * MS)).await;
+    let lossy = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(300 * MS)).await;
     let one = leased(&server).await;
     let lease = LEASE.as_millis().to_string();
     let dead = Other::start(env!("CARGO_BIN_EXE_party"), &[&server.url(), &lease, "notify", "a", "0"]).await;
@@ -192,7 +192,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
     proxy.next(1, sha_of("line_wait.lua"), Action::SwallowReply);
     notified(&lossy).await.unwrap().unwrap();
     assert_eq!(proxy.counts().swallowed, 2);
-    let none = Notify::new(&one, "a").notified().within(100 * MS).await;
+    let none = Notify::new(&one, "a").notified().timeout(100 * MS).await;
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
 }
 
@@ -223,7 +223,7 @@ async fn a_condition_loses_no_wake_up() {
         tasks.push(tokio::spawn(async move {
             let (lock, filled) = (Lock::new(&client, "a"), Condition::new(&client, "a:filled"));
             for _ in 0..15 {
-                let mut guard = lock.acquire().wait(SOON).await.unwrap();
+                let mut guard = lock.acquire().timeout(SOON).await.unwrap();
                 while stock.load(Ordering::SeqCst) == 0 {
                     guard = filled.wait(guard).await.unwrap();
                 }
@@ -244,7 +244,7 @@ async fn a_condition_loses_no_wake_up() {
                 if random.bool() {
                     tokio::time::sleep(MS * random.u32(..8)).await;
                 }
-                let guard = lock.acquire().wait(SOON).await.unwrap();
+                let guard = lock.acquire().timeout(SOON).await.unwrap();
                 stock.fetch_add(1, Ordering::SeqCst);
                 filled.notify_one().await.unwrap();
                 guard.release().await.unwrap();
@@ -278,7 +278,7 @@ async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
     });
     until(&observer, WAITERS, 1).await;
     // Others hold it meanwhile; who is notified waits for them.
-    let other = Lock::new(&two, "l").acquire().wait(SOON).await.unwrap();
+    let other = Lock::new(&two, "l").acquire().timeout(SOON).await.unwrap();
     assert_eq!(Condition::new(&two, "a").notify_all().await.unwrap(), 1);
     wait_until(SOON, async || one.in_hand().waiting == 1).await;
     assert!(!waiting.is_finished());
@@ -314,7 +314,7 @@ async fn a_condition_works_with_a_fair_lock() {
         async move { condition.wait(guard).await }
     });
     until(&observer, WAITERS, 1).await;
-    let other = lock.acquire().wait(SOON).await.unwrap();
+    let other = lock.acquire().timeout(SOON).await.unwrap();
     assert!(condition.notify_one().await.unwrap());
     other.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
@@ -332,14 +332,14 @@ async fn a_notification_of_who_is_killed_or_dropped_goes_to_the_next() {
     let waits = || {
         let (lock, condition) = (lock.clone(), condition.clone());
         tokio::spawn(async move {
-            let guard = lock.acquire().wait(SOON).await.unwrap();
+            let guard = lock.acquire().timeout(SOON).await.unwrap();
             condition.wait(guard).await
         })
     };
     let second = waits();
     until(&observer, WAITERS, 2).await;
     // Notified under the lock, the first can not go on, and dies.
-    let guard = lock.acquire().wait(SOON).await.unwrap();
+    let guard = lock.acquire().timeout(SOON).await.unwrap();
     assert!(condition.notify_one().await.unwrap());
     until(&observer, "redgrid_condition_notified:{a}", 1).await;
     dying.kill().await;
@@ -351,7 +351,7 @@ async fn a_notification_of_who_is_killed_or_dropped_goes_to_the_next() {
     until(&observer, WAITERS, 1).await;
     let third = waits();
     until(&observer, WAITERS, 2).await;
-    let guard = lock.acquire().wait(SOON).await.unwrap();
+    let guard = lock.acquire().timeout(SOON).await.unwrap();
     assert!(condition.notify_one().await.unwrap());
     wait_until(SOON, async || one.in_hand().waiting == 1).await;
     leaving.abort();
@@ -359,7 +359,7 @@ async fn a_notification_of_who_is_killed_or_dropped_goes_to_the_next() {
     tokio::time::timeout(SOON, third).await.expect("it is passed on").unwrap().unwrap().release().await.unwrap();
     // Dropped wherever it waits, nothing is left of it.
     for polls in 1..40 {
-        let guard = lock.acquire().wait(SOON).await.unwrap();
+        let guard = lock.acquire().timeout(SOON).await.unwrap();
         drop(dropped(polls, condition.wait(guard)).await);
     }
     until(&observer, WAITERS, 0).await;

@@ -22,7 +22,7 @@ async fn a_spinning_waiter_subscribes_nothing_and_enters_soon_after_a_silent_rel
     let (one, two) = (patient(&server.url()).await, patient(&server.url()).await);
     let heard = Lock::new(&two, "a");
     let guard = SpinLock::new(&one, "a").acquire().await.unwrap();
-    let waiter = tokio::spawn(SpinLock::new(&two, "a").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(SpinLock::new(&two, "a").acquire().timeout(SOON).into_future());
     // Somebody listens, so that a message would be counted.
     let listener = tokio::spawn(async move { heard.wait_until_free(Some(SOON)).await });
     let listened = async || !observer.pubsub_channels("redisson_lock__channel:*").await.unwrap().is_empty();
@@ -55,8 +55,8 @@ async fn a_release_publishes_nothing_whichever_way() {
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let lock = SpinLock::new(&client, "a");
     lock.acquire().await.unwrap().release().await.unwrap();
-    lock.acquire().at_least(200 * MS).await.unwrap().release().await.unwrap();
-    let one = async |lock: SpinLock| lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.acquire().hold_at_least(200 * MS).await.unwrap().release().await.unwrap();
+    let one = async |lock: SpinLock| lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     tokio::join!(one(lock.clone()), one(lock.clone()), one(lock.clone()), one(lock.clone()));
     assert_eq!(published.load(Ordering::Relaxed), 0);
     // The count sees what there is to see.
@@ -79,7 +79,7 @@ async fn tries_become_rarer_up_to_the_longest_pause() {
     });
     let guard = SpinLock::new(&other, "a").acquire().await.unwrap();
     let lock = SpinLock::new(&client, "a").backoff(4 * MS, 64 * MS);
-    let waited = lock.acquire().wait(1000 * MS).await;
+    let waited = lock.acquire().timeout(1000 * MS).await;
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     guard.release().await.unwrap();
     let tries = tries.lock().unwrap();
@@ -103,7 +103,7 @@ async fn tasks_of_one_process_pass_it_on_and_two_processes_both_get_in() {
             let (stop, inside) = (Arc::clone(&stop), Arc::clone(&inside));
             tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
-                    let guard = lock.acquire().wait(SOON).await.unwrap();
+                    let guard = lock.acquire().timeout(SOON).await.unwrap();
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                     count.fetch_add(1, Ordering::Relaxed);
                     inside.fetch_sub(1, Ordering::SeqCst);
@@ -131,7 +131,7 @@ async fn spinning_waiters_that_leave_leave_nothing() {
     let guard = SpinLock::new(&one, "a").acquire().await.unwrap();
     for polls in 1..30 {
         let lock = SpinLock::new(&two, "a");
-        redgrid_tests::cancel::at_most(polls, lock.acquire().wait(20 * MS).into_future()).await;
+        redgrid_tests::cancel::at_most(polls, lock.acquire().timeout(20 * MS).into_future()).await;
     }
     guard.release().await.unwrap();
     wait_until(SOON, async || two.in_hand() == NOTHING && !observer.exists("a").await.unwrap()).await;
@@ -143,18 +143,18 @@ async fn a_holder_that_asks_twice_is_told_where_nobody_enters_twice() {
     let client = client(&server).await;
     let me = Holder::new();
     let lock = Lock::new(&client, "a").non_reentrant();
-    let guard = lock.acquire().by(&me).await.unwrap();
-    for again in [lock.acquire().by(&me).await.err(), lock.try_acquire().by(&me).await.err()] {
+    let guard = lock.acquire().holder(&me).await.unwrap();
+    for again in [lock.acquire().holder(&me).await.err(), lock.try_acquire().holder(&me).await.err()] {
         assert!(matches!(again, Some(AcquireError::AlreadyHeld { .. })), "{again:?}");
     }
     assert!(guard.is_held());
-    assert!(lock.try_acquire().by(&Holder::new()).await.unwrap().is_none());
+    assert!(lock.try_acquire().holder(&Holder::new()).await.unwrap().is_none());
     // The same lock by other words lets its holder in.
-    Lock::new(&client, "a").acquire().by(&me).await.unwrap().release().await.unwrap();
+    Lock::new(&client, "a").acquire().holder(&me).await.unwrap().release().await.unwrap();
     guard.release().await.unwrap();
     let fenced = FencedLock::new(&client, "b").non_reentrant();
-    let guard = fenced.acquire().by(&me).await.unwrap();
-    assert!(matches!(fenced.acquire().by(&me).await, Err(AcquireError::AlreadyHeld { .. })));
+    let guard = fenced.acquire().holder(&me).await.unwrap();
+    assert!(matches!(fenced.acquire().holder(&me).await, Err(AcquireError::AlreadyHeld { .. })));
     guard.release().await.unwrap();
     assert_eq!(client.in_hand().names, 0);
 }
@@ -165,7 +165,7 @@ async fn a_holder_that_waits_twice_gets_in_once_where_nobody_enters_twice() {
     let (one, two) = (client(&server).await, client(&server).await);
     let (lock, me) = (Lock::new(&two, "a").non_reentrant(), Holder::new());
     let held = Lock::new(&one, "a").acquire().await.unwrap();
-    let ask = || tokio::spawn(lock.acquire().by(&me).wait(SOON).into_future());
+    let ask = || tokio::spawn(lock.acquire().holder(&me).timeout(SOON).into_future());
     let (first, second) = (ask(), ask());
     wait_until(SOON, async || two.in_hand().waiting == 2).await;
     held.release().await.unwrap();

@@ -187,14 +187,14 @@ async fn a_group_that_is_waited_for_is_told() {
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
     let group = filled(&stream, 0).await;
-    assert!(group.read("c").within(Duration::from_millis(50)).await.unwrap().is_empty());
+    assert!(group.read("c").timeout(Duration::from_millis(50)).await.unwrap().is_empty());
     let waiting = group.clone();
-    let waiter = tokio::spawn(async move { waiting.read("c").within(SOON).await.unwrap() });
+    let waiter = tokio::spawn(async move { waiting.read("c").timeout(SOON).await.unwrap() });
     stream.add("n", &1).id(id(1)).await.unwrap();
     assert_eq!(given(&waiter.await.unwrap()), [1]);
     // A wait ends with its group.
     let waiting = group.clone();
-    let waiter = tokio::spawn(async move { waiting.read("c").within(2 * SOON).await });
+    let waiter = tokio::spawn(async move { waiting.read("c").timeout(2 * SOON).await });
     assert!(group.remove().await.unwrap());
     assert!(waiter.await.unwrap().unwrap_err().is_no_group());
 }
@@ -204,7 +204,7 @@ async fn what_was_given_under_a_lost_answer_is_pending() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let through =
-        async || client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+        async || client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     // Connections are made anew behind an answer that is lost: what follows goes by others.
     let (one, two, other) = (through().await, through().await, client(&server).await);
     let group = filled(&Stream::new(&other, "s"), 3).await;

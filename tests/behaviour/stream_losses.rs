@@ -15,7 +15,7 @@ fn gives() -> String {
 }
 
 async fn through(proxy: &Proxy, server: &RedisServer, timeout: u64) -> redgrid_stream::Client {
-    client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(timeout))).await
+    client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(timeout))).await
 }
 
 /// How often entries were asked for, of this server, by whatever way.
@@ -235,7 +235,7 @@ async fn a_message_wakes_who_waits() {
     for n in 1..=4 {
         let before = reads(&observer).await;
         let group = stream.group("g");
-        let waiter = tokio::spawn(async move { group.read("c").within(SOON).await.unwrap().len() });
+        let waiter = tokio::spawn(async move { group.read("c").timeout(SOON).await.unwrap().len() });
         let channel = "redgrid_stream__channel:{s}".to_owned();
         let listens = async || observer.pubsub_channels("*").await.unwrap().contains(&channel);
         // It looks when it begins, when it waits, and when the subscription is in force.

@@ -159,7 +159,7 @@ async fn an_entry_of_any_size_is_added_and_told() {
     for fields in [3_490_u32, 5_000] {
         let waiting = stream.clone();
         let after = stream.last_id().await.unwrap().unwrap_or_default();
-        let waiter = tokio::spawn(async move { waiting.read(after).within(SOON).await.unwrap() });
+        let waiter = tokio::spawn(async move { waiting.read(after).timeout(SOON).await.unwrap() });
         let pairs: Vec<u32> = (0..fields).collect();
         stream.add_many(pairs.iter().map(|n| (n, n))).await.unwrap();
         assert_eq!(waiter.await.unwrap()[0].fields.len(), fields as usize);
@@ -173,7 +173,7 @@ async fn an_entry_of_any_size_is_added_and_told() {
 async fn an_answer_that_is_lost_leaves_one_entry() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     let stream: Texts = Stream::new(&client, "s");
     stream.add("a", &1).await.unwrap();
     stream.add("a", &1).exactly_once().await.unwrap();
@@ -197,11 +197,11 @@ async fn who_waits_is_told_by_those_who_add_and_finds_what_others_add() {
         (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let (stream, theirs): (Texts, Texts) = (Stream::new(&client, "s"), Stream::new(&elsewhere, "s"));
     let began = Instant::now();
-    assert!(stream.read(EntryId::MIN).within(Duration::from_millis(300)).await.unwrap().is_empty());
+    assert!(stream.read(EntryId::MIN).timeout(Duration::from_millis(300)).await.unwrap().is_empty());
     assert!(began.elapsed() >= Duration::from_millis(300));
     for n in 1..=2 {
         let waiting = stream.clone();
-        let waiter = tokio::spawn(async move { waiting.read(id(n - 1)).within(SOON).await.unwrap() });
+        let waiter = tokio::spawn(async move { waiting.read(id(n - 1)).timeout(SOON).await.unwrap() });
         let channel = "redgrid_stream__channel:{s}".to_owned();
         let listens = async || observer.pubsub_channels("*").await.unwrap().contains(&channel);
         wait_until(SOON, listens).await;
@@ -263,7 +263,7 @@ async fn an_add_is_one_request_and_many_who_wait_ask_as_one() {
     let waiters: Vec<_> = (0..50)
         .map(|_| {
             let stream = stream.clone();
-            tokio::spawn(async move { stream.read(id(11)).within(SOON).await.unwrap().len() })
+            tokio::spawn(async move { stream.read(id(11)).timeout(SOON).await.unwrap().len() })
         })
         .collect();
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -18,9 +18,9 @@ async fn a_waiter_whose_time_is_over_and_that_is_not_polled_delays_nobody() {
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
     let owner = lock.acquire().await.unwrap();
-    let mut stuck = Box::pin(lock.acquire().wait(100 * MS).into_future());
+    let mut stuck = Box::pin(lock.acquire().timeout(100 * MS).into_future());
     assert!(futures_util::poll!(&mut stuck).is_pending());
-    let second = tokio::spawn(lock.acquire().wait(Duration::from_secs(10)).into_future());
+    let second = tokio::spawn(lock.acquire().timeout(Duration::from_secs(10)).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 2).await;
     // The time of the one that is stuck is over then.
     tokio::time::sleep(300 * MS).await;
@@ -36,7 +36,7 @@ async fn after_a_cancelled_extend(fixed: bool) {
     let lock = Lock::new(&client, "a");
     let lease = Duration::from_secs(10);
     let owner = lock.acquire().lease(lease).await.unwrap();
-    let ask = lock.acquire().wait(SOON);
+    let ask = lock.acquire().timeout(SOON);
     let ask = if fixed { ask.lease(lease) } else { ask };
     let second = tokio::spawn(ask.into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
@@ -84,7 +84,7 @@ async fn one_attempt_per_name_is_in_flight_however_often_its_asker_leaves() {
     let began = Instant::now();
     let mut tried = 0;
     while began.elapsed() < Duration::from_secs(1) {
-        let _ = lock.acquire().wait(5 * MS).await;
+        let _ = lock.acquire().timeout(5 * MS).await;
         tried += 1;
     }
     let asked = asked.load(Ordering::Relaxed);
@@ -131,7 +131,7 @@ async fn what_a_thief_of_ours_holds_is_not_handed_to_another() {
                     std::hint::spin_loop();
                 }
                 drop(owner);
-                let mut ask = Box::pin(lock.acquire().wait(Duration::from_secs(5)).into_future());
+                let mut ask = Box::pin(lock.acquire().timeout(Duration::from_secs(5)).into_future());
                 let waker = futures_util::task::noop_waker();
                 let polled = ask.as_mut().poll(&mut std::task::Context::from_waker(&waker));
                 (polled, ask)
@@ -157,7 +157,7 @@ async fn what_a_thief_of_ours_holds_is_not_handed_to_another() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_behind_a_release_without_an_answer_is_told_in_time() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.timeout(300 * MS).retries(1)).await;
+    let client = client_with(&server.url(), |config| config.response_timeout(300 * MS).retries(1)).await;
     let lock = Lock::new(&client, "a");
     let owner = lock.acquire().await.unwrap();
     server.pause().await.unwrap();
@@ -176,8 +176,8 @@ async fn what_is_forgotten_and_entered_again_is_left_to_its_lease_or_renewed() {
     let client = client_with(&server.url(), |config| config.watchdog_lease(lease)).await;
     let lock = Lock::new(&client, "a");
     let me = Holder::new();
-    lock.acquire().by(&me).await.unwrap().forget();
-    let again = lock.acquire().by(&me).await.unwrap();
+    lock.acquire().holder(&me).await.unwrap().forget();
+    let again = lock.acquire().holder(&me).await.unwrap();
     let began = std::time::Instant::now();
     wait_until(SOON, async || began.elapsed() > lease + lease / 2).await;
     assert!(again.is_held(), "a renewed lease was asked for");
@@ -190,11 +190,11 @@ async fn a_release_is_told_only_when_the_server_has_answered() {
     let client = client_with(&server.url(), |config| config.stretch(Duration::ZERO)).await;
     let lock = Lock::new(&client, "a");
     let owner = lock.acquire().await.unwrap();
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
     server.pause().await.unwrap();
     let mut release = Box::pin(owner.release());
-    let mut third = Box::pin(lock.acquire().wait(SOON).into_future());
+    let mut third = Box::pin(lock.acquire().timeout(SOON).into_future());
     let at_once = futures_util::poll!(&mut release);
     assert!(futures_util::poll!(&mut third).is_pending());
     let told = match at_once {
@@ -247,7 +247,7 @@ async fn the_published_acl_line_is_enough_for_marks() {
     let url = server.url_for("app", "secret");
     let (one, two) = (client_with(&url, |config| config).await, client(&server).await);
     let held = Lock::new(&two, "a").acquire().await.unwrap();
-    let waiting = tokio::spawn(Lock::new(&one, "a").acquire().wait(SOON).into_future());
+    let waiting = tokio::spawn(Lock::new(&one, "a").acquire().timeout(SOON).into_future());
     wait_until(Duration::from_secs(2), async || observer.exists("redgrid_wait:{a}").await.unwrap()).await;
     held.release().await.unwrap();
     drop(waiting.await.unwrap().unwrap());
@@ -295,7 +295,7 @@ async fn a_shorter_fixed_lease_after_a_longer_one_is_enforced() {
     first.release().await.unwrap();
     let second = second.await.unwrap().unwrap();
     let began = Instant::now();
-    let third = lock.acquire().wait(SOON).await.unwrap();
+    let third = lock.acquire().timeout(SOON).await.unwrap();
     assert!(began.elapsed() < 2000 * MS, "{:?}", began.elapsed());
     drop((second, third));
 }
@@ -308,7 +308,7 @@ async fn one_look_beside_a_waiter_is_told_when_the_waiter_gets_it() {
     let lock = Lock::new(&client, "a");
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
     server.pause().await.unwrap();
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
     let look = tokio::spawn(lock.try_acquire().into_future());
     wait_until(SOON, async || client.in_hand().waiting == 2).await;
@@ -324,9 +324,9 @@ async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
     let server = server().await;
     let client = client(&server).await;
     for _ in 0..20 {
-        let _ = Lock::new(&client, "a").acquire().wait(Duration::from_nanos(1)).await;
+        let _ = Lock::new(&client, "a").acquire().timeout(Duration::from_nanos(1)).await;
     }
-    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     wait_until(SOON, async || client.in_hand().names == 0).await;
 }
 

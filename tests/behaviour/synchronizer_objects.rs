@@ -53,7 +53,7 @@ pub(crate) async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, 
             let lock = FairLock::new(client, name);
             let guard = lock.acquire().await.unwrap();
             let other = client.clone();
-            let waiting = tokio::spawn(FairLock::new(&other, name).acquire().wait(SOON).into_future());
+            let waiting = tokio::spawn(FairLock::new(&other, name).acquire().timeout(SOON).into_future());
             waiting.abort();
             (lock.object(), Box::new(guard))
         }
@@ -392,7 +392,7 @@ async fn who_holds_a_lock_that_is_renamed_is_told_by_the_next_renewal() {
     let token = guard.token();
     drop(guard);
     wait_until(SOON, async || !FencedLock::new(&client, "b").is_locked().await.unwrap()).await;
-    assert!(FencedLock::new(&client, "b").acquire().wait(SOON).await.unwrap().token() > token);
+    assert!(FencedLock::new(&client, "b").acquire().timeout(SOON).await.unwrap().token() > token);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -401,13 +401,13 @@ async fn who_waits_goes_on_when_what_is_waited_for_is_deleted() {
     let (one, two) = (client(&server).await, client(&server).await);
     let lock = Lock::new(&one, "lock");
     let held = lock.acquire().await.unwrap();
-    let entering = tokio::spawn(Lock::new(&two, "lock").acquire().wait(SOON).into_future());
+    let entering = tokio::spawn(Lock::new(&two, "lock").acquire().timeout(SOON).into_future());
     let fair = FairLock::new(&one, "fair");
     let held_fairly = fair.acquire().await.unwrap();
-    let in_line = tokio::spawn(FairLock::new(&two, "fair").acquire().wait(SOON).into_future());
+    let in_line = tokio::spawn(FairLock::new(&two, "fair").acquire().timeout(SOON).into_future());
     let latch = CountDownLatch::new(&one, "latch");
     assert!(latch.try_set_count(1).await.unwrap());
-    let opening = tokio::spawn(CountDownLatch::new(&two, "latch").wait().within(SOON).into_future());
+    let opening = tokio::spawn(CountDownLatch::new(&two, "latch").wait().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().waiting >= 2 && two.in_hand().channels >= 3).await;
     for object in [lock.object(), fair.object(), latch.object()] {
         assert!(object.delete().await.unwrap());

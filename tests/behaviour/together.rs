@@ -28,7 +28,7 @@ async fn ask(server: &RedisServer, client: &Client, names: &[String]) -> Vec<Out
     // What was given back before, and is still on its way.
     wait_until(SOON, async || client.in_hand().holds == client.in_hand().names).await;
     server.pause().await.unwrap();
-    let ask = |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).wait(SOON).into_future());
+    let ask = |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).timeout(SOON).into_future());
     let before = client.in_hand().names;
     let asking: Vec<_> = names.iter().map(ask).collect();
     wait_until(SOON, async || client.in_hand().names == before + names.len()).await;
@@ -161,7 +161,7 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
         let server = server().await;
         let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
         let url = server.url_via(proxy.addr());
-        let client = client_with(&url, |config| config.timeout(Duration::from_secs(1))).await;
+        let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(1))).await;
         // Known to the server, so that it is carried out at the first sending.
         ask(&server, &client, &names(40)).await;
         wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
@@ -174,7 +174,7 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
         wait_until(SOON, async || client.in_hand().holds == 0).await;
         server.resume().await.unwrap();
         for released in all(releasing).await {
-            // A call lasts `timeout` and 20 ms. The copy whose answer was lost may take all of `timeout`, if the server
+            // A call lasts `response_timeout` and 20 ms. The copy whose answer was lost may take all of `response_timeout`, if the server
             // has answered something else meanwhile. The release then goes on after the call.
             let is_bounded = matches!(&released, Ok(()) | Err(ReleaseError::OutcomeUnknown { .. }));
             assert!(is_bounded, "{released:?}");
@@ -190,7 +190,7 @@ fn many_that_arrive_too_late_are_not_carried_out() {
     on_each_runtime(async || {
         let (server, timeout) = (server().await, Duration::from_millis(1500));
         let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-        let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout)).await;
+        let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
         // Known to the server, so that it is carried out at the first sending.
         ask(&server, &client, &names(40)).await;
         wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
@@ -199,7 +199,7 @@ fn many_that_arrive_too_late_are_not_carried_out() {
         server.pause().await.unwrap();
         let asking: Vec<_> = names(40)
             .iter()
-            .map(|name| Lock::new(&client, &**name).acquire().lease(LEASE).wait(Duration::from_secs(1)))
+            .map(|name| Lock::new(&client, &**name).acquire().lease(LEASE).timeout(Duration::from_secs(1)))
             .map(|asking| tokio::spawn(asking.into_future()))
             .collect();
         wait_until(SOON, async || client.in_hand().names == 40).await;
@@ -234,7 +234,7 @@ fn nobody_waits_for_somebody_who_is_not_polled() {
             }
         }
         let others: Vec<_> = (100..140)
-            .map(|number| tokio::spawn(Lock::new(&client, format!("n:{number}")).acquire().wait(SOON).into_future()))
+            .map(|number| tokio::spawn(Lock::new(&client, format!("n:{number}")).acquire().timeout(SOON).into_future()))
             .collect();
         for guard in all(others).await {
             guard.unwrap().release().await.unwrap();
@@ -252,7 +252,7 @@ fn all_are_under_way_although_nobody_is_answered() {
         let server = server().await;
         let proxy = Proxy::to(&server).await.unwrap();
         let url = server.url_via(proxy.addr());
-        let client = client_with(&url, |config| config.timeout(SOON)).await;
+        let client = client_with(&url, |config| config.response_timeout(SOON)).await;
         // Known to the server, so that each is sent once.
         ask(&server, &client, &names(80)).await;
         wait_until(SOON, async || client.in_hand().names == 0).await;
@@ -301,13 +301,13 @@ fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
     on_each_runtime(async || {
         let server = server().await;
         let (client, observer) = (
-            client_with(&server.url(), |config| config.timeout(Duration::from_millis(600))).await,
+            client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(600))).await,
             server.observer().await.unwrap(),
         );
         server.pause().await.unwrap();
         let began = tokio::time::Instant::now();
         let ask = |name: &String| {
-            let asking = Lock::new(&client, &**name).acquire().lease(LEASE).wait(Duration::from_secs(2));
+            let asking = Lock::new(&client, &**name).acquire().lease(LEASE).timeout(Duration::from_secs(2));
             tokio::spawn(asking.into_future())
         };
         let asking: Vec<_> = names(400).iter().map(ask).collect();
@@ -328,7 +328,7 @@ fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
 }
 
 async fn ask_again(client: &Client, count: usize) -> Vec<Outcome> {
-    let ask = |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).wait(SOON).into_future());
+    let ask = |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).timeout(SOON).into_future());
     all(names(count).iter().map(ask).collect()).await
 }
 
@@ -381,7 +381,7 @@ fn whoever_left_with_others_and_is_cut_off_is_told_that_it_is_unknown() {
             let server = server().await;
             let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
             let url = server.url_via(proxy.addr());
-            let client = client_with(&url, |config| config.timeout(Duration::from_secs(2)).retries(0)).await;
+            let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(2)).retries(0)).await;
             // Known to the server, so that each is sent once.
             ask(&server, &client, &names(80)).await;
             wait_until(SOON, async || client.in_hand().names == 0 && held(&observer).await.is_empty()).await;
@@ -419,7 +419,7 @@ fn a_connection_that_is_lost_under_those_who_left_together_costs_nobody_his_lock
         let server = server().await;
         let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
         let url = server.url_via(proxy.addr());
-        let client = client_with(&url, |config| config.timeout(Duration::from_secs(5))).await;
+        let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(5))).await;
         ask(&server, &client, &names(80)).await;
         wait_until(SOON, async || client.in_hand().names == 0 && held(&observer).await.is_empty()).await;
         let together = left_together(&proxy);
@@ -427,7 +427,7 @@ fn a_connection_that_is_lost_under_those_who_left_together_costs_nobody_his_lock
             let before = together.load(Ordering::Relaxed);
             proxy.set(fault, Fault::Stall);
             let ask = |name: &String| {
-                tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).wait(SOON).into_future())
+                tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).timeout(SOON).into_future())
             };
             let asking: Vec<_> = names(400).iter().map(ask).collect();
             match fault {

@@ -15,13 +15,13 @@ async fn tokens_rise_on(server: RedisServer) {
         for n in 0..200 {
             let lock = Lock::new(&clients[n % 2], "a");
             let me = Holder::new();
-            let guard = lock.acquire().by(&me).wait(SOON).await.unwrap();
+            let guard = lock.acquire().holder(&me).timeout(SOON).await.unwrap();
             let token = guard.token().get();
             assert!(token > last, "round {round}, {n}: {token} after {last}");
             let now = observer.server_time_micros().await.unwrap();
             assert!(token <= now, "a token ahead of the server's clock: {token} > {now}");
             last = token;
-            let again = lock.acquire().by(&me).await.unwrap();
+            let again = lock.acquire().holder(&me).await.unwrap();
             assert_eq!(again.token().get(), token, "re-entry keeps the token");
             drop(again);
             if n % 20 == 7 {
@@ -61,7 +61,7 @@ async fn a_forced_release_tells_the_holder_at_once_and_frees_the_lock() {
     listening(&server, &holder).await;
     let mut told = Vec::new();
     for _ in 0..20 {
-        let guard = Lock::new(&holder, "a").acquire().wait(SOON).await.unwrap();
+        let guard = Lock::new(&holder, "a").acquire().timeout(SOON).await.unwrap();
         let watch = guard.watch();
         let asked = Instant::now();
         let lock = Lock::new(&admin, "a");

@@ -53,7 +53,7 @@ fn scripted(answers: Vec<Result<Reply, ServerError>>) -> (Arc<Made>, Client, Onc
         let nth = asked.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
         answers[nth].clone()
     }));
-    let config = Config::single("scripted").unwrap().timeout(Duration::from_millis(100));
+    let config = Config::single("scripted").unwrap().response_timeout(Duration::from_millis(100));
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let key = client.key(&"a".try_into().unwrap());
     (server, client, COUNTED.with([key]))

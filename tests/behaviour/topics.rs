@@ -380,7 +380,7 @@ async fn who_may_not_is_told_so() {
 async fn a_message_whose_answer_is_lost_is_published_once() {
     let server = server().await;
     let proxy = redgrid_testkit::Proxy::to(&server).await.unwrap();
-    let client = client_with(&proxy.url(), |config| config.timeout(Duration::from_millis(300))).await;
+    let client = client_with(&proxy.url(), |config| config.response_timeout(Duration::from_millis(300))).await;
     let listener = redgrid_tests::client(&server).await;
     let mut heard = topic(&listener, "a").subscribe().await.unwrap();
     proxy.next(1, "PUBLISH", redgrid_testkit::Action::SwallowReply);

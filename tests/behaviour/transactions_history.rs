@@ -144,7 +144,7 @@ async fn committed_reads_lose_no_update() {
 async fn checked(isolation: Isolation) {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let patient = |config: redgrid_core::Config| config.timeout(Duration::from_millis(300)).retries(60);
+    let patient = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(300)).retries(60);
     let lossy = client_with(&server.url_via(proxy.addr()), patient).await;
     let (seen, ids) = (AtomicU64::new(0), Arc::new(AtomicU64::new(1)));
     proxy.on_request(move |request| {

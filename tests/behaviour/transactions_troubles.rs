@@ -43,7 +43,7 @@ async fn both(client: &Client) -> u32 {
 async fn a_commit_whose_answers_are_lost_is_made_once_and_told() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     both_to(&client, 1).await.unwrap();
     for n in 2..5 {
         // Carried out a second time it would find that it has changed what it has read.
@@ -69,7 +69,7 @@ async fn a_commit_whose_answers_are_lost_is_made_once_and_told() {
 async fn a_commit_without_an_answer_is_unknown_and_whole() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let hasty = |config: redgrid_core::Config| config.timeout(Duration::from_secs(2)).retries(0);
+    let hasty = |config: redgrid_core::Config| config.response_timeout(Duration::from_secs(2)).retries(0);
     let client = client_with(&server.url_via(proxy.addr()), hasty).await;
     let observing = redgrid_tests::client(&server).await;
     both_to(&observing, 1).await.unwrap();

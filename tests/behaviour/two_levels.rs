@@ -197,8 +197,8 @@ struct Across {
 async fn a_hand_over_gives_each_the_lease_it_asked_for() {
     let secs = Duration::from_secs;
     let fixed = |lease: u64| async move |lock: &Lock| lock.acquire().lease(secs(lease)).await.unwrap();
-    let renewed = |lease: u64| async move |lock: &Lock| lock.acquire().watchdog(secs(lease)).await.unwrap();
-    let job = |keep: u64| async move |lock: &Lock| lock.acquire().at_least(secs(keep)).await.unwrap();
+    let renewed = |lease: u64| async move |lock: &Lock| lock.acquire().auto_renew(secs(lease)).await.unwrap();
+    let job = |keep: u64| async move |lock: &Lock| lock.acquire().hold_at_least(secs(keep)).await.unwrap();
     let check = |what: &str, got: Across, asked: &[&str], remaining: u64, left: std::ops::RangeInclusive<u64>| {
         assert_eq!(got.asked, asked, "{what}");
         let (least, most) = (secs(remaining) * 9 / 10, secs(remaining));
@@ -227,7 +227,7 @@ async fn each_owners_explicit_lease_is_enforced_while_others_wait() {
     // The first owner never lets go, nor does any later one: each gets in when the lease before it is over.
     for _ in 0..3 {
         let watch = owner.watch();
-        let next = lock.acquire().lease(lease).wait(SOON).await.unwrap();
+        let next = lock.acquire().lease(lease).timeout(SOON).await.unwrap();
         assert!(!watch.is_held() && !owner.is_held(), "told before the next one is in");
         assert!(next.token() > owner.token());
         assert!(owner.release().await.is_err());
@@ -244,15 +244,15 @@ async fn a_holder_that_enters_again_waits_for_nobody() {
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
     let me = Holder::new();
-    let outer = lock.acquire().by(&me).await.unwrap();
+    let outer = lock.acquire().holder(&me).await.unwrap();
     let waiting: Vec<_> = (0..8)
         .map(|_| {
             let lock = lock.clone();
-            tokio::spawn(async move { lock.acquire().wait(SOON).await.unwrap().release().await.unwrap() })
+            tokio::spawn(async move { lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap() })
         })
         .collect();
     wait_until(SOON, async || client.in_hand().waiting == 8).await;
-    let inner = lock.acquire().by(&me).await.unwrap();
+    let inner = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(inner.token(), outer.token());
     outer.release().await.unwrap();
     assert_eq!(client.in_hand().waiting, 8, "still in by its second guard");
@@ -269,7 +269,7 @@ async fn a_tenure_found_gone_is_not_handed_on() {
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;
     let lock = Lock::new(&client, "a");
     let owner = lock.acquire().await.unwrap();
-    let next = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let next = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
     server.delete_key("a").await.unwrap();
     owner.lost().await;
@@ -297,7 +297,7 @@ async fn the_last_of_a_queue_holds_without_listening() {
     let client = client_with(&server.url(), |config| config.stretch(Duration::from_millis(500))).await;
     let lock = Lock::new(&client, "a");
     let first = lock.acquire().await.unwrap();
-    let last = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let last = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     // From the middle of the stretch on it listens; before the end the name is handed over.
     wait_until(SOON, async || client.in_hand().channels == 1).await;
     first.release().await.unwrap();

@@ -21,7 +21,7 @@ async fn rig() -> Rig {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(TIMEOUT)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(TIMEOUT)).await;
     listening(&server, &client).await;
     let elsewhere = redgrid_tests::client(&server).await;
     // All scripts are known to the server: a held or lost request is the EVALSHA itself.
@@ -42,7 +42,7 @@ async fn nobody_is_told_that_nothing_is_held_while_a_copy_may_still_take_it() {
     let rig = rig().await;
     let held = Lock::new(&rig.elsewhere, "a").acquire().await.unwrap();
     rig.proxy.next(1, script!("acquire"), Action::Hold);
-    let asking = tokio::spawn(Lock::new(&rig.client, "a").acquire().wait(Duration::from_millis(800)).into_future());
+    let asking = tokio::spawn(Lock::new(&rig.client, "a").acquire().timeout(Duration::from_millis(800)).into_future());
     rig.cut_off().await;
     let told = asking.await.unwrap();
     held.release().await.unwrap();
@@ -78,7 +78,7 @@ async fn what_was_granted_without_an_answer_is_given_back_at_once() {
     let observer = server.observer().await.unwrap();
     // A long timeout: what is given back only when no copy can arrive any more would be there for 10 s.
     let timeout = Duration::from_secs(10);
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(timeout).retries(0)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout).retries(0)).await;
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
     proxy.next(1, script!("acquire"), Action::SwallowReply);
     let asking = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
@@ -142,7 +142,7 @@ async fn a_job_whose_grant_had_a_late_copy_stays_taken_as_long_as_it_must() {
     let rig = rig().await;
     let keep = Duration::from_secs(6);
     rig.proxy.next(1, script!("acquire"), Action::Hold);
-    let ask = Lock::new(&rig.client, "job").try_acquire().at_least(keep);
+    let ask = Lock::new(&rig.client, "job").try_acquire().hold_at_least(keep);
     let asking = tokio::spawn(ask.into_future());
     rig.cut_off().await;
     let began = tokio::time::Instant::now();
@@ -188,7 +188,7 @@ async fn a_denied_channel_costs_one_connection_not_one_for_each_wait() {
     let before = connections().await;
     for _ in 0..12 {
         let wait = Duration::from_millis(150);
-        let told = Lock::new(&denied, "a").acquire().wait(wait).await;
+        let told = Lock::new(&denied, "a").acquire().timeout(wait).await;
         assert!(matches!(told, Err(AcquireError::TimedOut { .. })), "{told:?}");
     }
     let made = connections().await - before;

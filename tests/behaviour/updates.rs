@@ -51,7 +51,7 @@ async fn an_update_that_is_not_polled_stops_nobody() {
 async fn a_queue_of_updates_has_one_bound_without_contact() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let settings = |config: Config| config.timeout(Duration::from_millis(500)).retries(1);
+    let settings = |config: Config| config.response_timeout(Duration::from_millis(500)).retries(1);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     let bucket: Bucket<u64> = Bucket::new(&client, "n");
     proxy.set(Direction::ToServer, Fault::BlackHole);
@@ -84,7 +84,7 @@ async fn who_waits_for_a_turn_ends_with_the_client() {
 async fn overtaken(label: &'static str, key: &'static str, field: &'static str) -> Result<(), ObjectError> {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let config = Config::from_url(&server.url()).unwrap().timeout(Duration::from_millis(1500)).retries(1);
+    let config = Config::from_url(&server.url()).unwrap().response_timeout(Duration::from_millis(1500)).retries(1);
     let other = observer.clone();
     let before = Before::new(redgrid_core::server(&config).unwrap(), label).always(move || {
         let (other, new) = (other.clone(), fastrand::u32(..).to_string());
@@ -126,7 +126,7 @@ async fn who_is_overtaken_each_time_is_told_so_in_time() {
 async fn after_an_unknown_answer_an_update_does_not_go_on() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_millis(500))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     let bucket: Bucket<u64> = Bucket::new(&client, "n");
     let map: Map<String, u64> = Map::new(&client, "m");
     bucket.set(&0).await.unwrap();

@@ -51,7 +51,7 @@ async fn ninety_ninth_wait() -> Duration {
         let entering = tokio::spawn({
             let lock = Lock::new(&waiter, "a");
             async move {
-                let guard = lock.acquire().wait(SOON).await.unwrap();
+                let guard = lock.acquire().timeout(SOON).await.unwrap();
                 let entered = Instant::now();
                 guard.release().await.unwrap();
                 entered
@@ -133,7 +133,7 @@ async fn a_denied_channel_does_not_disturb_the_others() {
         let name = format!("{}:{n}", if n % 4 == 0 { "denied" } else { "open" });
         held.push(Lock::new(&holder, &name).acquire().await.unwrap());
         let lock = Lock::new(&waiter, &name);
-        entering.push(tokio::spawn(async move { lock.acquire().wait(SOON).await }));
+        entering.push(tokio::spawn(async move { lock.acquire().timeout(SOON).await }));
     }
     // Those that may be subscribed are, in spite of the others.
     wait_until(SOON, async || observer.pubsub_channels("redisson*open*").await.unwrap().len() == 15).await;
@@ -172,7 +172,7 @@ async fn a_waiter_that_lost_its_subscriber_long_ago_is_subscribed_again() {
     let holder = client(&server).await;
     let waiter = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
-    let entering = tokio::spawn(Lock::new(&waiter, "a").acquire().wait(SOON).into_future());
+    let entering = tokio::spawn(Lock::new(&waiter, "a").acquire().timeout(SOON).into_future());
     let subscribed = async || !observer.pubsub_channels("redisson*").await.unwrap().is_empty();
     wait_until(SOON, subscribed).await;
     observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
@@ -192,7 +192,7 @@ async fn a_waiter_whose_subscriber_does_not_come_back_polls_often() {
     let holder = client(&server).await;
     let waiter = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(NO_POLL)).await;
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
-    let entering = tokio::spawn(Lock::new(&waiter, "a").acquire().wait(SOON).into_future());
+    let entering = tokio::spawn(Lock::new(&waiter, "a").acquire().timeout(SOON).into_future());
     let subscribed = async || !observer.pubsub_channels("redisson*").await.unwrap().is_empty();
     wait_until(SOON, subscribed).await;
     proxy.refuse_connections().await.unwrap();
@@ -213,10 +213,10 @@ async fn a_release_between_the_look_and_the_watch_is_not_missed() {
     let watching = waiter.watch("redisson_lock__channel:{a}".into(), "a".into());
     wait_until(SOON, async || watching.in_force()).await;
     for _ in 0..400 {
-        let held = Lock::new(&holder, "a").acquire().wait(SOON).await.unwrap();
+        let held = Lock::new(&holder, "a").acquire().timeout(SOON).await.unwrap();
         let lock = Lock::new(&waiter, "a");
         let entering = tokio::spawn(async move {
-            let guard = lock.acquire().wait(SOON).await.unwrap();
+            let guard = lock.acquire().timeout(SOON).await.unwrap();
             let entered = Instant::now();
             guard.release().await.unwrap();
             entered
@@ -239,7 +239,7 @@ async fn a_shutdown_wakes_those_who_wait_elsewhere() {
     let holder = client(&server).await;
     let waiter = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
-    let entering = tokio::spawn(Lock::new(&waiter, "a").acquire().wait(SOON).into_future());
+    let entering = tokio::spawn(Lock::new(&waiter, "a").acquire().timeout(SOON).into_future());
     wait_until(SOON, async || !observer.pubsub_channels("redisson*").await.unwrap().is_empty()).await;
     let closed = Instant::now();
     holder.shutdown(SOON).await.unwrap();

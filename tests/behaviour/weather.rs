@@ -23,7 +23,7 @@ async fn a_server_that_restarts_empty_ends_the_hold_and_grants_anew() {
     // Verified at the reconnect, long before the renewal at 10 s.
     let reason = tokio::time::timeout(Duration::from_secs(8), guard.lost()).await.expect("told at the reconnect");
     assert_eq!(reason, LostReason::Gone);
-    let other = Lock::new(&two, "a").acquire().wait(SOON).await.unwrap();
+    let other = Lock::new(&two, "a").acquire().timeout(SOON).await.unwrap();
     assert!(guard.release().await.is_err());
     assert!(other.is_held());
     other.release().await.unwrap();
@@ -39,7 +39,7 @@ async fn a_server_killed_and_restarted_with_its_data_keeps_the_hold() {
     assert!(Lock::new(&other, "a").try_acquire().await.unwrap().is_none());
     assert!(guard.is_held());
     guard.release().await.unwrap();
-    Lock::new(&other, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&other, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,7 +58,7 @@ async fn scripts_flushed_in_a_loop_disturb_nobody() {
         flushes
     });
     for n in 0..300 {
-        let guard = Lock::new(&client, format!("a:{}", n % 3)).acquire().wait(SOON).await.unwrap();
+        let guard = Lock::new(&client, format!("a:{}", n % 3)).acquire().timeout(SOON).await.unwrap();
         guard.release().await.unwrap();
     }
     stop.send(()).unwrap();
@@ -157,20 +157,20 @@ async fn an_application_that_starts_before_its_server_works_once_it_is_there() {
     early.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// It ended `Unavailable` after `timeout × (retries + 1)`, however much longer it was to wait.
+/// It ended `Unavailable` after `response_timeout × (retries + 1)`, however much longer it was to wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
     let server = server().await;
     server.kill().await.unwrap();
-    let hasty = |config: redgrid_core::Config| config.timeout(Duration::from_millis(50)).retries(1);
+    let hasty = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(50)).retries(1);
     let client = redgrid_tests::client_unready(&server.url(), hasty).await;
     // One is behind the other, whichever came first.
     let held_for_a_moment = || {
         let lock = Lock::new(&client, "a");
-        tokio::spawn(async move { lock.acquire().wait(SOON).await.unwrap().release().await.unwrap() })
+        tokio::spawn(async move { lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap() })
     };
     let both = [held_for_a_moment(), held_for_a_moment()];
-    let tried = tokio::spawn(Lock::new(&client, "b").try_acquire().wait(SOON).into_future());
+    let tried = tokio::spawn(Lock::new(&client, "b").try_acquire().timeout(SOON).into_future());
     let unbounded = Lock::new(&client, "a").acquire().await;
     assert!(matches!(unbounded, Err(AcquireError::Unavailable { .. })), "{unbounded:?}");
     server.restart_empty().await.unwrap();
@@ -183,13 +183,13 @@ async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_server_a_call_ends_unavailable_and_a_bound_is_kept() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.timeout(Duration::from_millis(200)).retries(1)).await;
+    let client = client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(200)).retries(1)).await;
     server.kill().await.unwrap();
     // A machine under load may miss it once by chance: the best of three counts.
     let (mut with_bound, mut without) = (Duration::MAX, Duration::MAX);
     for _ in 0..3 {
         let began = Instant::now();
-        let bounded = Lock::new(&client, "a").acquire().wait(Duration::from_millis(100)).await;
+        let bounded = Lock::new(&client, "a").acquire().timeout(Duration::from_millis(100)).await;
         assert!(
             matches!(bounded, Err(AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. })),
             "{bounded:?}"
@@ -201,7 +201,7 @@ async fn without_a_server_a_call_ends_unavailable_and_a_bound_is_kept() {
         without = without.min(began.elapsed());
     }
     assert!(with_bound < Duration::from_millis(400), "{with_bound:?}");
-    assert!(without < Duration::from_secs(2), "timeout × (retries + 1) is 400 ms: {without:?}");
+    assert!(without < Duration::from_secs(2), "response_timeout × (retries + 1) is 400 ms: {without:?}");
     wait_until(SOON, async || client.in_hand().names == 0).await;
 }
 
@@ -221,7 +221,7 @@ async fn a_server_that_loads_its_data_is_waited_for() {
     }
     server.kill().await.unwrap();
     server.restart_with_data().await.unwrap();
-    let guard = Lock::new(&client, "a").acquire().wait(SOON).await.unwrap();
+    let guard = Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
     guard.release().await.unwrap();
     let kept: i64 = client.command("DBSIZE").query().await.unwrap();
     assert_eq!(kept, 3000);
@@ -235,7 +235,7 @@ async fn everything_deleted_at_once_is_told_and_the_lock_can_be_had_again() {
     let guard = Lock::new(&client, "a").acquire().await.unwrap();
     observer.cmd(&["FLUSHALL"]).await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Gone);
-    let next = Lock::new(&client, "a").acquire().wait(SOON).await.unwrap();
+    let next = Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
     assert!(next.token() > guard.token());
     drop(guard);
     wait_until(SOON, async || client.in_hand().holds == 1).await;

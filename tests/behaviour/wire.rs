@@ -25,7 +25,7 @@ async fn a_lock_written_by_redisson_is_respected_and_its_message_wakes_us() {
 
     let waiter = tokio::spawn({
         let lock = lock.clone();
-        async move { lock.acquire().wait(SOON).await }
+        async move { lock.acquire().timeout(SOON).await }
     });
     let listening =
         async || observer.pubsub_channels("*").await.unwrap().contains(&"redisson_lock__channel:{a}".into());
@@ -70,7 +70,7 @@ async fn a_namespace_is_in_front_of_every_key_and_channel() {
     let client = redgrid_tests::client_with(&server.url(), |config| config.namespace("prod").unwrap()).await;
     let held = Lock::new(&client, "a").acquire().await.unwrap();
     let other = redgrid_tests::client_with(&server.url(), |config| config.namespace("prod").unwrap()).await;
-    let waiter = tokio::spawn(async move { Lock::new(&other, "a").acquire().wait(SOON).await });
+    let waiter = tokio::spawn(async move { Lock::new(&other, "a").acquire().timeout(SOON).await });
     let listening =
         async || observer.pubsub_channels("*").await.unwrap().contains(&"redisson_lock__channel:{prod:a}".into());
     wait_until(SOON, listening).await;

@@ -30,9 +30,9 @@ async fn until_followed(client: &Client, server: &RedisServer) {
 /// A lock passes between the clients, and it is this server that has it.
 async fn a_lock_is_at(server: &RedisServer, one: &Client, two: &Client) {
     let observer = server.observer().await.unwrap();
-    let guard = Lock::new(one, "a").acquire().wait(SOON).await.unwrap();
+    let guard = Lock::new(one, "a").acquire().timeout(SOON).await.unwrap();
     assert!(observer.exists("a").await.unwrap());
-    let waiter = tokio::spawn(Lock::new(two, "a").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(Lock::new(two, "a").acquire().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().waiting > 0).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
@@ -108,7 +108,7 @@ async fn a_primary_that_stalls_is_not_left_for_an_empty_node() {
     primary.pause().await.unwrap();
     // The length of the stall. A request that waits for its answer makes the client notice it.
     let paused_at = Instant::now();
-    let waiter = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON).into_future());
     while paused_at.elapsed() < Duration::from_millis(300) {
         assert_eq!(client.topology().shards[0].primary.to_string(), primary.addr().to_string());
         tokio::time::sleep(Duration::from_millis(5)).await;

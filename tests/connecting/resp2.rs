@@ -41,19 +41,19 @@ async fn connected(config: Config) -> Client {
 /// One of each kind of object, used by two clients. Nobody polls within the time: what is waited for comes by messages.
 async fn objects_work(one: &Client, two: &Client) {
     let guard = Lock::new(one, "lock").acquire().await.unwrap();
-    let waiter = tokio::spawn(Lock::new(two, "lock").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(Lock::new(two, "lock").acquire().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().channels > 0).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
 
     let reader = RwLock::new(one, "rw").read().await.unwrap();
-    let writer = tokio::spawn(RwLock::new(two, "rw").write().wait(SOON).into_future());
+    let writer = tokio::spawn(RwLock::new(two, "rw").write().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().waiting > 0).await;
     reader.release().await.unwrap();
     writer.await.unwrap().unwrap().release().await.unwrap();
 
     let permit = Semaphore::new(one, "semaphore").capacity(1).acquire().await.unwrap();
-    let next = tokio::spawn(Semaphore::new(two, "semaphore").capacity(1).acquire().wait(SOON).into_future());
+    let next = tokio::spawn(Semaphore::new(two, "semaphore").capacity(1).acquire().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().waiting > 0).await;
     permit.release().await.unwrap();
     next.await.unwrap().unwrap().release().await.unwrap();
@@ -61,7 +61,7 @@ async fn objects_work(one: &Client, two: &Client) {
     let latch = CountDownLatch::new(one, "latch");
     assert!(latch.try_set_count(1).await.unwrap());
     let there = CountDownLatch::new(two, "latch");
-    let opened = tokio::spawn(async move { there.wait().within(SOON).await });
+    let opened = tokio::spawn(async move { there.wait().timeout(SOON).await });
     latch.count_down().await.unwrap();
     opened.await.unwrap().unwrap();
 
@@ -249,7 +249,7 @@ async fn a_server_that_runs_a_script_for_too_long_takes_new_connections_with_res
     if server.binary().version().major < 7 {
         return;
     }
-    let config = Config::from_url(&server.url()).unwrap().protocol(Protocol::Resp2).timeout(SOON);
+    let config = Config::from_url(&server.url()).unwrap().protocol(Protocol::Resp2).response_timeout(SOON);
     let client = connected(config).await;
     let functions = Functions::new(&client);
     server.observer().await.unwrap().cmd(&["CONFIG", "SET", "busy-reply-threshold", "20"]).await.unwrap();

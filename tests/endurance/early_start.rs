@@ -22,7 +22,7 @@ const BEYOND: Duration = Duration::from_secs(30);
 /// Calls that do not wait so long.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// What a call without a bound has: `timeout × (retries + 1)` of the default settings.
+/// What a call without a bound has: `response_timeout × (retries + 1)` of the default settings.
 const WITHOUT_A_BOUND: Duration = Duration::from_secs(15);
 
 /// What an end in time may come too late, on a busy machine.
@@ -79,7 +79,7 @@ async fn one(topology: Topology, late: Duration) -> Found {
     let began = tokio::time::Instant::now();
     let ended = |name: &str, wait: Option<Duration>| {
         let acquire = Lock::new(&client, name).acquire();
-        let acquire = if let Some(wait) = wait { acquire.wait(wait) } else { acquire };
+        let acquire = if let Some(wait) = wait { acquire.timeout(wait) } else { acquire };
         tokio::spawn(async move {
             let began = Instant::now();
             let outcome = acquire.await;
@@ -90,7 +90,7 @@ async fn one(topology: Topology, late: Duration) -> Found {
     let waiting: Vec<_> = (0..CALLS)
         .map(|call| {
             let lock = Lock::new(&client, format!("early:{call}"));
-            tokio::spawn(async move { (lock.acquire().wait(late + BEYOND).await, Instant::now()) })
+            tokio::spawn(async move { (lock.acquire().timeout(late + BEYOND).await, Instant::now()) })
         })
         .collect();
     sleep_until(began + late).await;

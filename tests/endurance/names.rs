@@ -78,7 +78,7 @@ async fn on(
     let taken = stream::iter(0..names).map(|n| {
         let lock = Lock::new(holder, format!("name:{n}"));
         async move {
-            let guard = lock.acquire().lease(LONG).wait(LONG).await.expect("it is free");
+            let guard = lock.acquire().lease(LONG).timeout(LONG).await.expect("it is free");
             // Nobody looks after it meanwhile: only those who wait are measured.
             (n, guard.detach().await.expect("it is held"))
         }
@@ -163,7 +163,7 @@ fn tell(report: &mut Report, topology: &str, what: &str, delays: &[Duration]) {
 fn wait(client: &Client, n: usize, failed: &Arc<AtomicUsize>) -> JoinHandle<Result<Instant, AcquireError>> {
     let (lock, failed) = (Lock::new(client, format!("name:{n}")), Arc::clone(failed));
     tokio::spawn(async move {
-        let granted = lock.acquire().wait(LONG).await;
+        let granted = lock.acquire().timeout(LONG).await;
         let at = Instant::now();
         if let Err(error) = &granted
             && failed.fetch_add(1, Ordering::Relaxed) == 0

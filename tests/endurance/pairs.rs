@@ -109,7 +109,7 @@ impl Drop for Pairs {
 async fn pair(lock: &Lock, wait: Duration, durability: Durability, books: &Mutex<Books>) {
     let began = Instant::now();
     let failed: Result<(), (String, Box<dyn std::error::Error + Send>)> = async {
-        let granted = lock.acquire().wait(wait).durability(durability).await;
+        let granted = lock.acquire().timeout(wait).durability(durability).await;
         let guard = granted.map_err(|error: AcquireError| (kind(&error), Box::new(error) as _))?;
         guard.release().await.map_err(|error| (format!("release: {}", kind(&error)), Box::new(error) as _))
     }

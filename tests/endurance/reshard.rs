@@ -198,7 +198,7 @@ impl Contest {
 async fn work(lock: Lock, name: String, notes: Arc<Mutex<Notes>>, over: Arc<AtomicBool>) {
     while !over.load(Ordering::Relaxed) {
         let asked = Instant::now();
-        let guard = match lock.acquire().wait(SOON).await {
+        let guard = match lock.acquire().timeout(SOON).await {
             Ok(guard) => guard,
             Err(error) => {
                 locked(&notes).books.error(&kind(&error), &error);

@@ -41,9 +41,9 @@ pub(crate) async fn play(report: &mut Report) {
     let names = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}:{n}")).collect::<Vec<_>>();
     // A replica that has just copied everything acknowledges for the first time up to a second later.
     let first = Lock::new(&client, "first");
-    wait_until(SOON, async || first.acquire().wait(SOON).durability(DURABLE).await.is_ok()).await;
+    wait_until(SOON, async || first.acquire().timeout(SOON).durability(DURABLE).await.is_ok()).await;
     let held = hold(&client, &names("held", HELD), LEASE).await;
-    let proven = Lock::new(&client, "proven").acquire().watchdog(LEASE).durability(DURABLE).await;
+    let proven = Lock::new(&client, "proven").acquire().auto_renew(LEASE).durability(DURABLE).await;
     let proven = proven.expect("the replica acknowledges");
     let plain = Pairs::start(&client, &names("plain", 8), SOON, Durability::Primary);
     let durable = Pairs::start(&client, &names("durable", 3), SOON, DURABLE);
@@ -62,7 +62,7 @@ pub(crate) async fn play(report: &mut Report) {
     let extended_during = extensions(&held[0]).await;
     let durable_during = durable.take();
     // Of what was asked for within the last time, nothing stays behind: it is given back.
-    let refused = Lock::new(&client, "refused").acquire().wait(SOON).durability(DURABLE).await;
+    let refused = Lock::new(&client, "refused").acquire().timeout(SOON).durability(DURABLE).await;
     let error = refused.err().map(|error| kind(&error));
     let observer = replicated.primary().observer().await.expect("it answers");
     let given_back = Instant::now();
@@ -72,7 +72,7 @@ pub(crate) async fn play(report: &mut Report) {
     replicated.replicas()[0].resume().await.expect("it is stopped");
     let resumed = Instant::now();
     let again = Lock::new(&client, "again");
-    let granted = async || again.acquire().wait(SOON).durability(DURABLE).await.is_ok();
+    let granted = async || again.acquire().timeout(SOON).durability(DURABLE).await.is_ok();
     wait_until(SOON, granted).await;
     report.number("durable again after, ms", millis(resumed.elapsed()));
     let rest = plain.end().await;

@@ -37,7 +37,7 @@ impl Burst {
             while !ended.load(Ordering::Relaxed) {
                 number += 1;
                 let lock = Lock::new(&client, format!("{{{tag}}}:burst:{}:{round}:{number}", mode.word()));
-                let taken = lock.acquire().wait(WAIT).lease(LEASE).durability(durability).await;
+                let taken = lock.acquire().timeout(WAIT).lease(LEASE).durability(durability).await;
                 held.extend(taken.ok());
                 if held.len() > KEPT {
                     held.pop_front();

@@ -94,7 +94,7 @@ impl Worker {
     async fn work(self, over: Arc<AtomicBool>) {
         let (mut turn, mut last) = (0, Instant::now());
         while !over.load(Ordering::Relaxed) {
-            match self.lock.acquire().wait(WAIT).durability(self.durability).await {
+            match self.lock.acquire().timeout(WAIT).durability(self.durability).await {
                 Ok(guard) => {
                     if self.mode == Mode::Default {
                         self.account.went_on(std::mem::replace(&mut last, Instant::now()));

@@ -78,7 +78,7 @@ impl Rounds<'_> {
         loop {
             tries += 1;
             let lock = Lock::new(client, format!("{{{tag}}}:fresh:{round}:{n}:{tries}"));
-            match timeout(PATIENCE, lock.acquire().wait(PATIENCE)).await {
+            match timeout(PATIENCE, lock.acquire().timeout(PATIENCE)).await {
                 Ok(Ok(guard)) => {
                     let at = Instant::now();
                     let _ = guard.release().await;

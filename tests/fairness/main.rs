@@ -140,7 +140,7 @@ async fn work(
 ) {
     let lock = Lock::new(&client, "contested");
     while !stop.load(Ordering::Relaxed) {
-        let guard = lock.acquire().wait(SOON * 2).await.unwrap();
+        let guard = lock.acquire().timeout(SOON * 2).await.unwrap();
         turns.entered(process);
         if !section.is_zero() {
             tokio::time::sleep(section).await;
@@ -262,7 +262,7 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
     let mut waits = Vec::new();
     for _ in 0..5 {
         let asked = Instant::now();
-        let guard = Lock::new(&poller, "contested").acquire().wait(SOON).await.unwrap();
+        let guard = Lock::new(&poller, "contested").acquire().timeout(SOON).await.unwrap();
         waits.push(asked.elapsed());
         guard.release().await.unwrap();
     }

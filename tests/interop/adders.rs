@@ -151,7 +151,7 @@ async fn a_java_process_that_stands_still_is_told_of_and_leaves_no_key(on: Groun
     assert_eq!(here.sum().await.unwrap(), 21);
     redisson.signal("-STOP").await;
     let began = Instant::now();
-    let told = here.sum().within(Duration::from_secs(1)).await.unwrap_err();
+    let told = here.sum().timeout(Duration::from_secs(1)).await.unwrap_err();
     assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
     match told {
         AdderError::Partial { answered: 1, expected: 2, so_far, .. } => assert_eq!(so_far, Amount::Long(1)),
@@ -159,7 +159,7 @@ async fn a_java_process_that_stands_still_is_told_of_and_leaves_no_key(on: Groun
     }
     redisson.signal("-CONT").await;
     // It answers what it was asked before, and then this.
-    assert_eq!(here.sum().within(SOON).await.unwrap(), 21);
+    assert_eq!(here.sum().timeout(SOON).await.unwrap(), 21);
     assert_eq!(for_ever(&on, &on.name).await, Vec::<String>::new());
 }
 
@@ -276,7 +276,7 @@ async fn a_sum_beyond_numbers_is_no_number_in_java_either(on: Ground) {
     let here = adder(&client, &on.name).await;
     here.add(i64::MAX);
     add(&mut java, &on.name, 1).await;
-    let told = here.sum().within(Duration::from_secs(1)).await.unwrap_err();
+    let told = here.sum().timeout(Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(told, AdderError::Overflow { .. } | AdderError::Partial { answered: 1, .. }), "{told:?}");
     java.adder("adder.sumWithin", &on.name, &["1000"]).await.unwrap_err();
     here.decrement();

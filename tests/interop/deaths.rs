@@ -22,7 +22,7 @@ async fn rust_enters_when_the_lease_of_a_killed_java_is_over(on: Ground) {
     let redisson = on.own_redisson(LEASE).await;
     let lock = Lock::new(&on.client().await, &on.name);
     redisson.actor().lock(&on.name).await;
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;
     redisson.kill().await;
     let end = on.lease_end().await;

@@ -25,7 +25,7 @@ async fn rust_is_busy_while_java_holds_and_enters_by_its_message(on: Ground) {
     java.lock(&on.name).await;
     assert!(lock.try_acquire().await.unwrap().is_none());
 
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;
     assert!(!waiter.is_finished());
     let guard = at_once(async {
@@ -60,7 +60,7 @@ async fn a_wait_for_java_ends_in_time_and_leaves_nothing(on: Ground) {
     let (mut java, mut next) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
-    let waited = at_once(lock.acquire().wait(Duration::from_millis(300)).into_future()).await;
+    let waited = at_once(lock.acquire().timeout(Duration::from_millis(300)).into_future()).await;
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     on.until_listening(0).await;
     assert!(java.is_held(&on.name).await);
@@ -89,7 +89,7 @@ async fn javas_wait_for_us_ends_in_time_and_leaves_nothing(on: Ground) {
     assert!(guard.is_held());
 
     let other = Lock::new(&on.client().await, &on.name);
-    let waiter = tokio::spawn(other.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(other.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;
     guard.release().await.unwrap();
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -174,7 +174,7 @@ async fn odd_names_mean_the_same_lock(on: Ground) {
         })
         .await;
         wait_until(SOON, async || !listening().await).await;
-        let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+        let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
         wait_until(SOON, listening).await;
         assert!(java.unlock(name).await);
         at_once(waiter).await.unwrap().unwrap().release().await.unwrap();

@@ -56,7 +56,7 @@ impl Ground {
 
 fn wait_here(client: &Client, name: &str) -> tokio::task::JoinHandle<redgrid_locks::LockGuard> {
     let lock = FairLock::new(client, name);
-    tokio::spawn(async move { lock.acquire().wait(SOON * 2).await.unwrap() })
+    tokio::spawn(async move { lock.acquire().timeout(SOON * 2).await.unwrap() })
 }
 
 async fn fair_rust_waits_for_java_and_enters_by_its_message(on: Ground) {
@@ -138,7 +138,7 @@ async fn a_waiter_of_ours_that_gives_up_is_passed_by_java(on: Ground) {
     gate.lock(&on.name).await;
     let dropped = tokio::spawn(lock.acquire().into_future());
     on.until_places(1).await;
-    let timed_out = tokio::spawn(lock.acquire().wait(Duration::from_secs(4)).into_future());
+    let timed_out = tokio::spawn(lock.acquire().timeout(Duration::from_secs(4)).into_future());
     on.until_places(2).await;
     java.begin_lock(&on.name).await;
     java.until_asleep().await;
@@ -199,7 +199,7 @@ async fn fair_leases_end_for_the_other_side(on: Ground) {
     let lock = FairLock::new(&on.client().await, &on.name);
     java.lock_for(&on.name, LEASE).await;
     let end = on.lease_end().await;
-    let guard = lock.acquire().wait(SOON).await.unwrap();
+    let guard = lock.acquire().timeout(SOON).await.unwrap();
     assert_entered_at(end, guard.token().get());
     assert!(!java.is_held(&on.name).await);
     guard.release().await.unwrap();
@@ -218,7 +218,7 @@ async fn fair_watchdogs_keep_the_lock_while_the_other_side_waits(on: Ground) {
     let lock = FairLock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
     java.lock(&on.name).await;
     let first = on.lease_end().await;
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_places(1).await;
     on.until_renewed_past(first).await;
     assert!(!waiter.is_finished());

@@ -52,7 +52,7 @@ async fn rust_waits_for_a_fenced_java_and_gets_a_higher_token(on: Ground) {
     let (mut java, lock) = (on.java(), FencedLock::new(&on.client().await, &on.name));
     let theirs = locked(&mut java, &on.name).await;
     assert!(lock.try_acquire().await.unwrap().is_none());
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;
     let guard = at_once(async {
         unlock(&mut java, &on.name).await;
@@ -97,7 +97,7 @@ async fn a_reentry_counts_in_java_and_does_not_with_us(on: Ground) {
     unlock(&mut java, &on.name).await;
     unlock(&mut java, &on.name).await;
     let me = Holder::new();
-    let (first, again) = (lock.acquire().by(&me).await.unwrap(), lock.acquire().by(&me).await.unwrap());
+    let (first, again) = (lock.acquire().holder(&me).await.unwrap(), lock.acquire().holder(&me).await.unwrap());
     assert!(first.token().get() > inner);
     assert_eq!(first.token(), again.token());
     assert_eq!(java.verb("fenced.getToken", &on.name).await.unwrap(), first.token().to_string());
@@ -132,7 +132,7 @@ async fn after_javas_death_rust_gets_a_higher_token(on: Ground) {
     let redisson = on.own_redisson(LEASE).await;
     let lock = FencedLock::new(&on.client().await, &on.name);
     let theirs = locked(&mut redisson.actor(), &on.name).await;
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;
     redisson.kill().await;
     let guard = waiter.await.unwrap().unwrap();

@@ -55,7 +55,7 @@ async fn java_is_told_when_rust_forces_its_lock_open(on: Ground) {
 
     // Ours get in the same way.
     on.until_listening(0).await;
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;
     assert!(lock.force_release().await.unwrap());
     let guard = at_once(waiter).await.unwrap().unwrap();
@@ -68,7 +68,7 @@ async fn rust_enters_when_java_forces_a_lock_of_java_open(on: Ground) {
     let (mut holder, mut other) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     holder.lock(&on.name).await;
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;
     assert!(other.force_unlock(&on.name).await);
     let guard = at_once(waiter).await.unwrap().unwrap();

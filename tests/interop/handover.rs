@@ -32,7 +32,7 @@ async fn two_hundred_hand_overs_miss_no_wake_up(on: Ground) {
         // So that the next listener is seen to have come.
         on.until_listening(0).await;
 
-        let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+        let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
         on.until_listening(1).await;
         let freed = Instant::now();
         assert!(java.unlock(&on.name).await);

@@ -313,11 +313,11 @@ async fn java_waits_in_vain_and_so_does_rust_until_their_time_is_over(on: Ground
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 1).await);
     assert_eq!(java.latch("await", &on.name, &[200]).await, "false");
-    let waited = latch.wait().within(Duration::from_secs(2)).await;
+    let waited = latch.wait().timeout(Duration::from_secs(2)).await;
     assert!(matches!(waited, Err(WaitError::TimedOut { .. })), "{waited:?}");
     latch.count_down().await.unwrap();
     assert_eq!(java.latch("await", &on.name, &[2000]).await, "true");
-    latch.wait().within(Duration::from_secs(2)).await.unwrap();
+    latch.wait().timeout(Duration::from_secs(2)).await.unwrap();
 }
 
 async fn rust_counts_down_by_many_and_java_goes_on(on: Ground) {

@@ -21,7 +21,7 @@ async fn rust_enters_when_javas_lease_is_over(on: Ground) {
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock_for(&on.name, LEASE).await;
     let end = on.lease_end().await;
-    let guard = lock.acquire().wait(SOON).await.unwrap();
+    let guard = lock.acquire().timeout(SOON).await.unwrap();
     assert_entered_at(end, guard.token().get());
     assert!(!java.is_held(&on.name).await);
     assert!(!java.unlock(&on.name).await);
@@ -49,7 +49,7 @@ async fn javas_watchdog_keeps_the_lock_while_rust_waits(on: Ground) {
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
     let first = on.lease_end().await;
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;
     on.until_renewed_past(first).await;
     assert!(!waiter.is_finished());

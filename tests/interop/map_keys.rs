@@ -47,7 +47,7 @@ async fn the_lock_of_a_key_has_one_name_whatever_the_codec_and_the_length(on: Gr
 }
 
 async fn name_of<K, V, KC: Encode<K>, VC: Codec>(map: &Map<K, V, KC, VC>, key: &K) -> String {
-    let guard = map.lock(key).unwrap().acquire().wait(SOON).await.unwrap();
+    let guard = map.lock(key).unwrap().acquire().timeout(SOON).await.unwrap();
     let name = guard.name().to_string();
     guard.release().await.unwrap();
     name
@@ -88,7 +88,7 @@ async fn fair_locks_of_keys_exclude_each_other(on: Ground) {
     java.value_of("key.lock", &on.name, &["string", "a", "fairlock"]).await;
     assert!(lock.try_acquire().await.unwrap().is_none());
     java.value_of("key.unlock", &on.name, &["string", "a", "fairlock"]).await;
-    let guard = lock.acquire().wait(AT_ONCE).await.unwrap();
+    let guard = lock.acquire().timeout(AT_ONCE).await.unwrap();
     assert_eq!(java.value_of("key.tryLock", &on.name, &["string", "a", "fairlock"]).await, "false");
     guard.release().await.unwrap();
 }
@@ -138,9 +138,9 @@ async fn both_compute_one_value_and_none_is_lost(on: Ground) {
     let map: Map<String, i64, Kryo> = Map::new(&client, &on.name);
     java.begin_value("key.compute", &on.name, &["kryo", "n", "100"]).await;
     for _ in 0..50 {
-        let computed = map.locked().wait(SOON).compute("n", |n| async move { Some(n.unwrap_or(0) + 1) }).await;
+        let computed = map.locked().timeout(SOON).compute("n", |n| async move { Some(n.unwrap_or(0) + 1) }).await;
         computed.unwrap().unwrap();
-        map.locked().wait(SOON).merge("n", &1, |n, one| async move { Some(n + one) }).await.unwrap().unwrap();
+        map.locked().timeout(SOON).merge("n", &1, |n, one| async move { Some(n + one) }).await.unwrap().unwrap();
     }
     java.done().await.unwrap();
     assert_eq!(map.get("n").await.unwrap(), Some(200));

@@ -34,7 +34,7 @@ async fn rust_enters_when_a_multiple_java_lets_go(on: Ground) {
     let lock = MultiLock::new(&on.client().await, &names);
     java.verb("multi.lock", &names.join(",")).await.unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     listening(&on, &names[0]).await;
     let guard = at_once(async {
         java.verb("multi.unlock", &names.join(",")).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_multiple_java_is_kept_out_and_enters_after_rust(on: Ground) {
 async fn rust_waits_for_one_java_and_holds_none_meanwhile(on: Ground) {
     let (mut java, mut other, names) = (on.java(), on.java(), names(&on));
     java.lock(&names[1]).await;
-    let waiter = tokio::spawn(MultiLock::new(&on.client().await, &names).acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(MultiLock::new(&on.client().await, &names).acquire().timeout(SOON).into_future());
     listening(&on, &names[1]).await;
     assert!(other.try_lock(&names[0], Duration::ZERO).await);
     assert!(other.unlock(&names[0]).await);
@@ -85,7 +85,7 @@ async fn a_multiple_java_that_gives_up_leaves_nothing_in_our_way(on: Ground) {
     let in_the_way = Lock::new(&client, &names[1]).acquire().await.unwrap();
     // It holds the first while it waits for the second, and gives it back when its time is over.
     assert_eq!(java.try_verb("multi.tryLock", &names.join(","), Duration::from_millis(300)).await, "false");
-    let first = at_once(Lock::new(&client, &names[0]).acquire().wait(SOON).into_future()).await.unwrap();
+    let first = at_once(Lock::new(&client, &names[0]).acquire().timeout(SOON).into_future()).await.unwrap();
     first.release().await.unwrap();
     in_the_way.release().await.unwrap();
     let both = MultiLock::new(&client, &names).try_acquire().await.unwrap().expect("both are free");
@@ -98,7 +98,7 @@ async fn opposite_orders_on_both_sides_lose_no_update(on: Ground) {
     java.begin_count_under("multi.count", &format!("{},{}", names[1], names[0]), &counter, 15).await;
     let lock = MultiLock::new(&client, &names);
     for _ in 0..15 {
-        let guard = lock.acquire().wait(SOON * 2).await.unwrap();
+        let guard = lock.acquire().timeout(SOON * 2).await.unwrap();
         let value = read(&client, &counter).await;
         client.command("SET").key(&counter).unwrap().arg((value + 1).to_string()).query::<()>().await.unwrap();
         guard.release().await.unwrap();
@@ -115,7 +115,7 @@ async fn rust_enters_after_the_death_of_a_multiple_java(on: Ground) {
     let redisson = on.own_redisson(Duration::from_secs(2)).await;
     let names = names(&on);
     redisson.actor().verb("multi.lock", &names.join(",")).await.unwrap();
-    let waiter = tokio::spawn(MultiLock::new(&on.client().await, &names).acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(MultiLock::new(&on.client().await, &names).acquire().timeout(SOON).into_future());
     listening(&on, &names[0]).await;
     redisson.kill().await;
     // The time first: what passes between the two questions is not to be added.

@@ -140,7 +140,7 @@ async fn java_is_refused_what_rust_has_taken_and_waits_for_it(on: Ground) {
     limiter.try_set_rate(Rate::overall(3, Duration::from_secs(2))).await.unwrap();
     for _ in 0..2 {
         let taken = on.server_time().await;
-        limiter.acquire().permits(3).wait(SOON).await.unwrap();
+        limiter.acquire().permits(3).timeout(SOON).await.unwrap();
         java.does("acquire", &["2"]).await;
         let had = on.server_time().await;
         // Its clock is the same machine's.
@@ -154,7 +154,7 @@ async fn rust_is_refused_what_java_has_taken_and_waits_for_it(on: Ground) {
     for _ in 0..2 {
         let taken = on.server_time().await;
         java.does("acquire", &["3"]).await;
-        limiter.acquire().permits(2).wait(SOON).await.unwrap();
+        limiter.acquire().permits(2).timeout(SOON).await.unwrap();
         let had = on.server_time().await;
         assert!(had >= taken + 1_900_000, "{}", had - taken);
     }
@@ -185,7 +185,7 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Ground) {
         .map(|limiter| {
             tokio::spawn(async move {
                 for _ in 0..40 {
-                    limiter.acquire().wait(3 * SOON).await.unwrap();
+                    limiter.acquire().timeout(3 * SOON).await.unwrap();
                 }
             })
         })

@@ -64,7 +64,7 @@ async fn java_reads_beside_us_and_its_last_reader_wakes_our_writer(on: Ground) {
     assert!(lock.try_write().await.unwrap().is_none());
     ours.release().await.unwrap();
     assert!(java.is_held(&read(&on)).await);
-    let waiter = tokio::spawn(lock.write().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.write().timeout(SOON).into_future());
     until_listening(&on, 1).await;
     assert!(!waiter.is_finished());
     let guard = at_once(async {
@@ -100,7 +100,7 @@ async fn javas_writer_keeps_our_readers_out_and_wakes_them(on: Ground) {
     let lock = RwLock::new(&on.client().await, &on.name);
     java.lock(&write(&on)).await;
     assert!(lock.try_read().await.unwrap().is_none());
-    let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(lock.read().wait(SOON).into_future())).collect();
+    let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(lock.read().timeout(SOON).into_future())).collect();
     until_listening(&on, 1).await;
     assert!(java.unlock(&write(&on)).await);
     let mut guards = Vec::new();
@@ -133,7 +133,7 @@ async fn writers_of_both_wake_each_other(on: Ground) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     for _ in 0..3 {
-        let guard = lock.write().wait(SOON).await.unwrap();
+        let guard = lock.write().timeout(SOON).await.unwrap();
         java.begin_lock(&write(&on)).await;
         java.until_asleep().await;
         at_once(async {
@@ -143,7 +143,7 @@ async fn writers_of_both_wake_each_other(on: Ground) {
         .await;
         // It has left its channel: who listens from here on is ours.
         until_listening(&on, 0).await;
-        let waiter = tokio::spawn(lock.write().wait(SOON).into_future());
+        let waiter = tokio::spawn(lock.write().timeout(SOON).into_future());
         until_listening(&on, 1).await;
         at_once(async {
             assert!(java.unlock(&write(&on)).await);
@@ -288,7 +288,7 @@ async fn javas_watchdog_keeps_its_read_while_our_writer_waits(on: Ground) {
     let lock = RwLock::new(&on.client().await, &on.name);
     java.lock(&read(&on)).await;
     let first = on.lease_end().await;
-    let waiter = tokio::spawn(lock.write().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.write().timeout(SOON).into_future());
     until_listening(&on, 1).await;
     on.until_renewed_past(first).await;
     assert!(!waiter.is_finished() && java.is_held(&read(&on)).await);
@@ -341,7 +341,7 @@ async fn our_writer_enters_when_a_killed_java_reader_is_over(on: Ground) {
     let redisson = on.own_redisson(LEASE).await;
     let lock = RwLock::new(&on.client().await, &on.name);
     redisson.actor().lock(&read(&on)).await;
-    let waiter = tokio::spawn(lock.write().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.write().timeout(SOON).into_future());
     until_listening(&on, 1).await;
     redisson.kill().await;
     let end = on.lease_end().await;
@@ -455,11 +455,11 @@ async fn counts_of_writers_of_both_are_whole(on: Ground) {
                 (RwLock::new(&clients[n % 2], &on.name), on.observer.clone(), counter.clone());
             tokio::spawn(async move {
                 for _ in 0..20 {
-                    let guard = lock.write().wait(SOON).await.unwrap();
+                    let guard = lock.write().timeout(SOON).await.unwrap();
                     let value: u64 = observer.get(&counter).await.unwrap().unwrap_or(0);
                     observer.cmd(&["SET", &counter, &(value + 1).to_string()]).await.unwrap();
                     guard.release().await.unwrap();
-                    let guard = lock.read().wait(SOON).await.unwrap();
+                    let guard = lock.read().timeout(SOON).await.unwrap();
                     let first: Option<u64> = observer.get(&counter).await.unwrap();
                     assert_eq!(observer.get::<u64>(&counter).await.unwrap(), first, "nobody writes while it is read");
                     guard.release().await.unwrap();

@@ -18,7 +18,7 @@ async fn rust_waits_until_java_has_unlocked_as_often_as_it_locked(on: Ground) {
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
     java.lock(&on.name).await;
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;
     assert!(java.unlock(&on.name).await);
     assert_eq!(java.hold_count(&on.name).await, 1);
@@ -33,8 +33,8 @@ async fn java_waits_until_the_last_guard_of_a_holder_is_gone(on: Ground) {
     let (mut one, mut two) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     let me = Holder::new();
-    let outer = lock.acquire().by(&me).await.unwrap();
-    let inner = lock.acquire().by(&me).await.unwrap();
+    let outer = lock.acquire().holder(&me).await.unwrap();
+    let inner = lock.acquire().holder(&me).await.unwrap();
     one.begin_lock(&on.name).await;
     one.until_asleep().await;
     outer.release().await.unwrap();

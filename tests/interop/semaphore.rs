@@ -59,7 +59,7 @@ async fn permits_taken_by_one_side_are_missing_on_the_other(on: Ground) {
     assert!(ours.try_acquire().await.unwrap().is_none());
     two.release().await.unwrap();
     assert!(java.looks(2).await && !java.is("tryAcquire", &[&1, &50]).await);
-    let refused = ours.acquire().wait(50 * MS).await.err();
+    let refused = ours.acquire().timeout(50 * MS).await.err();
     assert!(matches!(refused, Some(AcquireError::TimedOut { .. })), "{refused:?}");
     java.does("release", &[&3]).await;
     ours.try_acquire_many(3).await.unwrap().expect("all are left").release().await.unwrap();
@@ -88,7 +88,7 @@ async fn ours_is_woken_by_javas_release(on: Ground) {
     ours.try_set_permits(1).await.unwrap();
     for _ in 0..4 {
         assert!(java.looks(1).await);
-        let waiter = tokio::spawn(ours.acquire().wait(SOON).into_future());
+        let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
         on.until_hearing(1).await;
         java.does("release", &[&1]).await;
         at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -119,7 +119,7 @@ async fn java_waits_for_many_until_ours_has_given_enough(on: Ground) {
 async fn ours_waits_for_many_until_java_has_given_enough(on: Ground) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     assert!(java.is("trySetPermits", &[&5]).await && java.looks(5).await);
-    let waiter = tokio::spawn(ours.acquire_many(3).wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire_many(3).timeout(SOON).into_future());
     on.until_hearing(1).await;
     java.does("release", &[&1]).await;
     java.does("release", &[&1]).await;
@@ -144,7 +144,7 @@ async fn one_release_serves_every_waiter_of_the_other_side(on: Ground) {
     for java in &mut javas {
         at_once(java.done()).await;
     }
-    let waiters: Vec<_> = (0..4).map(|_| tokio::spawn(ours.acquire().wait(SOON).into_future())).collect();
+    let waiters: Vec<_> = (0..4).map(|_| tokio::spawn(ours.acquire().timeout(SOON).into_future())).collect();
     on.until_hearing(1).await;
     javas[0].does("release", &[&4]).await;
     for waiter in waiters {
@@ -172,7 +172,7 @@ async fn added_permits_wake_the_other_side(on: Ground) {
     assert_eq!(ours.add_permits(2).await.unwrap(), 2);
     at_once(java.done()).await;
     on.until_hearing(0).await;
-    let waiter = tokio::spawn(ours.acquire_many(3).wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire_many(3).timeout(SOON).into_future());
     on.until_hearing(1).await;
     java.does("addPermits", &[&3]).await;
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -222,7 +222,7 @@ async fn either_side_gives_back_what_the_other_took(on: Ground) {
     java.waits("acquire", &[&2]).await;
     on.plain().does("release", &[&2]).await;
     at_once(java.done()).await;
-    let waiter = tokio::spawn(ours.acquire_many(2).wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
     on.until_hearing(1).await;
     ours.release(2).await.unwrap();
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -231,7 +231,7 @@ async fn either_side_gives_back_what_the_other_took(on: Ground) {
 
 async fn ours_waits_until_java_sets_permits(on: Ground) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
-    let waiter = tokio::spawn(ours.acquire().wait_for_init().wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire().wait_for_init().timeout(SOON).into_future());
     on.until_hearing(1).await;
     assert!(java.is("trySetPermits", &[&1]).await);
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();

@@ -58,7 +58,7 @@ async fn crowd(on: &Ground, mut javas: Vec<JavaPermits>, asks: fn(&Client, &str,
                 let mut most = 0;
                 for round in 0..TIMES {
                     let n = 1 + (round + task as u64) % 3;
-                    let permit = asks(&client, &name, n).wait(3 * SOON).await.unwrap();
+                    let permit = asks(&client, &name, n).timeout(3 * SOON).await.unwrap();
                     most = most.max(count(&client, &counter, n.cast_signed()).await);
                     count(&client, &counter, -n.cast_signed()).await;
                     permit.release().await.unwrap();
@@ -124,13 +124,13 @@ async fn lossy(on: &Ground, javas: fn(crate::actor::Actor, &str) -> JavaPermits,
     let mut tasks = Vec::new();
     for _ in 0..(lost_answers() / 100).clamp(6, 32) {
         let proxy = Proxy::to(&server).await.unwrap();
-        let client = redgrid_tests::client_with(&server.url_via(proxy.addr()), |config| config.timeout(250 * MS)).await;
+        let client = redgrid_tests::client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(250 * MS)).await;
         let mut semaphore = Semaphore::new(&client, "mail").capacity(CAPACITY.cast_unsigned());
         if !leases {
             semaphore = semaphore.without_leases();
         }
         // The script is known to the server from here on.
-        semaphore.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        semaphore.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
         let seen = AtomicU64::new(0);
         proxy.on_request(move |request| {
             let ours = request.iter().any(|part| part.starts_with(b"redgrid_once:{mail}"));
@@ -145,7 +145,7 @@ async fn lossy(on: &Ground, javas: fn(crate::actor::Actor, &str) -> JavaPermits,
             let mut before = 0;
             while lost.load(Ordering::Relaxed) < wanted {
                 // What is given up while it is under way is settled by the client itself.
-                match semaphore.acquire_many(fastrand::u64(1..=3)).wait(fastrand::u32(1..1000) * MS).await {
+                match semaphore.acquire_many(fastrand::u64(1..=3)).timeout(fastrand::u32(1..1000) * MS).await {
                     Ok(permit) if fastrand::bool() => drop(permit),
                     Ok(permit) => drop(permit.release().await),
                     Err(AcquireError::TimedOut { .. } | AcquireError::OutcomeUnknown { .. }) => {}

@@ -81,7 +81,7 @@ async fn ours_updates_the_lease_of_a_permit_of_java(on: Ground) {
     assert_eq!(java.number("getLeaseTime", &[&forever]).await, -1);
     // From now on it ends, and comes back.
     assert!(ours.update_lease(forever, LEASE).await.unwrap());
-    at_once(ours.acquire().wait(SOON).into_future()).await.unwrap().release().await.unwrap();
+    at_once(ours.acquire().timeout(SOON).into_future()).await.unwrap().release().await.unwrap();
     assert!(!java.is("tryRelease", &[&forever]).await && !ours.update_lease(forever, SOON).await.unwrap());
     assert!(java.is("tryRelease", &[&id]).await && !ours.update_lease(id, SOON).await.unwrap());
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
@@ -101,7 +101,7 @@ async fn java_updates_the_lease_of_a_permit_of_ours(on: Ground) {
     assert!(ours.update_lease(id, SOON).await.unwrap());
     assert!(java.number("getLeaseTime", &[&id]).await <= SOON.as_millis() as i64);
     assert!(java.is("updateLeaseTime", &[&id, &LEASE.as_millis()]).await);
-    let two = at_once(ours.acquire_many(2).wait(SOON).into_future()).await.unwrap();
+    let two = at_once(ours.acquire_many(2).timeout(SOON).into_future()).await.unwrap();
     assert!(!java.is("updateLeaseTime", &[&id, &SOON.as_millis()]).await);
     assert!(java.tries("getLeaseTime", &[&id]).await.is_err());
     assert_eq!(ours.remaining_lease(id).await.unwrap(), Lifetime::Absent);
@@ -133,7 +133,7 @@ async fn java_gives_back_many_of_ours_all_or_none(on: Ground) {
     let stranger = "00112233445566778899aabbccddeeff";
     assert_eq!(java.number("tryReleaseAll", &[&format!("{},{stranger}", ids[0])]).await, 0);
     assert_eq!((on.left().await, on.leases().await.len()), (Some(1), 3));
-    let waiter = tokio::spawn(ours.acquire_many(3).wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire_many(3).timeout(SOON).into_future());
     on.until_hearing(1).await;
     assert_eq!(java.number("tryReleaseAll", &[&ids[..2].join(",")]).await, 2);
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -148,11 +148,11 @@ async fn an_id_from_the_other_side_wakes_who_waits_there(on: Ground) {
     java.waits("acquire", &[&1, &SOON.as_millis()]).await;
     assert_eq!(ours.try_release(id).await.unwrap(), Returned::Released);
     let id: PermitId = at_once(java.done()).await.parse().unwrap();
-    let waiter = tokio::spawn(ours.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
     on.until_hearing(1).await;
     assert_eq!(ours.try_release(id).await.unwrap(), Returned::Released);
     let permit = at_once(waiter).await.unwrap().unwrap();
-    let waiter = tokio::spawn(ours.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
     on.until_hearing(1).await;
     java.does("release", &[&permit.ids().next().unwrap()]).await;
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -166,7 +166,7 @@ async fn permits_of_a_dead_java_are_given_back_by_their_ids(on: Ground) {
     let ours = ours(&on, 2).await;
     let ids = dead.does("acquire", &[&2]).await;
     redisson.kill().await;
-    assert!(ours.acquire().wait(50 * MS).await.is_err());
+    assert!(ours.acquire().timeout(50 * MS).await.is_err());
     java.waits("acquire", &[&2, &SOON.as_millis()]).await;
     for id in ids.split(',') {
         assert_eq!(ours.try_release(id.parse().unwrap()).await.unwrap(), Returned::Released);

@@ -83,7 +83,7 @@ async fn leased_ours_is_woken_by_javas_release(on: Ground) {
     ours.set_permits(2).await.unwrap();
     for one_by_one in [false, true] {
         let ids = java.does("acquire", &[&2, &SOON.as_millis()]).await;
-        let waiter = tokio::spawn(ours.acquire_many(2).wait(SOON).into_future());
+        let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
         on.until_hearing(1).await;
         if one_by_one {
             for id in ids.split(',') {
@@ -116,7 +116,7 @@ async fn our_leased_permits_wait_for_javas_plain_semaphore(on: Ground) {
     let ours = Semaphore::new(&on.client().await, &on.name).capacity(3);
     assert!(java.is("trySetPermits", &[&3]).await && java.looks(3).await);
     assert!(ours.try_acquire().await.unwrap().is_none());
-    let waiter = tokio::spawn(ours.acquire_many(2).wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
     on.until_hearing(1).await;
     java.does("release", &[&3]).await;
     let two = at_once(waiter).await.unwrap().unwrap();
@@ -194,7 +194,7 @@ async fn ours_enters_when_javas_lease_is_over(on: Ground) {
     ours.set_permits(2).await.unwrap();
     java.does("acquire", &[&2, &LEASE.as_millis()]).await;
     let ends: Vec<_> = on.leases().await.into_iter().map(|(_, end)| end).collect();
-    let two = at_once(ours.acquire_many(2).wait(SOON).into_future()).await.unwrap();
+    let two = at_once(ours.acquire_many(2).timeout(SOON).into_future()).await.unwrap();
     assert!(on.server_time().await / 1000 >= ends[1].cast_unsigned(), "before the lease was over");
     assert_eq!(counts(&ours).await, (0, 2, 2));
     two.release().await.unwrap();
@@ -209,7 +209,7 @@ async fn javas_plain_waiter_is_woken_when_ours_purges(on: Ground) {
     java.waits("acquire", &[&2]).await;
     on.until_leases_over(2).await;
     assert!(java.actor.is_waiting());
-    let waiter = at_once(ours.acquire_many(1).wait(SOON).into_future()).await.unwrap();
+    let waiter = at_once(ours.acquire_many(1).timeout(SOON).into_future()).await.unwrap();
     at_once(java.done()).await;
     assert_eq!((on.left().await, on.leases().await.len()), (Some(0), 1));
     waiter.release().await.unwrap();
@@ -226,10 +226,10 @@ async fn a_java_permit_that_never_expires_is_left_alone(on: Ground) {
     // Neither a look, nor a wait, nor an expired one beside it takes it back.
     assert!(ours.try_acquire_many(2).await.unwrap().is_none());
     ours.acquire().lease(LEASE).await.unwrap().forget();
-    let refused = ours.acquire_many(2).wait(3 * LEASE).await.err();
+    let refused = ours.acquire_many(2).timeout(3 * LEASE).await.err();
     assert!(matches!(refused, Some(AcquireError::TimedOut { .. })), "{refused:?}");
     assert_eq!((java.counts().await, counts(&ours).await), ((1, 1, 2), (1, 1, 2)));
-    let waiter = tokio::spawn(ours.acquire_many(2).wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
     on.until_hearing(1).await;
     assert!(java.is("tryRelease", &[&id]).await);
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -239,7 +239,7 @@ async fn a_java_permit_that_never_expires_is_left_alone(on: Ground) {
 async fn our_renewals_keep_permits_from_a_waiting_java(on: Ground) {
     let (mut java, ours) = (on.leased(), ours(&on).await);
     ours.set_permits(1).await.unwrap();
-    let permit = ours.acquire().watchdog(2 * LEASE).await.unwrap();
+    let permit = ours.acquire().auto_renew(2 * LEASE).await.unwrap();
     let first = on.leases().await[0].1;
     java.begins("acquire", &[&1, &SOON.as_millis()]).await;
     // Java wakes by itself when the lease was to end.
@@ -269,7 +269,7 @@ async fn permits_set_anew_by_either_side_stay_held(on: Ground) {
     java.waits("acquire", &[&1, &SOON.as_millis()]).await;
     ours.set_permits(3).await.unwrap();
     let id = at_once(java.done()).await;
-    let waiter = tokio::spawn(ours.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
     on.until_hearing(1).await;
     java.does("setPermits", &[&4]).await;
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -304,7 +304,7 @@ async fn a_killed_java_gives_all_back_to_ours(on: Ground) {
     let mut dead = JavaPermits::leased(redisson.actor(), &on.name);
     ours.set_permits(4).await.unwrap();
     dead.does("acquire", &[&3, &(4 * LEASE).as_millis()]).await;
-    let waiter = tokio::spawn(ours.acquire_many(4).wait(SOON).into_future());
+    let waiter = tokio::spawn(ours.acquire_many(4).timeout(SOON).into_future());
     on.until_hearing(1).await;
     redisson.kill().await;
     let four = waiter.await.unwrap().unwrap();

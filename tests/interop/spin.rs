@@ -21,7 +21,7 @@ async fn rust_spins_for_java_and_subscribes_nothing(on: Ground) {
     let lock = SpinLock::new(&client, &on.name);
     java.verb("spin.lock", &on.name).await.unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     redgrid_testkit::wait_until(SOON, async || client.in_hand().waiting == 1).await;
     assert_eq!(on.listeners().await, 0);
     let guard = at_once(async {
@@ -53,7 +53,7 @@ async fn a_plain_java_and_a_spinning_rust_keep_each_other_out(on: Ground) {
     let mut java = on.java();
     let lock = SpinLock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     let guard = at_once(async {
         assert!(java.unlock(&on.name).await);
         waiter.await.unwrap().unwrap()
@@ -68,7 +68,7 @@ async fn a_plain_java_and_a_spinning_rust_keep_each_other_out(on: Ground) {
 async fn rust_spins_past_the_death_of_a_spinning_java(on: Ground) {
     let redisson = on.own_redisson(Duration::from_secs(2)).await;
     redisson.actor().verb("spin.lock", &on.name).await.unwrap();
-    let waiter = tokio::spawn(SpinLock::new(&on.client().await, &on.name).acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(SpinLock::new(&on.client().await, &on.name).acquire().timeout(SOON).into_future());
     redisson.kill().await;
     let end = on.lease_end().await;
     let guard = waiter.await.unwrap().unwrap();
@@ -85,7 +85,7 @@ async fn spinning_threads_and_tasks_lose_no_update(on: Ground) {
             let (client, name, counter) = (client.clone(), on.name.clone(), counter.clone());
             tokio::spawn(async move {
                 for _ in 0..20 {
-                    let guard = SpinLock::new(&client, &name).acquire().wait(SOON).await.unwrap();
+                    let guard = SpinLock::new(&client, &name).acquire().timeout(SOON).await.unwrap();
                     let value = read(&client, &counter).await;
                     let write = client.command("SET").key(&counter).unwrap().arg((value + 1).to_string());
                     write.query::<()>().await.unwrap();

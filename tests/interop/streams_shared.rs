@@ -88,7 +88,7 @@ async fn java_waits_for_what_is_added_here(on: Ground) {
     assert_eq!(waiting.done().await.unwrap(), "3-0={c=3}");
     assert_eq!(ask(&mut java, &on, "listConsumers", &["kryo", "g"]).await, "{c=2}");
     // And we for what is added there.
-    let read = stream.read(EntryId::new(3, 0)).within(SOON);
+    let read = stream.read(EntryId::new(3, 0)).timeout(SOON);
     let (found, added) = tokio::join!(read, ask(&mut java, &on, "add", &["kryo", "4-0", "d", "4"]));
     assert_eq!((found.unwrap()[0].id, added), (EntryId::new(4, 0), text("4-0")));
 }

@@ -42,7 +42,7 @@ async fn javas_unlock_latch_disturbs_nobody(on: Ground) {
     guard.release().await.unwrap();
     at_once(java.entered()).await;
     on.until_listening(0).await;
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;
     assert!(java.unlock(&on.name).await);
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();

@@ -268,21 +268,21 @@ impl Member {
 async fn asking(lock: &Lock, ask: Ask) -> Result<Option<LockGuard>, AcquireError> {
     macro_rules! with_options {
         ($builder:expr) => {{
-            let mut builder = $builder.at_least(ask.at_least);
+            let mut builder = $builder.hold_at_least(ask.at_least);
             if let Some(lease) = ask.lease {
                 builder = builder.lease(lease);
             }
             if let Some(lease) = ask.watchdog {
-                builder = builder.watchdog(lease);
+                builder = builder.auto_renew(lease);
             }
             if let Some(holder) = &ask.holder {
-                builder = builder.by(holder);
+                builder = builder.holder(holder);
             }
             if let Some(longest) = ask.max_hold {
-                builder = builder.max_hold(longest);
+                builder = builder.hold_at_most(longest);
             }
             if let Some(wait) = ask.wait {
-                builder = builder.wait(wait);
+                builder = builder.timeout(wait);
             }
             builder.into_future().await
         }};

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// Lines of the trace that are kept: more than a run has, unless somebody waits for ever.
 const TRACE: usize = 60_000;
 
-/// After this, nothing is left of what was given back: a copy that comes late does so within a `timeout` of 300 ms, and the
+/// After this, nothing is left of what was given back: a copy that comes late does so within a `response_timeout` of 300 ms, and the
 /// longest outages last a few seconds. The leases of most locks are much longer.
 const LONG_AGO: Duration = Duration::from_secs(8);
 

@@ -17,7 +17,7 @@ use crate::ledger::{Ledger, Seen};
 const TIMEOUT: Duration = Duration::from_millis(300);
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// After this, whatever was released is gone: what may be carried out late is so for one `timeout`, and its settlement
+/// After this, whatever was released is gone: what may be carried out late is so for one `response_timeout`, and its settlement
 /// may have to be asked for twice.
 const SETTLED: Duration = Duration::from_millis(900);
 
@@ -111,7 +111,7 @@ async fn within(seed: u64, ledger: &Ledger) {
 fn client(world: &Arc<World>) -> Client {
     let clock = Clock::runtime();
     let config = Config::single("lossy:1").expect("an address");
-    let config = config.timeout(TIMEOUT).retries(3).retry_delay(Duration::from_millis(20));
+    let config = config.response_timeout(TIMEOUT).retries(3).retry_delay(Duration::from_millis(20));
     let config = config.watchdog_lease(WATCHDOG).poll_interval(Duration::from_millis(400));
     let server = LossyServer::new(Arc::clone(world), clock.clone(), TIMEOUT);
     Client::over_one(Arc::new(server), config, clock).expect("a client")

@@ -78,7 +78,7 @@ fn a_contended_acquire_moves_what_it_should() {
         let (one, two) = (client(&server).await, client(&server).await);
         let guard = Lock::new(&one, "secret-name").acquire().await.unwrap();
         recorded.until("redgrid_held{kind=\"lock\"}", 1.0).await;
-        let timed_out = Lock::new(&two, "secret-name").acquire().wait(Duration::from_millis(50)).await;
+        let timed_out = Lock::new(&two, "secret-name").acquire().timeout(Duration::from_millis(50)).await;
         assert!(matches!(timed_out, Err(AcquireError::TimedOut { .. })));
         assert!(Lock::new(&two, "secret-name").try_acquire().await.unwrap().is_none());
         let waiting = tokio::spawn(Lock::new(&two, "secret-name").acquire().into_future());
@@ -173,7 +173,7 @@ fn connections_and_renewals_are_counted() {
         // A busy machine may greet a connection twice.
         assert!(recorded.of("redgrid_reconnects_total") >= 1.0);
         let watchdog = Duration::from_millis(900);
-        let guard = Lock::new(&client, "a").acquire().watchdog(watchdog).await.unwrap();
+        let guard = Lock::new(&client, "a").acquire().auto_renew(watchdog).await.unwrap();
         server.deny(&["evalsha", "eval"]).await.unwrap();
         let failed = "redgrid_renewals_failed_total{kind=\"lock\"}";
         tokio::time::timeout(SOON, async {

@@ -64,7 +64,7 @@ async fn each_operation_is_one_span_with_its_outcome() {
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
     let token = guard.token().get().to_string();
     guard.extend(Duration::from_secs(60)).await.unwrap();
-    assert!(Lock::new(&two, "a").acquire().wait(Duration::from_millis(50)).await.is_err());
+    assert!(Lock::new(&two, "a").acquire().timeout(Duration::from_millis(50)).await.is_err());
     guard.release().await.unwrap();
     let stolen = Lock::new(&two, "a").steal().await.unwrap();
     assert!(Lock::new(&one, "a").force_release().await.unwrap());

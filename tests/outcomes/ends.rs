@@ -138,7 +138,7 @@ async fn a_client_works_in_another_runtime_while_its_own_is_driven() {
 async fn a_client_whose_runtime_is_not_driven_says_so() {
     let server = server().await;
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let config = patient(&server).timeout(std::time::Duration::from_millis(500)).retries(3);
+    let config = patient(&server).response_timeout(std::time::Duration::from_millis(500)).retries(3);
     let (client, runtime) = made_elsewhere(config, runtime);
     let error =
         tokio::time::timeout(SOON, client.command("PING").query::<String>()).await.expect("an end").unwrap_err();

@@ -35,13 +35,13 @@ async fn a_wait_for_a_hold_of_the_same_client_says_so() {
     let client = client(&server).await;
     let lock = Lock::new(&client, "lock");
     let held = lock.acquire().await.unwrap();
-    let error = lock.acquire().wait(Duration::from_millis(300)).await.unwrap_err();
+    let error = lock.acquire().timeout(Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(kind(&error), "TimedOut");
     let text = in_full(&error);
     assert!(text.contains("this client"), "{text}");
     // One that is held elsewhere is not said to be held here.
     let elsewhere = redgrid_tests::client(&server).await;
-    let error = Lock::new(&elsewhere, "lock").acquire().wait(Duration::from_millis(300)).await.unwrap_err();
+    let error = Lock::new(&elsewhere, "lock").acquire().timeout(Duration::from_millis(300)).await.unwrap_err();
     assert!(matches!(error, AcquireError::TimedOut { .. }) && !in_full(&error).contains("this client"), "{error}");
     held.release().await.unwrap();
 }
@@ -69,7 +69,7 @@ async fn a_denied_release_that_is_sent_again_keeps_the_name_as_long_as_was_asked
     let server = server().await;
     let client = client(&server).await;
     let observer = server.observer().await.unwrap();
-    let held = Lock::new(&client, "lock").acquire().lease(LONG).at_least(LONG / 2).await.unwrap();
+    let held = Lock::new(&client, "lock").acquire().lease(LONG).hold_at_least(LONG / 2).await.unwrap();
     server.deny(&["pexpire"]).await.unwrap();
     assert_eq!(kind(&held.release().await.unwrap_err()), "Refused");
     server.allow(&["pexpire"]).await.unwrap();

@@ -12,14 +12,14 @@ use redgrid_tests::{SOON, client, client_unready, client_with, server};
 use crate::calls::{AT_ONCE, BOUND, Named, Outcome, WAITING, kind};
 
 const TIMEOUT: Duration = Duration::from_millis(800);
-/// `timeout × (retries + 1)`.
+/// `response_timeout × (retries + 1)`.
 const PATIENCE: Duration = Duration::from_millis(3200);
 /// Added to each bound: the machine has other things to do.
 const SLACK: Duration = Duration::from_secs(10);
 
 fn settings(config: Config) -> Config {
     config
-        .timeout(TIMEOUT)
+        .response_timeout(TIMEOUT)
         .connect_timeout(TIMEOUT)
         .retries(3)
         .retry_delay(Duration::from_millis(20))
@@ -121,7 +121,7 @@ async fn a_wait_that_ends_before_the_loss_can_be_known_says_what_was_known() {
     let rig = Rig::new().await;
     let others = client(&rig.server).await;
     let held = Lock::new(&others, "lock").acquire().lease(2 * SLACK).await.unwrap();
-    let waiting = tokio::spawn(Lock::new(&rig.client, "lock").acquire().wait(TIMEOUT / 2).into_future());
+    let waiting = tokio::spawn(Lock::new(&rig.client, "lock").acquire().timeout(TIMEOUT / 2).into_future());
     wait_until(SOON, async || rig.client.in_hand().channels > 0 || rig.client.in_hand().waiting == 0).await;
     let ended = waiting.await.unwrap();
     assert_eq!(kind(&ended.unwrap_err()), "TimedOut");

@@ -45,7 +45,7 @@ pub async fn placed(latch: &CountDownLatch) {
     // Whoever comes behind them is told that the latch is closed by a look that was answered in time, which was for them, too.
     let mut within = Duration::from_millis(5);
     while within < SOON {
-        match latch.wait().within(within).await {
+        match latch.wait().timeout(within).await {
             Err(WaitError::TimedOut { .. }) => return,
             Err(WaitError::Unavailable { .. }) => within *= 2,
             over => panic!("nobody is let go: {over:?}"),

@@ -94,7 +94,7 @@ pub async fn sections(client: &Client, tasks: usize, name: &str, time: Duration)
             let (lock, count, stop) = (Lock::new(client, name), count.clone(), stop.clone());
             tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
-                    let guard = lock.acquire().wait(SOON).await.unwrap();
+                    let guard = lock.acquire().timeout(SOON).await.unwrap();
                     count.fetch_add(1, Ordering::Relaxed);
                     let _ = guard.release().await;
                 }

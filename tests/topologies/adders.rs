@@ -137,7 +137,7 @@ async fn counted_through(config: Config, fail_over: impl AsyncFnOnce()) {
     };
     tokio::join!(adding, fail_over());
     // Others may be there again a moment later than who asks.
-    wait_until(SOON, async || asking.sum().within(SOON).await.is_ok_and(|sum| sum == 1_321)).await;
+    wait_until(SOON, async || asking.sum().timeout(SOON).await.is_ok_and(|sum| sum == 1_321)).await;
     there.add(5_000);
     assert_eq!(there.sum().await.unwrap(), 6_321);
     drop(there);

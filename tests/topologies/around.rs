@@ -27,7 +27,7 @@ async fn a_fence_lets_the_newest_holder_write(on: Ground) {
     let early = Lock::new(&one, &on.name).acquire().await.unwrap();
     let stale: Token = early.token();
     early.release().await.unwrap();
-    let held = Lock::new(&two, &on.name).acquire().wait(SOON).await.unwrap();
+    let held = Lock::new(&two, &on.name).acquire().timeout(SOON).await.unwrap();
     let (first, second) = (Fence::new(&one, &tag), Fence::new(&two, &tag));
     first.check_and_set(stale).await.unwrap();
     second.set(format!("{tag}:value"), "new", held.token()).await.unwrap();
@@ -54,7 +54,7 @@ async fn a_hold_goes_to_another_process_once(on: Ground) {
     let fixed = guard.detach().await.unwrap();
     let guard = Lock::new(&one, &on.name).attach(&fixed).await.unwrap();
     guard.release().await.unwrap();
-    let fixed = Lock::new(&one, &on.name).acquire().lease(SOON).wait(SOON).await.unwrap();
+    let fixed = Lock::new(&one, &on.name).acquire().lease(SOON).timeout(SOON).await.unwrap();
     let fixed = Lock::new(&two, &on.name).attach(&fixed.detach().await.unwrap()).await.unwrap();
     assert!(fixed.remaining() > SOON / 4 && fixed.remaining() < SOON, "{:?}", fixed.remaining());
     fixed.release().await.unwrap();
@@ -67,14 +67,14 @@ async fn one_leader_at_a_time_is_told_to_observers(on: Ground) {
     let mut change = async || tokio::time::timeout(SOON, changes.next()).await.unwrap().unwrap();
     assert_eq!(change().await, None);
     for election in [&elections[1], &elections[0]] {
-        let leadership = election.campaign().proclaim(on.name.clone()).wait(SOON).await.unwrap();
+        let leadership = election.campaign().proclaim(on.name.clone()).timeout(SOON).await.unwrap();
         let leader = change().await.expect("it is told");
         assert_eq!((leader.id_text(), leader.term), (on.name.clone(), leadership.term()));
         leadership.resign().await.unwrap();
         assert_eq!(change().await, None);
     }
     // In bulk, too.
-    let leadership = elections[1].campaign().wait(SOON).await.unwrap();
+    let leadership = elections[1].campaign().timeout(SOON).await.unwrap();
     assert_eq!(change().await.map(|leader| leader.term), Some(leadership.term()));
     clients[1].shutdown(SOON).await.unwrap();
     assert_eq!(change().await, None);

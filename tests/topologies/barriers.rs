@@ -52,7 +52,7 @@ async fn a_barrier_opens_for_all_round_after_round(on: Ground) {
             let barrier = Barrier::new(&clients[task % 2], &on.name, 4);
             tokio::spawn(async move {
                 for round in 1..=15 {
-                    assert_eq!(barrier.wait().within(SOON).await.unwrap().generation(), round);
+                    assert_eq!(barrier.wait().timeout(SOON).await.unwrap().generation(), round);
                 }
             })
         })
@@ -60,17 +60,17 @@ async fn a_barrier_opens_for_all_round_after_round(on: Ground) {
     for task in tasks {
         task.await.unwrap();
     }
-    let alone = Barrier::new(&clients[0], &on.name, 4).wait().within(SHORT).await;
+    let alone = Barrier::new(&clients[0], &on.name, 4).wait().timeout(SHORT).await;
     assert!(matches!(alone, Err(BarrierError::TimedOut { .. })), "{alone:?}");
     until(&on, "barrier_waiting", 0).await;
 }
 
 async fn who_waits_at_a_barrier_is_woken_by_the_message(on: Ground) {
     let (one, two) = (attentive(&on).await, on.client().await);
-    let first = tokio::spawn(Barrier::new(&one, &on.name, 2).wait().within(SOON).into_future());
+    let first = tokio::spawn(Barrier::new(&one, &on.name, 2).wait().timeout(SOON).into_future());
     until_listening(&on, "barrier").await;
     until(&on, "barrier_waiting", 1).await;
-    Barrier::new(&two, &on.name, 2).wait().within(SOON).await.unwrap();
+    Barrier::new(&two, &on.name, 2).wait().timeout(SOON).await.unwrap();
     tokio::time::timeout(AT_ONCE, first).await.expect("it is woken").unwrap().unwrap();
 }
 
@@ -78,7 +78,7 @@ async fn who_waits_at_a_barrier_is_woken_by_the_message(on: Ground) {
 async fn what_is_known_of_a_barrier_does_not_keep_the_client(on: Ground) {
     let client = attentive(&on).await;
     for round in 1..=5 {
-        assert_eq!(Barrier::new(&client, &on.name, 1).wait().within(SOON).await.unwrap().generation(), round);
+        assert_eq!(Barrier::new(&client, &on.name, 1).wait().timeout(SOON).await.unwrap().generation(), round);
     }
     let gone = client.downgrade();
     drop(client);
@@ -88,14 +88,14 @@ async fn what_is_known_of_a_barrier_does_not_keep_the_client(on: Ground) {
 async fn a_double_barrier_is_entered_and_left_together(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);
     for session in 1..=2 {
-        let first = tokio::spawn(DoubleBarrier::new(&one, &on.name, 2).enter().within(SOON).into_future());
-        let second = DoubleBarrier::new(&two, &on.name, 2).enter().within(SOON).await.unwrap();
+        let first = tokio::spawn(DoubleBarrier::new(&one, &on.name, 2).enter().timeout(SOON).into_future());
+        let second = DoubleBarrier::new(&two, &on.name, 2).enter().timeout(SOON).await.unwrap();
         let first = first.await.unwrap().unwrap();
         assert_eq!((first.session(), second.session()), (session, session));
-        let left = tokio::spawn(first.leave().within(SOON).into_future());
+        let left = tokio::spawn(first.leave().timeout(SOON).into_future());
         until(&on, "double_barrier_inside", 1).await;
         assert!(!left.is_finished());
-        second.leave().within(SOON).await.unwrap();
+        second.leave().timeout(SOON).await.unwrap();
         left.await.unwrap().unwrap();
     }
     wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
@@ -108,9 +108,9 @@ async fn a_phaser_goes_on_with_the_last_arrival(on: Ground) {
     let third = Phaser::new(&two, &on.name).register().await.unwrap();
     for phase in 0..3 {
         assert_eq!((first.arrive().await.unwrap(), second.arrive().await.unwrap()), (phase, phase));
-        let watching = tokio::spawn(phaser.wait_advance(phase).within(SOON).into_future());
+        let watching = tokio::spawn(phaser.wait_advance(phase).timeout(SOON).into_future());
         until_listening(&on, "phaser").await;
-        assert_eq!(third.arrive_and_wait().within(SOON).await.unwrap(), phase + 1);
+        assert_eq!(third.arrive_and_wait().timeout(SOON).await.unwrap(), phase + 1);
         let woken = tokio::time::timeout(AT_ONCE, watching).await.expect("it is woken");
         assert_eq!(woken.unwrap().unwrap(), phase + 1);
     }
@@ -126,7 +126,7 @@ async fn a_phaser_goes_on_with_the_last_arrival(on: Ground) {
 async fn a_notification_wakes_one_and_all(on: Ground) {
     let (one, two) = (on.client().await, attentive(&on).await);
     let notify = Notify::new(&one, &on.name);
-    let waits = || tokio::spawn(Notify::new(&two, &on.name).notified().within(SOON).into_future());
+    let waits = || tokio::spawn(Notify::new(&two, &on.name).notified().timeout(SOON).into_future());
     let first = waits();
     until(&on, "notify_line", 1).await;
     let others = [waits(), waits()];
@@ -140,15 +140,15 @@ async fn a_notification_wakes_one_and_all(on: Ground) {
         other.await.unwrap().unwrap();
     }
     assert!(!notify.notify_one().await.unwrap());
-    notify.notified().within(SOON).await.unwrap();
-    let none = notify.notified().within(SHORT).await;
+    notify.notified().timeout(SOON).await.unwrap();
+    let none = notify.notified().timeout(SHORT).await;
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
 }
 
 async fn an_event_lets_everybody_on(on: Ground) {
     let (one, two) = (on.client().await, attentive(&on).await);
     let event = Event::new(&one, &on.name);
-    let waiting = tokio::spawn(Event::new(&two, &on.name).wait().within(SOON).into_future());
+    let waiting = tokio::spawn(Event::new(&two, &on.name).wait().timeout(SOON).into_future());
     until_listening(&on, "event").await;
     assert!(event.set().await.unwrap());
     tokio::time::timeout(AT_ONCE, waiting).await.expect("it is woken").unwrap().unwrap();
@@ -165,7 +165,7 @@ async fn a_condition_waits_without_the_lock(on: Ground) {
         async move { condition.wait_within(guard, SOON).await }
     });
     until(&on, "condition_line", 1).await;
-    let guard = Lock::new(&two, &lock).acquire().wait(SOON).await.unwrap();
+    let guard = Lock::new(&two, &lock).acquire().timeout(SOON).await.unwrap();
     assert!(Condition::new(&two, &on.name).notify_one().await.unwrap());
     guard.release().await.unwrap();
     let (guard, was_notified) = waiting.await.unwrap().unwrap();

@@ -72,7 +72,7 @@ async fn a_waiter_elsewhere_is_woken_by_the_release(on: Ground) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     for _ in 0..3 {
         let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
-        let waiter = tokio::spawn(Lock::new(&two, &on.name).acquire().wait(SOON).into_future());
+        let waiter = tokio::spawn(Lock::new(&two, &on.name).acquire().timeout(SOON).into_future());
         until_listening(&on, 1).await;
         let released = Instant::now();
         guard.release().await.unwrap();
@@ -124,7 +124,7 @@ async fn read(client: &Client, key: &str) -> i64 {
 async fn a_lease_ends_and_frees_the_lock(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().lease(400 * MS).await.unwrap();
-    let next = Lock::new(&two, &on.name).acquire().wait(SOON).await.unwrap();
+    let next = Lock::new(&two, &on.name).acquire().timeout(SOON).await.unwrap();
     assert_eq!(guard.watch().lost().await, LostReason::Expired);
     assert!(next.token() > guard.token());
 }
@@ -167,8 +167,8 @@ async fn a_lease_is_lengthened_and_shortened(on: Ground) {
 async fn a_holder_enters_again(on: Ground) {
     let client = on.client().await;
     let (lock, me) = (Lock::new(&client, &on.name), Holder::new());
-    let outer = lock.acquire().by(&me).await.unwrap();
-    let inner = lock.acquire().by(&me).await.unwrap();
+    let outer = lock.acquire().holder(&me).await.unwrap();
+    let inner = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(outer.token(), inner.token());
     inner.release().await.unwrap();
     assert!(outer.is_held());
@@ -196,10 +196,10 @@ async fn force_tells_the_one_who_is_robbed(on: Ground) {
 async fn a_job_that_must_run_once_stays_taken(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);
     let began = Instant::now();
-    let turn = Lock::new(&one, &on.name).try_acquire().at_least(1500 * MS).await.unwrap().unwrap();
+    let turn = Lock::new(&one, &on.name).try_acquire().hold_at_least(1500 * MS).await.unwrap().unwrap();
     turn.release().await.unwrap();
     assert!(Lock::new(&two, &on.name).try_acquire().await.unwrap().is_none());
-    Lock::new(&two, &on.name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&two, &on.name).acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     assert!(began.elapsed() >= 1500 * MS, "{:?}", began.elapsed());
 }
 
@@ -210,7 +210,7 @@ async fn what_is_dropped_is_given_back(on: Ground) {
         drop(lock.acquire().await.unwrap());
         drop(futures_util::poll!(std::pin::pin!(lock.acquire().into_future())));
     }
-    Lock::new(&two, &on.name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&two, &on.name).acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
 }
 
@@ -233,7 +233,7 @@ async fn tokens_rise_from_owner_to_owner(on: Ground) {
     let clients = [on.client().await, on.client().await];
     let mut last = None;
     for turn in 0..40 {
-        let guard = Lock::new(&clients[turn % 2], &on.name).acquire().wait(SOON).await.unwrap();
+        let guard = Lock::new(&clients[turn % 2], &on.name).acquire().timeout(SOON).await.unwrap();
         assert!(last < Some(guard.token()), "{last:?} {:?}", guard.token());
         last = Some(guard.token());
         guard.release().await.unwrap();
@@ -281,7 +281,7 @@ async fn commands_go_to_the_node_of_their_key(on: Ground) {
 async fn a_wait_that_is_over_leaves_nothing(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
-    let waited = Lock::new(&two, &on.name).acquire().wait(300 * MS).await;
+    let waited = Lock::new(&two, &on.name).acquire().timeout(300 * MS).await;
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     wait_until(SOON, async || two.in_hand() == NOTHING).await;
     until_listening(&on, 0).await;
@@ -371,7 +371,7 @@ async fn a_fair_place_is_left_behind_by_nobody(on: Ground) {
     let next = shut_down.await.unwrap().unwrap();
     // Handed on inside its process: the server is told beside that.
     until_lined_up(&waiting, 0).await;
-    let timed_out = FairLock::new(&two, &on.name).acquire().wait(3000 * MS).await;
+    let timed_out = FairLock::new(&two, &on.name).acquire().timeout(3000 * MS).await;
     assert!(matches!(timed_out, Err(AcquireError::TimedOut { .. })), "{timed_out:?}");
     until_lined_up(&waiting, 0).await;
     let last = tokio::spawn(FairLock::new(&two, &on.name).acquire().into_future());

@@ -40,7 +40,7 @@ async fn a_grant_that_no_replica_has_is_given_back() {
     let lock = Lock::new(&client, "a");
     lock.acquire().await.unwrap().release().await.unwrap();
     replicated.replicas()[0].pause().await.unwrap();
-    is_short(lock.acquire().wait(SOON).await);
+    is_short(lock.acquire().timeout(SOON).await);
     is_short(lock.try_acquire().await);
     wait_until(SOON, async || client.in_hand() == NOTHING).await;
     assert!(!replicated.primary().observer().await.unwrap().exists("a").await.unwrap());
@@ -87,7 +87,7 @@ async fn a_weaker_hold_is_not_handed_to_who_asks_for_more() {
     let lock = Lock::new(&client, "a");
     for reachable in [true, false] {
         let weak = lock.acquire().await.unwrap();
-        let strong = tokio::spawn(lock.acquire().durability(BY_ONE).wait(SOON).into_future());
+        let strong = tokio::spawn(lock.acquire().durability(BY_ONE).timeout(SOON).into_future());
         wait_until(SOON, async || client.in_hand().waiting == 1).await;
         if !reachable {
             replicated.replicas()[0].pause().await.unwrap();
@@ -106,7 +106,7 @@ async fn a_weaker_hold_that_is_shortened_is_not_handed_to_who_asks_for_more() {
     let client = connected(by_list(&replicated).stretch(500 * MS)).await;
     let lock = Lock::new(&client, "a");
     let weak = lock.acquire().await.unwrap();
-    let strong = lock.acquire().lease(Duration::from_secs(5)).durability(BY_ONE).wait(SOON);
+    let strong = lock.acquire().lease(Duration::from_secs(5)).durability(BY_ONE).timeout(SOON);
     let strong = tokio::spawn(strong.into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
     replicated.replicas()[0].pause().await.unwrap();
@@ -138,8 +138,8 @@ async fn all_who_wait_for_the_same_are_told_together() {
     let lock = Lock::new(&client, "a");
     let held = lock.acquire().await.unwrap();
     replicated.replicas()[0].pause().await.unwrap();
-    let waiters: Vec<_> = (0..20).map(|_| tokio::spawn(lock.acquire().wait(2 * SOON).into_future())).collect();
-    let weak = tokio::spawn(lock.acquire().durability(Durability::Primary).wait(2 * SOON).into_future());
+    let waiters: Vec<_> = (0..20).map(|_| tokio::spawn(lock.acquire().timeout(2 * SOON).into_future())).collect();
+    let weak = tokio::spawn(lock.acquire().durability(Durability::Primary).timeout(2 * SOON).into_future());
     wait_until(SOON, async || client.in_hand().waiting == 21).await;
     held.release().await.unwrap();
     let began = Instant::now();

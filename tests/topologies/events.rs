@@ -68,7 +68,7 @@ async fn sentinel_a_failover_is_one_changed_primary() {
     assert!(lost.unwrap() < place(&told, &change), "{told:?}");
     assert!(place(&told, &change) < place(&told, &Event::Connected { node: promoted.clone() }), "{told:?}");
     assert_eq!(client.topology().shards[0].primary, promoted);
-    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     // No other change comes after it.
     let more = async {
         while let Some(event) = events.recv().await {
@@ -90,7 +90,7 @@ async fn cluster_a_failover_is_one_changed_primary() {
         let (lock, over) = (Lock::new(&client, "a"), Arc::clone(&over));
         async move {
             while !over.load(Ordering::Relaxed) {
-                lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+                lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
             }
         }
     });
@@ -118,7 +118,7 @@ async fn cluster_a_migration_is_a_changed_topology() {
     let to = cluster.nodes().iter().find(|node| node.addr() != from.addr()).unwrap();
     cluster.migrate_slot(slot, to).await.unwrap();
     // The old home says MOVED.
-    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     let told = up_to(&mut events, &Event::TopologyChanged).await;
     assert!(!told.iter().any(|event| matches!(event, Event::PrimaryChanged { .. })), "{told:?}");
     let serves = |node: &RedisServer| {

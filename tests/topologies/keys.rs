@@ -71,7 +71,7 @@ async fn what_belongs_to_an_object_goes_with_it(on: Ground) {
     assert!(semaphore.try_set_permits(3).await.unwrap());
     let permit = semaphore.acquire().lease(HOUR).await.unwrap();
     let held = FairLock::new(&one, &fair).acquire().await.unwrap();
-    let waiter = tokio::spawn(FairLock::new(&two, &fair).acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(FairLock::new(&two, &fair).acquire().timeout(SOON).into_future());
     let companions = async || {
         let all: Vec<Key> = keys.all().matching(format!("{}:*", on.name)).try_collect().await.unwrap();
         all.into_iter().filter(|key| key.is_companion()).count()

@@ -35,7 +35,7 @@ async fn fenced_tokens_are_counted_and_rise(on: Ground) {
     let mut last = None;
     for turn in 0..10 {
         let lock = FencedLock::new(&clients[turn % 2], &on.name);
-        let guard = lock.acquire().wait(SOON).await.unwrap();
+        let guard = lock.acquire().timeout(SOON).await.unwrap();
         assert!(last < Some(guard.token()), "{last:?} {:?}", guard.token());
         assert_eq!(lock.token().await.unwrap(), Some(guard.token()));
         last = Some(guard.token());
@@ -47,7 +47,7 @@ async fn a_fenced_waiter_is_woken_by_the_release(on: Ground) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let guard = FencedLock::new(&one, &on.name).acquire().await.unwrap();
     let token = guard.token();
-    let waiter = tokio::spawn(FencedLock::new(&two, &on.name).acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(FencedLock::new(&two, &on.name).acquire().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().channels > 0).await;
     guard.release().await.unwrap();
     let next = waiter.await.unwrap().unwrap();
@@ -69,7 +69,7 @@ async fn a_spinning_waiter_enters_without_a_message(on: Ground) {
     let guard = SpinLock::new(&one, &on.name).acquire().await.unwrap();
     let lock = SpinLock::new(&two, &on.name);
     assert!(lock.try_acquire().await.unwrap().is_none());
-    let waiter = tokio::spawn(lock.acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().waiting == 1).await;
     assert_eq!(two.in_hand().channels, 0);
     guard.release().await.unwrap();
@@ -85,7 +85,7 @@ async fn spinning_tasks_of_two_processes_exclude_each_other(on: Ground) {
             let (lock, inside) = (SpinLock::new(&clients[task % 2], &on.name), inside.clone());
             tokio::spawn(async move {
                 for _ in 0..10 {
-                    let guard = lock.acquire().wait(SOON).await.unwrap();
+                    let guard = lock.acquire().timeout(SOON).await.unwrap();
                     assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
                     tokio::task::yield_now().await;
                     inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
@@ -102,8 +102,8 @@ async fn spinning_tasks_of_two_processes_exclude_each_other(on: Ground) {
 async fn nobody_enters_twice_where_that_was_asked_for(on: Ground) {
     let client = on.client().await;
     let (lock, me) = (Lock::new(&client, &on.name).non_reentrant(), Holder::new());
-    let guard = lock.acquire().by(&me).await.unwrap();
-    assert!(matches!(lock.acquire().by(&me).await, Err(AcquireError::AlreadyHeld { .. })));
+    let guard = lock.acquire().holder(&me).await.unwrap();
+    assert!(matches!(lock.acquire().holder(&me).await, Err(AcquireError::AlreadyHeld { .. })));
     guard.release().await.unwrap();
 }
 
@@ -143,7 +143,7 @@ async fn who_waits_for_one_of_many_is_woken(on: Ground) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let names = names(&on, 5);
     let in_the_way = Lock::new(&one, &names[4]).acquire().await.unwrap();
-    let waiter = tokio::spawn(MultiLock::new(&two, &names).acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(MultiLock::new(&two, &names).acquire().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().channels > 0).await;
     none_is_held(&on, &names[..4]).await;
     in_the_way.release().await.unwrap();
@@ -162,7 +162,7 @@ async fn opposite_orders_over_slots_neither_stall_nor_leave_a_part(on: Ground) {
             let lock = MultiLock::new(&clients[task / 2], mine.split_at(task % 3).1);
             tokio::spawn(async move {
                 for _ in 0..15 {
-                    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+                    lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
                 }
             })
         })
@@ -180,9 +180,9 @@ async fn many_names_that_are_dropped_or_shut_down_go_back(on: Ground) {
         (names(&on, 20), names(&on, 8).iter().map(|name| format!("{name}:other")).collect::<Vec<_>>());
     let lock = MultiLock::new(&client, &names);
     for polls in 1..12 {
-        redgrid_tests::cancel::at_most(polls, lock.acquire().wait(SOON / 100).into_future()).await;
+        redgrid_tests::cancel::at_most(polls, lock.acquire().timeout(SOON / 100).into_future()).await;
     }
-    drop(lock.acquire().wait(SOON).await.unwrap());
+    drop(lock.acquire().timeout(SOON).await.unwrap());
     wait_until(SOON, async || client.in_hand() == NOTHING).await;
     none_is_held(&on, &names).await;
     let guard = MultiLock::new(&client, &others).acquire().await.unwrap();
@@ -198,7 +198,7 @@ async fn a_thousand_names_are_taken_within_a_second(on: Ground) {
     let mut best = Duration::MAX;
     for _ in 0..3 {
         let asked = Instant::now();
-        let guard = lock.acquire().wait(SOON).await.unwrap();
+        let guard = lock.acquire().timeout(SOON).await.unwrap();
         best = best.min(asked.elapsed());
         guard.release().await.unwrap();
     }

@@ -77,9 +77,9 @@ async fn master_slave_a_replica_that_does_not_get_what_is_written_is_left_out_un
 async fn master_slave_a_replica_that_hangs_is_left_out_before_its_connection_is_given_up() {
     let replicated = Replicated::start(1).await.unwrap();
     let settings =
-        |config: Config| config.timeout(SOON).ping_interval(SOON).max_replica_lag(Duration::from_millis(200));
+        |config: Config| config.response_timeout(SOON).ping_interval(SOON).max_replica_lag(Duration::from_millis(200));
     let client = connected(settings(by_list(&replicated)).read_mode(ReadMode::Replica)).await;
-    let replica = || async { client.health().within(Duration::from_millis(100)).await.nodes.into_iter().nth(1) };
+    let replica = || async { client.health().timeout(Duration::from_millis(100)).await.nodes.into_iter().nth(1) };
     wait_until(SOON, async || replica().await.is_some_and(|replica| replica.is_well())).await;
     replicated.replicas()[0].pause().await.unwrap();
     wait_until(SOON / 2, async || replica().await.is_some_and(|replica| replica.is_behind)).await;

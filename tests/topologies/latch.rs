@@ -28,7 +28,7 @@ async fn it_counts_down_opens_and_is_set_again(on: Ground) {
         assert!(here.try_set_count(3).await.unwrap());
         assert!(!there.try_set_count(5).await.unwrap());
         assert_eq!((there.count_down().await.unwrap(), here.count().await.unwrap()), (2, 2));
-        let early = there.wait().within(Duration::ZERO).await;
+        let early = there.wait().timeout(Duration::ZERO).await;
         assert!(matches!(early, Err(WaitError::TimedOut { .. })), "{early:?}");
         assert_eq!(here.count_down_by(2).await.unwrap(), 0);
         there.wait().await.unwrap();
@@ -153,7 +153,7 @@ async fn waits_that_end_early_leave_nothing(on: Ground) {
     let client = on.client().await;
     let latch = CountDownLatch::new(&client, &on.name);
     latch.try_set_count(1).await.unwrap();
-    let late = latch.wait().within(Duration::from_secs(3)).await;
+    let late = latch.wait().timeout(Duration::from_secs(3)).await;
     assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
     for moment in 0..8 {
         let wait = latch.wait().into_future();

@@ -54,7 +54,7 @@ async fn waiting(config: Config) -> (Client, JoinHandle<()>) {
     let client = connected(config).await;
     let lock = Lock::new(&client, "a");
     let waiter = tokio::spawn(async move {
-        let guard = lock.acquire().wait(SOON * 2).await.unwrap();
+        let guard = lock.acquire().timeout(SOON * 2).await.unwrap();
         guard.release().await.unwrap();
     });
     (client, waiter)

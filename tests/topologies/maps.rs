@@ -101,7 +101,7 @@ async fn a_value_is_computed_under_the_lock_of_its_key(on: Ground) {
     let tasks = (0..20).map(|n| {
         let map: Map<String, u64> = Map::new(&clients[n % 2], &on.name);
         tokio::spawn(async move {
-            let computed = map.locked().wait(SOON).compute("a", |n| async move { Some(n.unwrap_or(0) + 1) });
+            let computed = map.locked().timeout(SOON).compute("a", |n| async move { Some(n.unwrap_or(0) + 1) });
             computed.await.unwrap()
         })
     });

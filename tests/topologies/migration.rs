@@ -67,7 +67,7 @@ async fn who_may_not_ask_at_the_target_is_told_so_at_once() {
     let client = connected(by_seeds(&cluster).credentials(Some("hasty"), SECRET)).await;
     let (slot, to) = moving(&cluster, "a").await;
     cluster.begin_migration(slot, to).await.unwrap();
-    let told = Lock::new(&client, "a").acquire().wait(SOON).await;
+    let told = Lock::new(&client, "a").acquire().timeout(SOON).await;
     let is_named =
         |source: &ServerError| source.code() == Some(Code::NoPermission) && source.to_string().contains("asking");
     assert!(matches!(&told, Err(AcquireError::Refused { source, .. }) if is_named(source)), "{told:?}");
@@ -80,7 +80,7 @@ async fn on_either_side(cluster: &Cluster, config: Config) {
     let held = present.acquire().await.unwrap();
     cluster.begin_migration(slot, to).await.unwrap();
     // What is there is on the source, what is not is asked for at the target.
-    let taken = absent.acquire().wait(SOON).await.unwrap();
+    let taken = absent.acquire().timeout(SOON).await.unwrap();
     assert!(present.try_acquire().await.unwrap().is_none());
     assert!(absent.try_acquire().await.unwrap().is_none());
     let began = Instant::now();
@@ -113,7 +113,7 @@ async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() 
     drop(dropped);
     wait_until(2 * SOON, async || client.in_hand().names == 0).await;
     for name in names().chain(["{tag}:a".into(), "{tag}:b".into()]) {
-        Lock::new(&client, &name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        Lock::new(&client, &name).acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     }
 }
 
@@ -134,7 +134,7 @@ async fn permits_are_conserved_on_either_side_of_a_migration() {
     let crowd = async |over: &AtomicBool| {
         let tasks = ours.iter().chain(&theirs).flat_map(|semaphore| [semaphore; 2]).map(|semaphore| async move {
             while !over.load(Ordering::Relaxed) {
-                match semaphore.acquire_many(fastrand::u64(1..=2)).wait(SOON * 2).await {
+                match semaphore.acquire_many(fastrand::u64(1..=2)).timeout(SOON * 2).await {
                     Ok(permit) => permit.release().await.unwrap(),
                     Err(error) => panic!("{error:?}"),
                 }
@@ -161,7 +161,7 @@ async fn permits_are_conserved_on_either_side_of_a_migration() {
     .await;
     for semaphore in &ours {
         wait_until(SOON, async || semaphore.available_permits().await.unwrap() == 3).await;
-        semaphore.acquire_many(3).wait(SOON).await.unwrap().release().await.unwrap();
+        semaphore.acquire_many(3).timeout(SOON).await.unwrap().release().await.unwrap();
         assert_eq!(semaphore.available_permits().await.unwrap(), 3, "{semaphore:?}");
     }
 }
@@ -184,7 +184,7 @@ async fn rates_stand_still_while_their_slot_moves_and_nothing_is_taken_twice() {
         let (log, cells) = (logs[n % 2].clone(), cells[n % 2].clone());
         asking.push(tokio::spawn(async move {
             let (taken, cell) =
-                join(log.acquire().wait(2 * SOON).into_future(), cells.acquire().wait(2 * SOON).into_future()).await;
+                join(log.acquire().timeout(2 * SOON).into_future(), cells.acquire().timeout(2 * SOON).into_future()).await;
             cell.unwrap();
             taken.unwrap();
         }));
@@ -213,10 +213,10 @@ async fn a_waiter_is_woken_whichever_side_its_name_is_on() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let (one, two) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
     let (slot, to) = moving(&cluster, "a").await;
-    let wait = |client: &Client| tokio::spawn(Lock::new(client, "a").acquire().wait(SOON).into_future());
+    let wait = |client: &Client| tokio::spawn(Lock::new(client, "a").acquire().timeout(SOON).into_future());
     let step = async |what: &str| {
         // Each in turn: held by the one, awaited by the other.
-        let held = Lock::new(&one, "a").acquire().wait(SOON).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let held = Lock::new(&one, "a").acquire().timeout(SOON).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         let waiter = wait(&two);
         wait_until(SOON, async || two.in_hand().waiting == 1).await;
         held.release().await.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -225,7 +225,7 @@ async fn a_waiter_is_woken_whichever_side_its_name_is_on() {
     step("before").await;
     cluster.begin_migration(slot, to).await.unwrap();
     step("begun").await;
-    let held = Lock::new(&one, "a").acquire().wait(SOON).await.unwrap();
+    let held = Lock::new(&one, "a").acquire().timeout(SOON).await.unwrap();
     let waiter = wait(&two);
     cluster.move_keys(slot).await.unwrap();
     cluster.finish_migration(slot).await.unwrap();
@@ -248,7 +248,7 @@ async fn slots_that_move_one_after_the_other_are_no_error_for_anybody() {
             tokio::spawn(async move {
                 let mut taken = 0;
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+                    lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
                     taken += 1;
                 }
                 taken
@@ -271,9 +271,9 @@ async fn slots_that_move_one_after_the_other_are_no_error_for_anybody() {
 async fn awaited(holder: &Client, waiter: &Client, names: &[String]) -> Vec<(LockGuard, JoinHandle<()>)> {
     let mut pairs = Vec::new();
     for name in names {
-        let held = Lock::new(holder, name).acquire().lease(10 * SOON).wait(SOON).await.unwrap();
+        let held = Lock::new(holder, name).acquire().lease(10 * SOON).timeout(SOON).await.unwrap();
         let lock = Lock::new(waiter, name);
-        pairs.push((held, tokio::spawn(async move { drop(lock.acquire().wait(10 * SOON).await.unwrap()) })));
+        pairs.push((held, tokio::spawn(async move { drop(lock.acquire().timeout(10 * SOON).await.unwrap()) })));
     }
     in_force(waiter, names.len()).await;
     pairs
@@ -340,7 +340,7 @@ async fn a_slot_that_moves_ends_no_subscription_of_the_others() {
         held.release().await.unwrap();
         waits.await.unwrap();
     }
-    Lock::new(&waiter, name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&waiter, name).acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     in_force(&waiter, 200).await;
     assert_eq!(subscribers(&cluster).await, before);
     for (held, waits) in waits {
@@ -353,7 +353,7 @@ async fn a_slot_that_moves_ends_no_subscription_of_the_others() {
 async fn who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     // Who asks for all keys again until they are on one side is not done in time.
-    let patient = || by_seeds(&cluster).timeout(SOON).retries(5).poll_interval(Duration::from_secs(1));
+    let patient = || by_seeds(&cluster).response_timeout(SOON).retries(5).poll_interval(Duration::from_secs(1));
     let (here, there) = (connected(patient()).await, connected(patient()).await);
     let (slot, to) = moving(&cluster, "a").await;
     CountDownLatch::new(&here, "a").try_set_count(2).await.unwrap();
@@ -365,7 +365,7 @@ async fn who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides() {
     tokio::time::timeout(SOON, open.wait().into_future()).await.expect("it was never set").unwrap();
     // The count is on the one side, and its number on the other.
     assert!(cluster.move_key("a").await.unwrap());
-    let closed = tokio::time::timeout(SOON, latch.wait().within(Duration::ZERO).into_future()).await;
+    let closed = tokio::time::timeout(SOON, latch.wait().timeout(Duration::ZERO).into_future()).await;
     assert!(matches!(closed, Ok(Err(WaitError::TimedOut { .. }))), "{closed:?}");
     let late = waiter(&there, &latch).await;
     let observer = to.observer().await.unwrap();
@@ -388,7 +388,7 @@ async fn who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides() {
 async fn many_values_are_read_and_set_while_they_are_on_both_sides() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     // Who asks for all of them again until they are on one side is not done in time.
-    let client = connected(by_seeds(&cluster).timeout(SOON).retries(5)).await;
+    let client = connected(by_seeds(&cluster).response_timeout(SOON).retries(5)).await;
     let (slot, to) = moving(&cluster, "{tag}").await;
     let buckets: Buckets<u64> = Buckets::new(&client);
     let values: BTreeMap<String, u64> = (0..8).map(|n| (format!("{{tag}}:{n}"), n)).collect();
@@ -420,7 +420,7 @@ async fn many_values_are_read_and_set_while_they_are_on_both_sides() {
 /// MULTI and what is behind it are refused by the one side before anything is carried out, and go whole to the other.
 async fn batches_go_on_while_their_slot_moves_and_nothing_is_carried_out_twice() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    let client = connected(by_seeds(&cluster).timeout(SOON).retries(5)).await;
+    let client = connected(by_seeds(&cluster).response_timeout(SOON).retries(5)).await;
     let (slot, to) = moving(&cluster, "{tag}").await;
     let atomic = async |names: &[&str]| {
         let mut batch = Batch::new(&client).atomic();

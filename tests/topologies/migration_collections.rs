@@ -24,7 +24,7 @@ scenarios![
 
 /// Longer than any step of a migration here: what needs keys of both sides waits for its end.
 async fn patient(cluster: &Cluster) -> Client {
-    connected(by_seeds(cluster).timeout(SOON).retries(5)).await
+    connected(by_seeds(cluster).response_timeout(SOON).retries(5)).await
 }
 
 /// Work that goes on until it is told to end, and how much is done.

@@ -37,7 +37,7 @@ impl Load {
             let (stop, count) = (Arc::clone(&over), Arc::clone(&done[0]));
             tasks.push(tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
-                    let told = log.acquire().wait(2 * SOON).await.map(drop);
+                    let told = log.acquire().timeout(2 * SOON).await.map(drop);
                     count_or_fail(&count, told);
                 }
             }));
@@ -45,7 +45,7 @@ impl Load {
             let (stop, count) = (Arc::clone(&over), Arc::clone(&done[1]));
             tasks.push(tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
-                    let told = cells.acquire().wait(2 * SOON).await;
+                    let told = cells.acquire().timeout(2 * SOON).await;
                     count_or_fail(&count, told);
                 }
             }));

@@ -47,11 +47,11 @@ async fn a_fair_one_is_entered_in_turn(on: Ground) {
         let (lock, order) = (locks[(number + 1) % 2].clone(), Arc::clone(&order));
         tasks.push(tokio::spawn(async move {
             if number == 1 {
-                let guard = lock.write().wait(SOON).await.unwrap();
+                let guard = lock.write().timeout(SOON).await.unwrap();
                 order.lock().unwrap().push(number);
                 guard.release().await.unwrap();
             } else {
-                let guard = lock.read().wait(SOON).await.unwrap();
+                let guard = lock.read().timeout(SOON).await.unwrap();
                 order.lock().unwrap().push(number);
                 guard.release().await.unwrap();
             }
@@ -80,9 +80,9 @@ async fn many_read_and_one_writes(on: Ground) {
     first.release().await.unwrap();
     second.release().await.unwrap();
     let me = Holder::new();
-    let write = here.write().by(&me).await.unwrap();
+    let write = here.write().holder(&me).await.unwrap();
     assert!(there.try_read().await.unwrap().is_none());
-    let read = here.read().by(&me).await.unwrap();
+    let read = here.read().holder(&me).await.unwrap();
     write.release().await.unwrap();
     there.try_read().await.unwrap().expect("readers share").release().await.unwrap();
     assert!(there.try_write().await.unwrap().is_none());
@@ -106,7 +106,7 @@ async fn a_reader_elsewhere_is_woken_by_the_writer(on: Ground) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     for downgrades in [false, true] {
         let write = RwLock::new(&one, &on.name).write().await.unwrap();
-        let waiter = tokio::spawn(RwLock::new(&two, &on.name).read().wait(SOON).into_future());
+        let waiter = tokio::spawn(RwLock::new(&two, &on.name).read().timeout(SOON).into_future());
         until_listening(&on, 1).await;
         let released = Instant::now();
         let read = match downgrades {
@@ -127,7 +127,7 @@ async fn a_writer_elsewhere_is_woken_by_the_last_reader(on: Ground) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let lock = RwLock::new(&one, &on.name);
     let (first, last) = (lock.read().await.unwrap(), lock.read().lease(SOON).await.unwrap());
-    let waiter = tokio::spawn(RwLock::new(&two, &on.name).write().wait(SOON).into_future());
+    let waiter = tokio::spawn(RwLock::new(&two, &on.name).write().timeout(SOON).into_future());
     until_listening(&on, 1).await;
     first.release().await.unwrap();
     assert!(!waiter.is_finished());
@@ -141,11 +141,11 @@ async fn a_waiting_writer_has_readers_step_back(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (RwLock::new(&one, &on.name), RwLock::new(&two, &on.name));
     let read = here.read().await.unwrap();
-    let writer = tokio::spawn(there.write().wait(SOON).into_future());
+    let writer = tokio::spawn(there.write().timeout(SOON).into_future());
     let mark = format!("redgrid_rw_wait:{{{}}}", on.name);
     wait_until(SOON, async || on.observer.exists(&mark).await.unwrap()).await;
     assert!(there.try_read().await.unwrap().is_none());
-    let next = tokio::spawn(there.read().wait(SOON).into_future());
+    let next = tokio::spawn(there.read().timeout(SOON).into_future());
     wait_until(SOON, async || two.in_hand().waiting == 2).await;
     read.release().await.unwrap();
     let write = writer.await.unwrap().unwrap();
@@ -220,7 +220,7 @@ async fn what_is_dropped_or_shut_down_is_given_back(on: Ground) {
         drop(futures_util::poll!(std::pin::pin!(lock.write().into_future())));
         drop(futures_util::poll!(std::pin::pin!(lock.read().into_future())));
     }
-    RwLock::new(&two, &on.name).write().wait(SOON).await.unwrap().release().await.unwrap();
+    RwLock::new(&two, &on.name).write().timeout(SOON).await.unwrap().release().await.unwrap();
     wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
     let (first, second) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     one.shutdown(SOON).await.unwrap();
@@ -244,13 +244,13 @@ async fn force_tells_all_who_are_in(on: Ground) {
 async fn a_read_that_must_last_outlives_its_guard(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);
     let began = Instant::now();
-    RwLock::new(&one, &on.name).read().at_least(1500 * MS).await.unwrap().release().await.unwrap();
+    RwLock::new(&one, &on.name).read().hold_at_least(1500 * MS).await.unwrap().release().await.unwrap();
     let there = RwLock::new(&two, &on.name);
     // Its lease is the longest that was given: the name stays taken until then.
     let short = there.try_read().lease(500 * MS).await.unwrap();
     short.expect("readers share").release().await.unwrap();
     assert!(there.try_write().await.unwrap().is_none());
-    there.write().wait(SOON).await.unwrap().release().await.unwrap();
+    there.write().timeout(SOON).await.unwrap().release().await.unwrap();
     assert!(began.elapsed() >= 1500 * MS, "{:?}", began.elapsed());
 }
 
@@ -263,7 +263,7 @@ async fn tasks_of_two_processes_lose_no_update(on: Ground) {
             tokio::spawn(async move {
                 use std::sync::atomic::Ordering::SeqCst;
                 for _ in 0..10 {
-                    let write = lock.write().wait(SOON).await.unwrap();
+                    let write = lock.write().timeout(SOON).await.unwrap();
                     let before = value.load(SeqCst);
                     tokio::task::yield_now().await;
                     value.store(before + 1, SeqCst);

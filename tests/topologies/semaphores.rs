@@ -40,7 +40,7 @@ async fn tasks_of_two_processes_never_have_more_than_there_are(on: Ground) {
                 tokio::spawn(async move {
                     for round in 0..10 {
                         let permits = 1 + (task + round) as i64 % 2;
-                        let permit = semaphore.acquire_many(permits as u64).wait(SOON).await.unwrap();
+                        let permit = semaphore.acquire_many(permits as u64).timeout(SOON).await.unwrap();
                         let now = inside.fetch_add(permits, Ordering::SeqCst) + permits;
                         assert!(now <= 3, "{now}");
                         tokio::task::yield_now().await;
@@ -61,7 +61,7 @@ async fn tasks_of_two_processes_never_have_more_than_there_are(on: Ground) {
 async fn who_waits_for_permits_is_woken_by_the_message(on: Ground) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let held = Semaphore::new(&one, &on.name).capacity(2).acquire_many(2).await.unwrap();
-    let waiter = Semaphore::new(&two, &on.name).capacity(2).acquire_many(2).wait(SOON / 2);
+    let waiter = Semaphore::new(&two, &on.name).capacity(2).acquire_many(2).timeout(SOON / 2);
     let waiter = tokio::spawn(waiter.into_future());
     wait_until(SOON, async || two.in_hand().channels > 0).await;
     held.release().await.unwrap();
@@ -72,7 +72,7 @@ async fn the_line_of_a_fair_one_spans_processes(on: Ground) {
     let clients = [on.client().await, on.client().await];
     let semaphores = clients.each_ref().map(|client| Semaphore::new(client, &on.name).capacity(2).fair());
     let held = semaphores[0].acquire().await.unwrap();
-    let large = tokio::spawn(semaphores[1].acquire_many(2).wait(SOON).into_future());
+    let large = tokio::spawn(semaphores[1].acquire_many(2).timeout(SOON).into_future());
     // Once it stands in the line, nobody goes past it.
     wait_until(SOON, async || match semaphores[0].try_acquire().await.unwrap() {
         Some(permit) => {
@@ -84,7 +84,7 @@ async fn the_line_of_a_fair_one_spans_processes(on: Ground) {
     .await;
     held.release().await.unwrap();
     large.await.unwrap().unwrap().release().await.unwrap();
-    semaphores[0].acquire_many(2).wait(SOON).await.unwrap().release().await.unwrap();
+    semaphores[0].acquire_many(2).timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 async fn permits_are_known_by_their_ids(on: Ground) {

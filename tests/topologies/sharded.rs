@@ -111,7 +111,7 @@ pub(crate) mod sharded_alone {
     async fn parts_go_on_while_their_slots_move_and_nodes_are_replaced() {
         let cluster = Cluster::start(3, 1).await.unwrap();
         let (one, two) =
-            (connected(by_seeds(&cluster).timeout(SOON).retries(3)).await, connected(by_seeds(&cluster)).await);
+            (connected(by_seeds(&cluster).response_timeout(SOON).retries(3)).await, connected(by_seeds(&cluster)).await);
         let map: ShardedMap<u64, u64> = ShardedMap::new(&one, "m").with_shards(16);
         let (over, done) = (AtomicBool::new(false), AtomicU64::new(0));
         let work = async |task: u64| {
@@ -168,7 +168,7 @@ pub(crate) mod sharded_alone {
     async fn what_is_at_a_dead_node_is_named_and_the_rest_goes_on() {
         let cluster =
             Cluster::builder().primaries(3).replicas_per_primary(0).full_coverage(false).start().await.unwrap();
-        let client = connected(by_seeds(&cluster).timeout(Duration::from_secs(1)).retries(1)).await;
+        let client = connected(by_seeds(&cluster).response_timeout(Duration::from_secs(1)).retries(1)).await;
         let set: ShardedSet<u32> = ShardedSet::new(&client, "s").with_shards(16);
         let all: Vec<u32> = (0..400).collect();
         set.insert_many(&all).await.unwrap();

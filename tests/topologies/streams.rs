@@ -76,5 +76,5 @@ async fn a_consumer_is_woken_and_acknowledges(on: Ground) {
     }
     tokio::time::timeout(SOON, worked).await.unwrap().unwrap();
     assert_eq!(group.pending().await.unwrap().total, 0);
-    assert_eq!(there.read(EntryId::MIN).within(SOON).await.unwrap().len(), 3);
+    assert_eq!(there.read(EntryId::MIN).timeout(SOON).await.unwrap().len(), 3);
 }

@@ -401,7 +401,7 @@ async fn latches(on: Ground) {
 async fn barriers(on: Ground) {
     let wait = waiter!(|client, name| Barrier::new(&client, &name, 2).wait().await.unwrap());
     let partner = act!(|client, name| {
-        tokio::spawn(async move { while Barrier::new(&client, &name, 2).wait().within(SOON).await.is_ok() {} })
+        tokio::spawn(async move { while Barrier::new(&client, &name, 2).wait().timeout(SOON).await.is_ok() {} })
     });
     given(&on, None, wait, partner).await;
 }
@@ -410,7 +410,7 @@ async fn double_barriers(on: Ground) {
     let wait = waiter!(|client, name| DoubleBarrier::new(&client, &name, 2).enter().await.unwrap());
     let partner = act!(|client, name| {
         tokio::spawn(async move {
-            while let Ok(inside) = DoubleBarrier::new(&client, &name, 2).enter().within(SOON).await {
+            while let Ok(inside) = DoubleBarrier::new(&client, &name, 2).enter().timeout(SOON).await {
                 drop(inside);
             }
         })

@@ -85,7 +85,7 @@ impl<T: Numeral> Atomic<T> {
     /// The same number, whose changes act exactly once although answers are lost: each is remembered for half a minute under a key
     /// beside the name, sent again until it is answered, and costs a script.
     ///
-    /// A call is told within `timeout × (retries + 1)` as any other. Where that is over before an answer it is
+    /// A call is told within `response_timeout × (retries + 1)` as any other. Where that is over before an answer it is
     /// [`OutcomeUnknown`](AtomicError::OutcomeUnknown), and sent again in the background, for half a minute in all; the client's next
     /// changes of the name that act exactly once come after it, and may end [`Unavailable`](AtomicError::Unavailable) meanwhile.
     #[must_use]

@@ -70,7 +70,7 @@ impl<T: Copy> Line<T> {
             let again = {
                 let mut state = self.state();
                 let now = clock.now();
-                let Err(again) = state.begin(place.number, now, client.timeout()) else {
+                let Err(again) = state.begin(place.number, now, client.response_timeout()) else {
                     // What it was before this one came may long be another.
                     place.left = state.left.take().filter(|(_, since)| *since >= entered).map(|(left, _)| left);
                     break;

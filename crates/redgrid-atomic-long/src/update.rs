@@ -18,7 +18,7 @@ impl<T: Numeral> Atomic<T> {
     /// # Errors
     ///
     /// [`AtomicError::Contended`] when others were quicker 100 times. [`AtomicError::Unavailable`], and nothing is changed, when those
-    /// before it had no answer for `timeout × (retries + 1)`, or when its own rounds took as long as that together.
+    /// before it had no answer for `response_timeout × (retries + 1)`, or when its own rounds took as long as that together.
     /// [`AtomicError::InvalidArgument`] when `change` makes of it what is no such number; else as [`Atomic::set`].
     ///
     /// # Cancel safety

@@ -107,14 +107,14 @@ impl Barrier {
         self.parties
     }
 
-    /// Waits until all are there, as long as it takes or as [`BarrierWait::within`] says.
+    /// Waits until all are there, as long as it takes or as [`BarrierWait::timeout`] says.
     ///
     /// ```no_run
     /// # use std::time::Duration;
     /// # async fn demo(barrier: redgrid_barrier::Barrier) -> Result<(), Box<dyn std::error::Error>> {
     /// use redgrid_barrier::BarrierError;
     ///
-    /// match barrier.wait().within(Duration::from_secs(30)).await {
+    /// match barrier.wait().timeout(Duration::from_secs(30)).await {
     ///     Ok(result) => println!("round {}", result.generation()),
     ///     Err(BarrierError::TimedOut { .. }) => println!("somebody is missing"),
     ///     Err(error) => return Err(error.into()),
@@ -147,7 +147,7 @@ pub struct BarrierWait {
 impl BarrierWait {
     /// Waits at most this long; as long as it takes unless set. Whoever is let through at the last moment is told so, not that the
     /// time is over.
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
     }

@@ -58,7 +58,7 @@ impl DoubleBarrier {
         self.parties
     }
 
-    /// Waits until all are there, as long as it takes or as [`Enter::within`] says.
+    /// Waits until all are there, as long as it takes or as [`Enter::timeout`] says.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ pub struct Enter {
 
 impl Enter {
     /// Waits at most this long; as long as it takes unless set. Whoever is let in at the last moment is inside.
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
     }
@@ -178,7 +178,7 @@ impl DoubleBarrierGuard {
         self.keeper.lost().await;
     }
 
-    /// Leaves, and waits until all have left, as long as it takes or as [`Leave::within`] says.
+    /// Leaves, and waits until all have left, as long as it takes or as [`Leave::timeout`] says.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ pub struct Leave {
 
 impl Leave {
     /// Waits at most this long; as long as it takes unless set.
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
     }

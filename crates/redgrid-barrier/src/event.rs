@@ -111,7 +111,7 @@ impl Event {
         Ok(set == 1)
     }
 
-    /// Waits until it is set: at once if it is, as long as it takes or as [`EventWait::within`] says.
+    /// Waits until it is set: at once if it is, as long as it takes or as [`EventWait::timeout`] says.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ pub struct EventWait {
 
 impl EventWait {
     /// Waits at most this long; as long as it takes unless set.
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
     }

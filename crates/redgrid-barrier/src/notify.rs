@@ -73,7 +73,7 @@ impl Notify {
         line::all(self.place.as_ref().map_err(Clone::clone)?).await
     }
 
-    /// Waits to be notified, as long as it takes or as [`Notified::within`] says. It stands in line once the server has answered for
+    /// Waits to be notified, as long as it takes or as [`Notified::timeout`] says. It stands in line once the server has answered for
     /// the first time, not before.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ pub struct Notified {
 
 impl Notified {
     /// Waits at most this long; as long as it takes unless set.
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
     }

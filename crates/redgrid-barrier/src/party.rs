@@ -89,7 +89,7 @@ impl Party {
         }
     }
 
-    /// Arrives at the present phase and waits for all others, as long as it takes or as [`Advance::within`] says. Awaited, it gives
+    /// Arrives at the present phase and waits for all others, as long as it takes or as [`Advance::timeout`] says. Awaited, it gives
     /// the next phase.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ pub struct Advance<'a> {
 
 impl Advance<'_> {
     /// Waits at most this long; as long as it takes unless set.
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
     }

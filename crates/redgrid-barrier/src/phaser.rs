@@ -109,7 +109,7 @@ impl Phaser {
         register(self.place()?, parties).await
     }
 
-    /// Waits until `phase` is over: at once if it is, as long as it takes or as [`WaitAdvance::within`] says. Awaited, it gives the
+    /// Waits until `phase` is over: at once if it is, as long as it takes or as [`WaitAdvance::timeout`] says. Awaited, it gives the
     /// present phase. Nobody need be registered for it.
     ///
     /// # Errors
@@ -229,7 +229,7 @@ pub struct WaitAdvance {
 
 impl WaitAdvance {
     /// Waits at most this long; as long as it takes unless set.
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
     }

@@ -131,7 +131,7 @@ impl<C: Combine> Seat<'_, C> {
         state.driven = true;
         let driving = Driving { inner: Arc::clone(self.inner), is_over: false };
         let ways = if client.core().one_thread { C::WAYS } else { 1 };
-        let flight = InlineTask::new(Box::pin(drive(driving, ways, client.clock().clone(), client.timeout())));
+        let flight = InlineTask::new(Box::pin(drive(driving, ways, client.clock().clone(), client.response_timeout())));
         state.flight = Some(flight.clone());
         Some(flight)
     }

@@ -115,7 +115,7 @@ pub enum WaitError {
         /// How long.
         waited: Duration,
     },
-    /// No server could be asked in time: `timeout × (retries + 1)`, or the bound of the wait.
+    /// No server could be asked in time: `response_timeout × (retries + 1)`, or the bound of the wait.
     #[error("could not ask for the latch `{name}`")]
     Unavailable {
         /// The latch.

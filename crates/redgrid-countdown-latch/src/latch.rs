@@ -115,14 +115,14 @@ impl CountDownLatch {
     /// Waits until the round that is under way has ended: at a count of 0, deleted, or at the end of its lifetime. At once
     /// where none is, and so before the first [`CountDownLatch::try_set_count`]. Which one is under way is found by a look that is sent
     /// after the call, behind one that is under way: where a round ends before that look, and is followed by another, it waits for that other.
-    /// As long as it takes, unless [`Wait::within`] says otherwise, but not without contact to the server.
+    /// As long as it takes, unless [`Wait::timeout`] says otherwise, but not without contact to the server.
     ///
     /// ```no_run
     /// # use std::time::Duration;
     /// # async fn demo(latch: redgrid_countdown_latch::CountDownLatch) -> Result<(), Box<dyn std::error::Error>> {
     /// use redgrid_countdown_latch::WaitError;
     ///
-    /// match latch.wait().within(Duration::from_secs(30)).await {
+    /// match latch.wait().timeout(Duration::from_secs(30)).await {
     ///     Ok(()) => println!("all is done"),
     ///     Err(WaitError::TimedOut { .. }) => println!("{} to go", latch.count().await?),
     ///     Err(other) => return Err(other.into()),

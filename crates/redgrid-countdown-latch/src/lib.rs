@@ -37,7 +37,7 @@
 //! |---|---|---|
 //! | `name` | string: the count, in decimal | none, or [`TrySetCount::expires_in`]; gone at 0 |
 //! | `redgrid_latch:{name}` | string: the number of the round, `-` before that of one that is over | the latch's, at most a day, renewed while somebody waits; a minute after the end |
-//! | `redgrid_once:{name}:<client id>` | string: the client's last change and its answer | 30 s and twice `timeout` |
+//! | `redgrid_once:{name}:<client id>` | string: the client's last change and its answer | 30 s and twice `response_timeout` |
 //! | `redisson_countdownlatch__channel__{name}` | channel: `0` when the latch opens, `1` when it is set. Not in a cluster for a name with a hash tag, which Redisson can not use there | |
 //! | `redgrid_latch__channel:{name}` | channel: the number of the round that is over | |
 //!

@@ -25,7 +25,7 @@ impl Wait {
 
     /// Waits at most this long, for the latch and for a server that can not be reached; zero looks once. As long as it takes
     /// unless set. After a suspend of the machine it may end late, by an eighth of what was left and by 30 s at most.
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.within = Some(within);
         self
     }

@@ -15,7 +15,7 @@
 //! - No id is given twice while the server loses no counter that it has acknowledged; docs/ids.md says what happens where it does.
 //! - Ids of one client rise, over all its tasks. Numbers may be left out: what a process had in memory when it ended is not given.
 //! - A call asks the server once for very many ids, together with all others who wait, and ahead of time.
-//! - Nothing waits without end: without an answer a call ends after `timeout × (retries + 1)`.
+//! - Nothing waits without end: without an answer a call ends after `response_timeout × (retries + 1)`.
 
 mod block;
 mod calendar;

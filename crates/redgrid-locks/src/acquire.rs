@@ -222,16 +222,16 @@ impl Options {
             Err(AcquireError::InvalidArgument { name: target.name.clone(), option, expected, got })
         };
         let in_range = |lease: &Duration| (SHORTEST_LEASE..=LONGEST_LEASE).contains(lease);
-        for (option, lease) in [("lease", self.lease), ("watchdog", self.watchdog)] {
+        for (option, lease) in [("lease", self.lease), ("auto_renew", self.watchdog)] {
             if let Some(lease) = lease.filter(|lease| !in_range(lease)) {
                 return refuse(option, "100 ms to 30 days", lease);
             }
         }
         if self.at_least > LONGEST_LEASE {
-            return refuse("at_least", "at most 30 days", self.at_least);
+            return refuse("hold_at_least", "at most 30 days", self.at_least);
         }
         if let (Some(longest), true) = (self.max_hold, self.max_hold.is_some_and(|longest| longest < SHORTEST_LEASE)) {
-            return refuse("max_hold", "at least 100 ms", longest);
+            return refuse("hold_at_most", "at least 100 ms", longest);
         }
         let lease = match self.lease {
             Some(lease) => LeaseMode::Fixed(lease),
@@ -262,7 +262,7 @@ macro_rules! options {
             /// Waits at most this long for others to release, and for a server that can not be reached; zero looks once.
             /// Without it, an acquire waits as long as it takes (but not without any contact to the server), and a try does
             /// not wait.
-            pub fn wait(mut self, wait: std::time::Duration) -> Self {
+            pub fn timeout(mut self, wait: std::time::Duration) -> Self {
                 self.0.wait = Some(wait);
                 self
             }
@@ -277,21 +277,21 @@ macro_rules! options {
 
             /// Renews the lease, as by default, but with leases of this length: 100 ms to 30 days, 30 s unless set here or
             /// in the configuration. Short ones free the lock sooner after a crash; long ones survive longer pauses.
-            pub fn watchdog(mut self, lease: std::time::Duration) -> Self {
+            pub fn auto_renew(mut self, lease: std::time::Duration) -> Self {
                 self.0.lease = None;
                 self.0.watchdog = Some(lease);
                 self
             }
 
             /// Acquires for this holder, who gets in again without waiting where it already is.
-            pub fn by(mut self, holder: &crate::Holder) -> Self {
+            pub fn holder(mut self, holder: &crate::Holder) -> Self {
                 self.0.holder = Some(holder.clone());
                 self
             }
 
             /// Keeps the name taken for at least this long, also when the guard is released or the process dies before:
             /// for a job that must run once per interval. Nothing unless set.
-            pub fn at_least(mut self, keep: std::time::Duration) -> Self {
+            pub fn hold_at_least(mut self, keep: std::time::Duration) -> Self {
                 self.0.at_least = keep;
                 self
             }
@@ -306,7 +306,7 @@ macro_rules! options {
 
             /// Ends renewal after this long, so that a holder that hangs loses the lock one lease later. Unlimited unless
             /// set.
-            pub fn max_hold(mut self, longest: std::time::Duration) -> Self {
+            pub fn hold_at_most(mut self, longest: std::time::Duration) -> Self {
                 self.0.max_hold = Some(longest);
                 self
             }

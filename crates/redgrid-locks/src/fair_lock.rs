@@ -55,7 +55,7 @@ impl FairLock {
         FairLock(Lock::of(client, &FAIR, target))
     }
 
-    /// Acquires the lock when it is this request's turn, waiting as long as it takes or as [`Acquire::wait`] says.
+    /// Acquires the lock when it is this request's turn, waiting as long as it takes or as [`Acquire::timeout`] says.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl FairLock {
     }
 
     /// Acquires the lock if it is free and nobody waits for it: `None` otherwise. Without a
-    /// [`wait`](TryAcquire::wait) it never lines up.
+    /// [`wait`](TryAcquire::timeout) it never lines up.
     ///
     /// # Errors
     ///

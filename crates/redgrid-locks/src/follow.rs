@@ -106,7 +106,7 @@ impl Follow {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when the server could not be asked for `timeout × (retries + 1)`; the next call goes on.
+    /// [`ServerError`] when the server could not be asked for `response_timeout × (retries + 1)`; the next call goes on.
     ///
     /// # Cancel safety
     ///

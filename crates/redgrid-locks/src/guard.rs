@@ -119,7 +119,7 @@ impl LockGuard {
     /// Gives the lock back and waits for the server's answer. Where others of this process wait it is handed on, and there is nothing to
     /// wait for.
     ///
-    /// It waits for the answer for `timeout` at most. After that, and if it is dropped, the release
+    /// It waits for the answer for `response_timeout` at most. After that, and if it is dropped, the release
     /// goes on in the background until the server has no lease of it: also none of an
     /// [`extend`](LockGuard::extend) that was not answered.
     ///

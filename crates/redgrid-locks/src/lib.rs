@@ -31,7 +31,7 @@
 //! | `redgrid_leader:{name}` | hash: who leads an [`Election`] | the lease |
 //! | `redgrid_leader__channel:{name}` | channel; a term, or `0` when a leader resigns | |
 //! | `redgrid_fence:{name}` | string: the highest token that passed a [`Fence`] | 30 days after it, unless set |
-//! | `redgrid_fence:{name}:<client id>:<number>` | string: the answer of a fenced write | twice `timeout × (retries + 1)` and 1 s |
+//! | `redgrid_fence:{name}:<client id>:<number>` | string: the answer of a fenced write | twice `response_timeout × (retries + 1)` and 1 s |
 //!
 //! A namespace goes in front of the name, inside the braces too.
 

@@ -25,7 +25,7 @@ pub(crate) const FORCED_LEASE: Duration = Duration::from_secs(5);
 /// Cheap to clone; clones are the same lock. Making one asks nobody: an invalid name is told by the first call.
 ///
 /// Acquiring is exclusive without regard to who asks: two branches of a `join!` exclude each other. Entering again is for
-/// those who say who they are, with [`Acquire::by`] or [`Holder::scope`](crate::Holder::scope).
+/// those who say who they are, with [`Acquire::holder`] or [`Holder::scope`](crate::Holder::scope).
 #[doc(alias = "RLock")]
 #[doc(alias = "RedissonLock")]
 #[derive(Clone)]
@@ -67,8 +67,8 @@ impl Lock {
     /// use redgrid_locks::{AcquireError, Holder};
     ///
     /// let (lock, me) = (lock.non_reentrant(), Holder::new());
-    /// let guard = lock.acquire().by(&me).await?;
-    /// assert!(matches!(lock.acquire().by(&me).await, Err(AcquireError::AlreadyHeld { .. })));
+    /// let guard = lock.acquire().holder(&me).await?;
+    /// assert!(matches!(lock.acquire().holder(&me).await, Err(AcquireError::AlreadyHeld { .. })));
     /// # Ok(()) }
     /// ```
     #[doc(alias = "getNonReentrantLock")]
@@ -91,14 +91,14 @@ impl Lock {
         Lock { client: client.clone(), kind, target, reenters: true, backoff: None }
     }
 
-    /// Acquires the lock, waiting for it as long as it takes or as [`Acquire::wait`] says.
+    /// Acquires the lock, waiting for it as long as it takes or as [`Acquire::timeout`] says.
     ///
     /// ```no_run
     /// # use std::time::Duration;
     /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
     /// let guard = lock.acquire().await?;
     /// drop(guard);
-    /// let guard = lock.acquire().wait(Duration::from_secs(2)).lease(Duration::from_secs(10)).await?;
+    /// let guard = lock.acquire().timeout(Duration::from_secs(2)).lease(Duration::from_secs(10)).await?;
     /// # Ok(()) }
     /// ```
     ///
@@ -210,7 +210,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked for `timeout × (retries + 1)`.
+    /// [`ServerError`] when it could not be asked for `response_timeout × (retries + 1)`.
     ///
     /// # Cancel safety
     ///

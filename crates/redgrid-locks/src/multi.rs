@@ -76,7 +76,7 @@ impl MultiLock {
         MultiLock { members: Members::of(locks.into_iter().collect()).map(Arc::new) }
     }
 
-    /// Acquires all of them, waiting as long as it takes or as [`AcquireMany::wait`] says. Leases and other options hold for each.
+    /// Acquires all of them, waiting as long as it takes or as [`AcquireMany::timeout`] says. Leases and other options hold for each.
     ///
     /// # Errors
     ///

@@ -209,7 +209,7 @@ impl QuorumLock {
         QuorumLock::of(&self.quorum, name, true)
     }
 
-    /// Acquires it at a majority of the servers, waiting as long as it takes or as [`AcquireMany::wait`] says.
+    /// Acquires it at a majority of the servers, waiting as long as it takes or as [`AcquireMany::timeout`] says.
     ///
     /// # Errors
     ///

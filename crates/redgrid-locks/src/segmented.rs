@@ -149,14 +149,14 @@ pub struct Tour {
 impl Tour {
     /// Waits this long for a segment before it goes on to the next one: 500 ms unless set, enough for those that wait in line
     /// where sections are short. With zero it looks once, and from the second round on waits 50 ms for each.
-    pub fn patience(mut self, patience: Duration) -> Self {
+    pub fn segment_timeout(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
     /// Waits at most this long for a segment, each of those ahead looked at once however short it is; as long as it takes unless
     /// set.
-    pub fn wait(mut self, wait: Duration) -> Self {
+    pub fn timeout(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
@@ -167,7 +167,7 @@ impl Tour {
         self
     }
 
-    /// The next segment: the first of those ahead that can be had within the [patience](Tour::patience), round after round while
+    /// The next segment: the first of those ahead that can be had within the [patience](Tour::segment_timeout), round after round while
     /// all are taken for longer. `None` when all were held once.
     ///
     /// Release the one before first: two that each wait while they hold can wait for each other.
@@ -219,7 +219,7 @@ impl Tour {
     async fn acquire(&self, index: usize, wait: Option<Duration>) -> Result<LockGuard, AcquireError> {
         let acquire = self.lock.segments[index].lock.acquire();
         let acquire = if let Some(lease) = self.lease { acquire.lease(lease) } else { acquire };
-        if let Some(wait) = wait { acquire.wait(wait).await } else { acquire.await }
+        if let Some(wait) = wait { acquire.timeout(wait).await } else { acquire.await }
     }
 
     fn take(&mut self, at: usize, guard: LockGuard) -> Option<SegmentGuard> {

@@ -69,7 +69,7 @@ impl FencedLock {
 /// # use std::time::Duration;
 /// # async fn demo(client: &redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let lock = redgrid_locks::SpinLock::new(client, "shelf:7").backoff(Duration::from_millis(2), Duration::from_millis(50));
-/// let guard = lock.acquire().wait(Duration::from_secs(1)).await?;
+/// let guard = lock.acquire().timeout(Duration::from_secs(1)).await?;
 /// # Ok(()) }
 /// ```
 #[doc(alias = "RSpinLock")]

@@ -62,7 +62,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     /// Waits at most this long for others who have the key's lock.
-    pub fn wait(self, wait: Duration) -> Self {
+    pub fn timeout(self, wait: Duration) -> Self {
         Locked { wait, ..self }
     }
 
@@ -72,7 +72,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     }
 
     /// Computes as this holder, who may have the key's lock already. Without it, whoever has the lock waits for himself.
-    pub fn by(self, holder: &Holder) -> Self {
+    pub fn holder(self, holder: &Holder) -> Self {
         Locked { holder: Some(holder.clone()), ..self }
     }
 
@@ -93,9 +93,9 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
         F: FnMut(Option<V>) -> R,
         R: Future<Output = Option<V>>,
     {
-        let acquire = self.map.lock(key)?.acquire().wait(self.wait);
+        let acquire = self.map.lock(key)?.acquire().timeout(self.wait);
         let acquire = self.lease.into_iter().fold(acquire, |acquire, lease| acquire.lease(lease));
-        let guard = self.holder.iter().fold(acquire, |acquire, holder| acquire.by(holder)).await?;
+        let guard = self.holder.iter().fold(acquire, |acquire, holder| acquire.holder(holder)).await?;
         let (name, _) = self.map.place.named()?;
         let field = self.map.place.encoded(&self.map.keys, key)?;
         let (mut seen, mut times) = (None, 0);

@@ -146,7 +146,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         let (told, over): (T, Vec<Bytes>) = self.place.change(request).await?;
         if !over.is_empty() {
             let client = self.place.client();
-            let until = client.clock().now() + client.timeout();
+            let until = client.clock().now() + client.response_timeout();
             let _: Result<(u64, Vec<Bytes>), _> = client.run_until(self.purging(over)?, until).await;
         }
         Ok(told)

@@ -36,7 +36,7 @@ impl PermitExpirableSemaphore {
         self
     }
 
-    /// Acquires one permit, waiting for it as long as it takes or as [`Acquire::wait`] says.
+    /// Acquires one permit, waiting for it as long as it takes or as [`Acquire::timeout`] says.
     ///
     /// # Errors
     ///

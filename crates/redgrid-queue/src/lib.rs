@@ -27,7 +27,7 @@
 //! | `redisson_delay_queue:{name}` | list of what Redisson's clients have delayed; not written but for what is taken | none, unless set |
 //! | `name` of a priority queue | sorted set with scores of 0: elements behind priority and number | none, unless set |
 //! | `redisson_rb:{name}` | string: how many elements a ring has room for; Redisson's | none, unless set |
-//! | `redgrid_once:{name}:<client id>`, `redgrid_once:redgrid_queue_back:{name}:<id>:<client id>` | string: what was answered to who waits, for a lost answer | 30 s and twice `timeout` |
+//! | `redgrid_once:{name}:<client id>`, `redgrid_once:redgrid_queue_back:{name}:<id>:<client id>` | string: what was answered to who waits, for a lost answer | 30 s and twice `response_timeout` |
 //! | `redgrid_queue__channel:{name}` | channel: there is something to take | |
 //! | `redisson_delay_queue_channel:{name}` | channel: when the first is due; Redisson's | |
 //!

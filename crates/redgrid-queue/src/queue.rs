@@ -179,7 +179,7 @@ impl<T, C: Decode<T>> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Unavailable`] or [`ObjectError::OutcomeUnknown`] where no server answers for `timeout × (retries + 1)`: what was taken
+    /// [`ObjectError::Unavailable`] or [`ObjectError::OutcomeUnknown`] where no server answers for `response_timeout × (retries + 1)`: what was taken
     /// for this call goes to others, or back. [`ObjectError::Decode`] of an element that can not be decoded, which is removed all the same.
     ///
     /// # Cancel safety

@@ -48,9 +48,9 @@ impl Acquire {
     }
 
     /// Waits at most this long, for the limit and for a server that can not be reached; as long as it takes unless set, but not
-    /// without contact to the server for longer than `timeout × (retries + 1)`. Zero looks once, as
+    /// without contact to the server for longer than `response_timeout × (retries + 1)`. Zero looks once, as
     /// [`try_acquire`](RateLimiter::try_acquire) does: which takes as long as that where no server can be reached.
-    pub fn wait(mut self, wait: Duration) -> Self {
+    pub fn timeout(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }

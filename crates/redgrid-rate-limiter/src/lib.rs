@@ -37,7 +37,7 @@
 //! | `{name}:value`, `{name}:permits` | string: how many are free; sorted set: what was taken when | that of `name` |
 //! | `{name}:value:<client id>`, `{name}:permits:<client id>`, `redgrid_rate:{name}:<client id>` | the same of one client, and the rate for which it is right | that of `name`; without one, twice the rate's time and a minute |
 //! | `name`, of a [`GcraLimiter`] | string: when all is replenished | until then |
-//! | `redgrid_once:{name}:<client id>` | string: the client's last request and its answer | 30 s and twice `timeout` |
+//! | `redgrid_once:{name}:<client id>` | string: the client's last request and its answer | 30 s and twice `response_timeout` |
 //! | `redgrid_rate__channel:{name}` | channel: `0` when permits went back or the rate changed | |
 //!
 //! A namespace goes in front of the name, inside the braces too.

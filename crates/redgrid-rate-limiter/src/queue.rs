@@ -247,7 +247,7 @@ impl<L: Limit> Queue<L> {
         let asked: Vec<_> = first.map(|(number, one)| (*number, wish(one))).collect();
         state.asking = asked.last().map(|(number, _)| (now, number + 1));
         // Whose time is short leaves by himself, and what was taken for him goes back when it is told.
-        let until = until.max(now + self.client.timeout()).min(now + patience.max(LONGEST));
+        let until = until.max(now + self.client.response_timeout()).min(now + patience.max(LONGEST));
         Batch { asked, until, here: state.next }
     }
 }

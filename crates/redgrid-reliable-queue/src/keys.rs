@@ -78,7 +78,7 @@ impl Keys {
         let mut keys = [const { Bytes::new() }; KEYS + 1];
         keys[0] = self.memory.clone();
         keys[1..].clone_from_slice(&self.all);
-        let lifetime = REMEMBERED + client.patience() + 2 * client.timeout();
+        let lifetime = REMEMBERED + client.patience() + 2 * client.response_timeout();
         let request = RECEIVE.with(keys).not_after_here().arg(number.to_string()).arg(lifetime.as_millis().to_string());
         let request = request.arg(known.to_string()).arg(receipt.to_owned()).publish_here().arg(self.channel.clone());
         request.not_after(until).tells_time().idempotent()

@@ -130,13 +130,13 @@ impl<T, C> ReliableQueue<T, C> {
         PushMany::new(self.clone(), values)
     }
 
-    /// Receives the next message when it is awaited: waits for one, unless [`within`](Receive::within) bounds that. Tasks of one process
+    /// Receives the next message when it is awaited: waits for one, unless [`within`](Receive::timeout) bounds that. Tasks of one process
     /// receive in the order in which they came.
     ///
     /// # Errors
     ///
     /// [`QueueError::TimedOut`] where the time is over; [`QueueError::ShuttingDown`]; [`ObjectError::Unavailable`] after
-    /// `timeout × (retries + 1)` without an answer, and whatever was given meanwhile comes back.
+    /// `response_timeout × (retries + 1)` without an answer, and whatever was given meanwhile comes back.
     ///
     /// # Cancel safety
     ///
@@ -150,7 +150,7 @@ impl<T, C> ReliableQueue<T, C> {
     }
 
     /// Receives up to `most` messages when it is awaited, 1 to 100 and about 4 MiB: waits until there is one, and takes what is there
-    /// then. None where [`within`](ReceiveMany::within) is over.
+    /// then. None where [`within`](ReceiveMany::timeout) is over.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl<T, C> ReliableQueue<T, C> {
         T: 'static,
         C: Codec + Clone,
     {
-        Ok(self.receive_many(1).within(Duration::ZERO).await?.pop())
+        Ok(self.receive_many(1).timeout(Duration::ZERO).await?.pop())
     }
 
     /// Acknowledges a message by its receipt, which another process may have been given.

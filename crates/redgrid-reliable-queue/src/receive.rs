@@ -53,8 +53,7 @@ macro_rules! options {
 
             /// How long is waited for a message. Without this, until there is one; with [`Duration::ZERO`] not at all, but for the server's
             /// answer.
-            #[doc(alias = "timeout")]
-            pub fn within(mut self, within: Duration) -> Self {
+            pub fn timeout(mut self, within: Duration) -> Self {
                 self.options.within = Some(within);
                 self
             }

@@ -89,10 +89,10 @@ impl Batch {
         Batch { atomic: true, ..self }
     }
 
-    /// For how long what is not answered is tried again; `timeout × (retries + 1)` of the settings unless set. One copy of a call waits for its
-    /// answer for `timeout` in any case.
+    /// For how long what is not answered is tried again; `response_timeout × (retries + 1)` of the settings unless set. One copy of a call waits for its
+    /// answer for `response_timeout` in any case.
     #[doc(alias = "responseTimeout")]
-    pub fn within(self, time: Duration) -> Self {
+    pub fn timeout(self, time: Duration) -> Self {
         Batch { within: Some(time), ..self }
     }
 
@@ -113,7 +113,7 @@ impl Batch {
         self.calls.is_empty()
     }
 
-    /// Adds a call, whose answer is read as `T`. Its [`Call::within`] does not count here. What reads asks the primary all the same, so that it
+    /// Adds a call, whose answer is read as `T`. Its [`Call::timeout`] does not count here. What reads asks the primary all the same, so that it
     /// sees what stands before it.
     pub fn push<T: FromReply + 'static>(&mut self, call: Call) -> Handle<T> {
         self.add(call, |what, reply| typed(what, reply))

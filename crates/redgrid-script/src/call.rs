@@ -192,8 +192,8 @@ impl Call {
         self
     }
 
-    /// For how long it is tried; `timeout × (retries + 1)` of the settings unless set. One copy waits for its answer for `timeout` in any case.
-    pub fn within(mut self, time: Duration) -> Self {
+    /// For how long it is tried; `response_timeout × (retries + 1)` of the settings unless set. One copy waits for its answer for `response_timeout` in any case.
+    pub fn timeout(mut self, time: Duration) -> Self {
         self.within = Some(time);
         self
     }

@@ -71,7 +71,7 @@ impl Semaphore {
         self
     }
 
-    /// Acquires one permit, waiting for it as long as it takes or as [`Acquire::wait`] says.
+    /// Acquires one permit, waiting for it as long as it takes or as [`Acquire::timeout`] says.
     ///
     /// # Errors
     ///

@@ -180,7 +180,7 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
     /// When nothing is given any more by what has left until now: servers' clocks may run a little slower.
     fn settled(&self) -> Instant {
         let client = self.group.place().client();
-        client.clock().now() + client.timeout() + client.timeout() / 100 + Duration::from_millis(1)
+        client.clock().now() + client.response_timeout() + client.response_timeout() / 100 + Duration::from_millis(1)
     }
 
     /// The next page that has entries.

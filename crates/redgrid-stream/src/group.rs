@@ -148,7 +148,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     }
 
     /// Gives new entries to a consumer, when awaited: those that were given to nobody yet, 100 at the most unless [`ReadGroup::limit`]
-    /// says so, and at once, unless [`ReadGroup::within`] says to wait for some.
+    /// says so, and at once, unless [`ReadGroup::timeout`] says to wait for some.
     ///
     /// It is sent once, and a copy that comes later than its caller waits gives nothing. Where its answer is lost it ends
     /// [`ObjectError::OutcomeUnknown`]: what was given is pending, and [`Group::read_pending`] tells it. So it is where the future is dropped.
@@ -259,8 +259,7 @@ impl<K, V, KC, VC> ReadGroup<K, V, KC, VC> {
 
     /// Waits for an entry at most this long where there is none; then none is told. No connection waits meanwhile: who adds through this
     /// library tells of it, and what others add is found within a second.
-    #[doc(alias = "timeout")]
-    pub fn within(self, time: Duration) -> Self {
+    pub fn timeout(self, time: Duration) -> Self {
         ReadGroup { within: Some(time), ..self }
     }
 }

@@ -41,7 +41,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
     }
 
     /// The entries behind an id, 100 at the most unless [`Read::limit`] says so, when awaited: from the primary, and at once, unless
-    /// [`Read::within`] says to wait for some.
+    /// [`Read::timeout`] says to wait for some.
     pub fn read(&self, after: EntryId) -> Read<K, V, KC, VC> {
         Read { stream: self.clone(), after, limit: PAGE, within: None }
     }
@@ -128,8 +128,7 @@ impl<K, V, KC, VC> Read<K, V, KC, VC> {
 
     /// Waits for an entry at most this long where there is none; then none is told. No connection waits meanwhile: who adds through this
     /// library tells of it, and what others add is found within a second.
-    #[doc(alias = "timeout")]
-    pub fn within(self, time: Duration) -> Self {
+    pub fn timeout(self, time: Duration) -> Self {
         Read { within: Some(time), ..self }
     }
 }

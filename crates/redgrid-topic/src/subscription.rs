@@ -73,7 +73,7 @@ pub(crate) fn refused(name: &Name, source: ServerError) -> ObjectError {
 /// # Errors
 ///
 /// [`ObjectError`] says what stands in the way: `Refused` where the user may not use the channel, `Unsupported` where servers do not have
-/// sharded channels, `Unavailable` where no server has confirmed it within `timeout × (retries + 1)`. Nothing is subscribed then.
+/// sharded channels, `Unavailable` where no server has confirmed it within `response_timeout × (retries + 1)`. Nothing is subscribed then.
 ///
 /// # Cancel safety
 ///

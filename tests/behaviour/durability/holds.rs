@@ -130,7 +130,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     let short = tokio::spawn(mail.acquire().durability(durable).into_future());
     wait_until(SOON, async || mail.available_permits().await.unwrap() == 0).await;
     unproven.release().await.unwrap();
-    let behind = mail.acquire().wait(SOON).await.unwrap();
+    let behind = mail.acquire().timeout(SOON).await.unwrap();
     assert!(!short.is_finished());
     let told = short.await.unwrap();
     assert!(matches!(told, Err(semaphore::AcquireError::NotDurable { .. })), "{told:?}");

@@ -121,7 +121,7 @@ async fn a_hung_primary_is_told_within_the_time_and_one_timeout() {
     let primary = server().await;
     let _replica = replica_of(&primary).await;
     let timeout = Duration::from_millis(600);
-    let node = node_with(&primary, |config| config.timeout(timeout)).await;
+    let node = node_with(&primary, |config| config.response_timeout(timeout)).await;
     let since = grant(&node, "key").await;
     node.commit(since, replicas(1, SOON), b"key").await.unwrap();
     let since = grant(&node, "key").await;
@@ -142,7 +142,7 @@ async fn a_hung_primary_is_told_within_the_time_and_one_timeout() {
 async fn a_wait_far_longer_than_the_timeout_keeps_its_connection() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
-    let node = node_with(&primary, |config| config.timeout(Duration::from_millis(500))).await;
+    let node = node_with(&primary, |config| config.response_timeout(Duration::from_millis(500))).await;
     let since = grant(&node, "key").await;
     node.commit(since, replicas(1, SOON), b"key").await.unwrap();
     let ids = async || {

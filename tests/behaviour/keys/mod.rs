@@ -39,7 +39,7 @@ async fn left(observer: &Observer) -> Vec<String> {
 async fn one_of_each(client: &Client, server: &RedisServer) -> Box<dyn Send> {
     let fair = FairLock::new(client, "fair").acquire().await.unwrap();
     let other = redgrid_tests::client(server).await;
-    let waiter = tokio::spawn(FairLock::new(&other, "fair").acquire().wait(SOON).into_future());
+    let waiter = tokio::spawn(FairLock::new(&other, "fair").acquire().timeout(SOON).into_future());
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.exists("redisson_lock_queue:{fair}").await.unwrap()).await;
     let fenced = FencedLock::new(client, "fenced").acquire().await.unwrap();
@@ -114,7 +114,7 @@ async fn a_namespace_is_all_there_is() {
     let (ours, all) = (Keys::new(&within), Keys::new(&without));
     let lock = FairLock::new(&within, "fair").acquire().await.unwrap();
     let other = client_with(&server.url(), |config| config.namespace("p*[d]").unwrap()).await;
-    let _waiter = tokio::spawn(FairLock::new(&other, "fair").acquire().wait(SOON).into_future());
+    let _waiter = tokio::spawn(FairLock::new(&other, "fair").acquire().timeout(SOON).into_future());
     wait_until(SOON, async || observer.exists("redisson_lock_queue:{p*[d]:fair}").await.unwrap()).await;
     for name in ["a", "b"] {
         Bucket::<u64>::new(&within, name).set(&1).await.unwrap();
@@ -273,7 +273,7 @@ async fn a_deletion_whose_answer_is_lost_is_unknown_and_made_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.timeout(Duration::from_secs(2))).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(2))).await;
     let keys = Keys::new(&client);
     observer.cmd(&["SET", "a", "1"]).await.unwrap();
     // So that the next one goes by its hash.

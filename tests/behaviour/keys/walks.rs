@@ -92,7 +92,7 @@ async fn everything_goes_by_a_pattern_in_bounded_parts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_primary_is_asked_and_one_that_is_gone_is_told() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.timeout(Duration::from_millis(300)).retries(1)).await;
+    let client = client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(300)).retries(1)).await;
     let primaries = client.primaries().await.unwrap();
     assert_eq!((primaries.len(), client.is_primary(&primaries[0])), (1, true));
     let ping = || Request::command("PING").idempotent();
@@ -111,7 +111,7 @@ async fn every_primary_is_asked_and_one_that_is_gone_is_told() {
     assert!(matches!(told, ServerError::ShuttingDown), "{told:?}");
     // Who asks already does not go on for as long as he else would.
     let server = redgrid_tests::server().await;
-    let patient = client_with(&server.url(), |config| config.timeout(HOUR / 12).retries(10)).await;
+    let patient = client_with(&server.url(), |config| config.response_timeout(HOUR / 12).retries(10)).await;
     let primary = patient.primaries().await.unwrap()[0].clone();
     server.kill().await.unwrap();
     wait_until(SOON, async || primary.epoch().is_none()).await;

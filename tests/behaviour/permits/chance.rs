@@ -53,7 +53,7 @@ async fn random_requests_agree_with_a_model() {
                         assert!(!matches!(granted, Ok(Some(_))), "seed {seed}: {permits} with {out} of {capacity} out");
                     } else {
                         // Where others were just told of what came back, they go first: it may take a moment.
-                        let granted = semaphore.acquire_many(permits).wait(SOON).await;
+                        let granted = semaphore.acquire_many(permits).timeout(SOON).await;
                         (out, next) = (out + permits, next + 1);
                         held.insert(next, granted.unwrap_or_else(|error| panic!("seed {seed}: {error}")));
                     }

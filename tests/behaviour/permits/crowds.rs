@@ -16,13 +16,13 @@ use super::{MS, is_idle, number, times};
 
 /// A semaphore of either kind, behind a proxy that loses one answer of so many to its exchanges.
 async fn lossy(url: &str, proxy: &Proxy, leases: bool, every: u64) -> (Client, Semaphore) {
-    let client = client_with(url, |config| config.timeout(150 * MS)).await;
+    let client = client_with(url, |config| config.response_timeout(150 * MS)).await;
     let mut semaphore = Semaphore::new(&client, "mail").capacity(4);
     if !leases {
         semaphore = semaphore.without_leases();
     }
     // The script is known to the server from here on.
-    semaphore.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    semaphore.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     let seen = AtomicU64::new(0);
     proxy.on_request(move |request| {
         let ours = request.iter().any(|part| part.starts_with(b"redgrid_once:{mail}"));
@@ -55,7 +55,7 @@ async fn answers_that_are_lost_or_late_cost_no_permit() {
                 while lost.load(Ordering::Relaxed) < wanted as u64 {
                     // What is given up while it is under way is settled by the client itself.
                     let permits = fastrand::u64(1..=3);
-                    match semaphore.acquire_many(permits).wait(fastrand::u32(1..400) * MS).await {
+                    match semaphore.acquire_many(permits).timeout(fastrand::u32(1..400) * MS).await {
                         Ok(permit) if fastrand::bool() => drop(permit),
                         Ok(permit) => drop(permit.release().await),
                         Err(AcquireError::TimedOut { .. } | AcquireError::OutcomeUnknown { .. }) => {}
@@ -125,7 +125,7 @@ async fn the_permits_of_killed_processes_come_back_within_one_lease() {
                 })
                 .await;
             }
-            semaphore.acquire_many(CAPACITY).wait(SOON).await.unwrap().release().await.unwrap();
+            semaphore.acquire_many(CAPACITY).timeout(SOON).await.unwrap().release().await.unwrap();
             assert_eq!(number(observer, &["GET", &name]).await, CAPACITY as i64);
             had
         }
@@ -153,7 +153,7 @@ async fn processes_take_turns() {
                 let (mail, share, over) = (mail.clone(), Arc::clone(&share), Arc::clone(&over));
                 tasks.push(tokio::spawn(async move {
                     while !over.load(Ordering::Relaxed) {
-                        let permit = mail.acquire().wait(SOON).await.unwrap();
+                        let permit = mail.acquire().timeout(SOON).await.unwrap();
                         // Work that takes as long on either side.
                         tokio::time::sleep(MS).await;
                         permit.release().await.unwrap();
@@ -193,7 +193,7 @@ async fn a_fair_one_serves_processes_in_the_order_of_asking() {
         let (semaphore, order) = (semaphores[nth % 2].clone(), Arc::clone(&order));
         waiters.push(tokio::spawn(async move {
             // The first wants all: nobody overtakes it, although there are two left.
-            let permit = semaphore.acquire_many(if nth == 0 { 3 } else { 2 }).wait(SOON).await.unwrap();
+            let permit = semaphore.acquire_many(if nth == 0 { 3 } else { 2 }).timeout(SOON).await.unwrap();
             order.lock().unwrap().push(nth);
             permit.release().await.unwrap();
         }));
@@ -230,7 +230,7 @@ async fn the_dead_do_not_keep_the_line_of_a_fair_one() {
     proxy.set_both(Fault::BlackHole);
     let next = tokio::spawn({
         let semaphore = semaphore.clone();
-        async move { semaphore.acquire().wait(SOON).await.map(drop) }
+        async move { semaphore.acquire().timeout(SOON).await.map(drop) }
     });
     wait_until(SOON, async || number(&observer, &["ZCARD", "redgrid_semaphore_line:{mail}"]).await == 2).await;
     held.release().await.unwrap();

@@ -118,7 +118,7 @@ async fn a_fixed_lease_is_lengthened_and_shortened_by_its_guard() {
     assert!(permit.remaining().unwrap() <= 200 * MS);
     assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.unwrap(), LostReason::Expired);
     // Its end wakes who waits, of every size.
-    let next = seats.acquire().wait(SOON).await.unwrap();
+    let next = seats.acquire().timeout(SOON).await.unwrap();
     assert!(permit.extend(SOON).await.is_err());
     drop(permit);
     next.release().await.unwrap();
@@ -134,7 +134,7 @@ async fn leases_that_end_wake_those_who_wait_for_many() {
     for lease in [200, 300, 400, 500] {
         seats.acquire().lease(lease * MS).await.unwrap().forget();
     }
-    let all = PermitExpirableSemaphore::new(&two, "seats").acquire_many(4).wait(SOON).await.unwrap();
+    let all = PermitExpirableSemaphore::new(&two, "seats").acquire_many(4).timeout(SOON).await.unwrap();
     all.release().await.unwrap();
     assert_eq!(seats.available_permits().await.unwrap(), 4);
     wait_until(SOON, async || is_idle(&one) && is_idle(&two)).await;
@@ -172,10 +172,10 @@ async fn whoever_is_next_in_the_line_of_a_fair_one_hears_of_what_is_left() {
     }
     let semaphores: Vec<_> = clients.iter().map(|client| Semaphore::new(client, "mail").capacity(3).fair()).collect();
     for _ in 0..8 {
-        let held = semaphores[0].acquire_many(3).wait(SOON).await.unwrap();
+        let held = semaphores[0].acquire_many(3).timeout(SOON).await.unwrap();
         let mut waiters = Vec::new();
         for (nth, semaphore) in semaphores[1..].iter().enumerate() {
-            waiters.push(tokio::spawn(semaphore.acquire().wait(2 * SOON).into_future()));
+            waiters.push(tokio::spawn(semaphore.acquire().timeout(2 * SOON).into_future()));
             let line = ["ZCARD", "redgrid_semaphore_line:{mail}"];
             wait_until(SOON, async || number(&observer, &line).await == nth as i64 + 1).await;
         }

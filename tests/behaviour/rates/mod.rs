@@ -93,7 +93,7 @@ async fn what_can_not_be_had_is_told() {
     let unset = |told| matches!(told, Err(LimitError::RateNotSet { .. }));
     assert!(unset(limiter.try_acquire().await.map(drop)));
     assert!(unset(limiter.acquire().await.map(drop)));
-    assert!(unset(limiter.acquire().wait(SOON).await.map(drop)));
+    assert!(unset(limiter.acquire().timeout(SOON).await.map(drop)));
     assert!(unset(limiter.release(1).await.map(drop)));
     assert!(unset(limiter.available_permits().await.map(drop)));
     assert!(unset(limiter.rate().await.map(drop)));
@@ -112,9 +112,9 @@ async fn what_can_not_be_had_is_told() {
         assert!(argument(limiter.set_rate(bad).await.map(drop)));
     }
     limiter.acquire().permits(5).await.unwrap();
-    let told = limiter.acquire().wait(Duration::ZERO).await.unwrap_err();
+    let told = limiter.acquire().timeout(Duration::ZERO).await.unwrap_err();
     assert!(matches!(told, LimitError::TimedOut { .. }), "{told:?}");
-    let told = limiter.acquire().wait(300 * MS).await.unwrap_err();
+    let told = limiter.acquire().timeout(300 * MS).await.unwrap_err();
     assert!(matches!(told, LimitError::TimedOut { waited, .. } if waited >= 300 * MS), "{told:?}");
     observer.cmd(&["SET", "b", "1"]).await.unwrap();
     let refused = RateLimiter::new(&client, "b").try_acquire().await.unwrap_err();
@@ -243,7 +243,7 @@ async fn a_value_that_is_wrong_is_made_right() {
     observer.cmd(&["SET", "{a}:value", "11"]).await.unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 2);
     observer.cmd(&["SET", "{a}:value", "-5"]).await.unwrap();
-    assert!(limiter.acquire().permits(2).wait(SOON).await.is_ok());
+    assert!(limiter.acquire().permits(2).timeout(SOON).await.is_ok());
     assert_eq!(value().await, "0");
     observer.cmd(&["DEL", "{a}:permits"]).await.unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
@@ -290,5 +290,5 @@ async fn a_clock_that_was_set_back_costs_one_window() {
     let shift = "for _, entry in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZINCRBY', KEYS[1], 3600000, entry) end";
     observer.cmd(&["EVAL", shift, "1", "{a}:permits"]).await.unwrap();
     assert!(limiter.try_acquire().await.unwrap().is_none());
-    limiter.acquire().permits(2).wait(SOON).await.unwrap();
+    limiter.acquire().permits(2).timeout(SOON).await.unwrap();
 }

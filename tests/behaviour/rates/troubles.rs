@@ -17,7 +17,7 @@ use super::{AT_ONCE, LONG, MS, limiter, log, until_waiting};
 async fn a_lost_answer_takes_once() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let quick = |config: Config| config.timeout(150 * MS);
+    let quick = |config: Config| config.response_timeout(150 * MS);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let limiter = limiter(&client, 10, LONG).await;
     limiter.acquire().await.unwrap();
@@ -32,7 +32,7 @@ async fn a_lost_answer_takes_once() {
                 false => Action::Forward,
             }
         });
-        limiter.acquire().wait(SOON).await.unwrap();
+        limiter.acquire().timeout(SOON).await.unwrap();
         assert!(swallowed.load(Ordering::SeqCst) > 1, "it was sent again");
         assert_eq!(observer.query::<i64>(&["GET", "{a}:value"]).await.unwrap(), 10 - n);
         assert_eq!(log(&observer).await, n);
@@ -83,7 +83,7 @@ async fn who_leaves_takes_nothing_wherever_he_leaves() {
 async fn what_was_taken_for_who_has_left_goes_back() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-    let patient = |config: Config| config.timeout(SOON);
+    let patient = |config: Config| config.response_timeout(SOON);
     let client = client_with(&server.url_via(proxy.addr()), patient).await;
     let limiter = limiter(&client, 10, LONG).await;
     limiter.acquire().permits(3).await.unwrap();
@@ -138,7 +138,7 @@ async fn what_goes_back_late_frees_nothing_of_others() {
 async fn without_contact_all_end_in_time() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let quick = |config: Config| config.timeout(100 * MS).retries(2);
+    let quick = |config: Config| config.response_timeout(100 * MS).retries(2);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let limiter = limiter(&client, 100, LONG).await;
     limiter.acquire().await.unwrap();

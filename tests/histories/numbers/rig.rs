@@ -30,7 +30,7 @@ pub(crate) async fn run(plan: &Plan, server: &RedisServer, seed: u64) -> Vec<Vec
     for _ in 0..CLIENTS {
         let proxy = Proxy::to(server).await.expect("a free port");
         let quick = |config: redgrid_atomic_long::Config| {
-            config.timeout(TIMEOUT).retries(2).retry_delay(Duration::from_millis(10))
+            config.response_timeout(TIMEOUT).retries(2).retry_delay(Duration::from_millis(10))
         };
         clients.push((client_with(&server.url_via(proxy.addr()), quick).await, proxy));
     }

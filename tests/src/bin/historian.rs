@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let direct = Observer::connect(&orders.direct).await?;
     let ms = Duration::from_millis;
     let config = Config::from_url(&orders.url)?.client_name("historian").watchdog_lease(ms(orders.watchdog));
-    let config = config.timeout(ms(orders.timeout)).retries(2).retry_delay(ms(10));
+    let config = config.response_timeout(ms(orders.timeout)).retries(2).retry_delay(ms(10));
     let config = config.poll_interval(ms(200));
     let client = Client::connect(if let Some(stretch) = orders.stretch { config.stretch(ms(stretch)) } else { config });
     let client = client.await?;
@@ -105,12 +105,12 @@ impl Task {
         let asked = async {
             match how {
                 _ if steal => lock.steal().await.map(Some),
-                0..3 => lock.acquire().wait(wait).await.map(Some),
+                0..3 => lock.acquire().timeout(wait).await.map(Some),
                 3..5 => lock.acquire().await.map(Some),
                 5..8 => lock.acquire().lease(lease).await.map(Some),
-                8 => lock.acquire().watchdog(watchdog).by(me).await.map(Some),
-                9 => lock.acquire().lease(lease).wait(wait).by(me).await.map(Some),
-                _ => lock.try_acquire().by(me).await,
+                8 => lock.acquire().auto_renew(watchdog).holder(me).await.map(Some),
+                9 => lock.acquire().lease(lease).timeout(wait).holder(me).await.map(Some),
+                _ => lock.try_acquire().holder(me).await,
             }
         };
         // One in eight is given up, most of them while they wait.
@@ -126,7 +126,7 @@ impl Task {
     async fn enter_again(&mut self, name: &str, me: &Holder, outer: u64) -> Option<Entered> {
         // Whoever asked without its holder is another one: it would wait for itself, so it only looks.
         let id = self.ask(name, false, Some(outer));
-        let outcome = Lock::new(&self.client, name).try_acquire().by(me).await;
+        let outcome = Lock::new(&self.client, name).try_acquire().holder(me).await;
         match outcome {
             // By now it may be another grant altogether: a stranger's, to the checker.
             Ok(None) => self.nothing(id, "busy with ourselves"),

@@ -32,15 +32,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The guard is kept in each case.
     let (watch, _guard): (_, Box<dyn Send>) = match name.split_once('|') {
         Some(("read", name)) => {
-            let guard = RwLock::new(&client, name).read().watchdog(lease).at_least(at_least).await?;
+            let guard = RwLock::new(&client, name).read().auto_renew(lease).hold_at_least(at_least).await?;
             (guard.watch(), Box::new(guard))
         }
         Some(("write", name)) => {
-            let guard = RwLock::new(&client, name).write().watchdog(lease).at_least(at_least).await?;
+            let guard = RwLock::new(&client, name).write().auto_renew(lease).hold_at_least(at_least).await?;
             (guard.watch(), Box::new(guard))
         }
         _ => {
-            let guard = plain.watchdog(lease).at_least(at_least).await?;
+            let guard = plain.auto_renew(lease).hold_at_least(at_least).await?;
             (guard.watch(), Box::new(guard))
         }
     };

@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::spawn(async move {
             loop {
                 let permits = fastrand::u64(1..=capacity.div_ceil(2));
-                let Ok(permit) = semaphore.acquire_many(permits).watchdog(lease).await else { continue };
+                let Ok(permit) = semaphore.acquire_many(permits).auto_renew(lease).await else { continue };
                 let mut out = std::io::stdout();
                 let _ = writeln!(out, "in").and_then(|()| out.flush());
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(0..20))).await;

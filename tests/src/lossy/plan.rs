@@ -70,7 +70,7 @@ const REFUSALS: [&str; 4] = [
 ];
 
 impl Plan {
-    /// The plan of `seed`, for clients that wait `timeout` for an answer.
+    /// The plan of `seed`, for clients that wait `response_timeout` for an answer.
     pub fn new(seed: u64, timeout: Duration) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let severity = [0.2, 1.0, 1.0, 4.0][random.usize(..4)];

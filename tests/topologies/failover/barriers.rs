@@ -17,24 +17,24 @@ async fn wait_at(server: &RedisServer, name: &str, many: u64) {
 
 async fn waiting_goes_on(clients: &[Client; 2], former: &RedisServer, replicas: usize, promoted: impl Future) {
     let barrier = |client| Barrier::new(client, "tag", 2);
-    let first = tokio::spawn(barrier(&clients[0]).wait().within(3 * SOON).into_future());
+    let first = tokio::spawn(barrier(&clients[0]).wait().timeout(3 * SOON).into_future());
     let party = Phaser::new(&clients[0], "{tag}:all").register().await.unwrap();
     let other = Phaser::new(&clients[1], "{tag}:all").register().await.unwrap();
-    let phase = tokio::spawn(async move { party.arrive_and_wait().within(3 * SOON).await });
-    let inside = tokio::spawn(DoubleBarrier::new(&clients[0], "{tag}:all", 2).enter().within(3 * SOON).into_future());
-    let second = DoubleBarrier::new(&clients[1], "{tag}:all", 2).enter().within(3 * SOON).await.unwrap();
-    let left = tokio::spawn(inside.await.unwrap().unwrap().leave().within(3 * SOON).into_future());
-    let told = tokio::spawn(Event::new(&clients[0], "{tag}:all").wait().within(3 * SOON).into_future());
+    let phase = tokio::spawn(async move { party.arrive_and_wait().timeout(3 * SOON).await });
+    let inside = tokio::spawn(DoubleBarrier::new(&clients[0], "{tag}:all", 2).enter().timeout(3 * SOON).into_future());
+    let second = DoubleBarrier::new(&clients[1], "{tag}:all", 2).enter().timeout(3 * SOON).await.unwrap();
+    let left = tokio::spawn(inside.await.unwrap().unwrap().leave().timeout(3 * SOON).into_future());
+    let told = tokio::spawn(Event::new(&clients[0], "{tag}:all").wait().timeout(3 * SOON).into_future());
     wait_at(former, "tag", 1).await;
     replicated(former, replicas).await;
     former.kill().await.unwrap();
     promoted.await;
     assert!(!first.is_finished() && !phase.is_finished() && !left.is_finished() && !told.is_finished());
-    let opened = barrier(&clients[1]).wait().within(3 * SOON).await.unwrap();
+    let opened = barrier(&clients[1]).wait().timeout(3 * SOON).await.unwrap();
     assert_eq!(first.await.unwrap().unwrap().generation(), opened.generation());
-    assert_eq!(other.arrive_and_wait().within(3 * SOON).await.unwrap(), 1);
+    assert_eq!(other.arrive_and_wait().timeout(3 * SOON).await.unwrap(), 1);
     assert_eq!(phase.await.unwrap().unwrap(), 1);
-    second.leave().within(3 * SOON).await.unwrap();
+    second.leave().timeout(3 * SOON).await.unwrap();
     left.await.unwrap().unwrap();
     Event::new(&clients[1], "{tag}:all").set().await.unwrap();
     told.await.unwrap().unwrap();
@@ -79,7 +79,7 @@ pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_
     };
     wait_until(SOON, cut).await;
     waiting.signal("-STOP");
-    let opened = Barrier::new(&opener, "tag", 2).wait().within(SOON).await.unwrap();
+    let opened = Barrier::new(&opener, "tag", 2).wait().timeout(SOON).await.unwrap();
     assert!(opened.is_leader());
     let address = former.addr();
     former.kill().await.unwrap();

@@ -44,17 +44,17 @@ pub(super) async fn cluster_a_call_that_waits_finds_the_promoted_one_without_a_s
     let lock = Lock::new(&client, "fresh");
     cluster.primary_of(cluster.slot_of("fresh").await.unwrap()).await.unwrap().kill().await.unwrap();
     // It doubts once, long before anybody is promoted, and then waits.
-    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 pub(super) async fn cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     // Nothing is given up: neither the call, nor the connection.
-    let config = by_seeds(&cluster).scan_interval(NEVER).timeout(4 * SOON).connect_timeout(4 * SOON);
+    let config = by_seeds(&cluster).scan_interval(NEVER).response_timeout(4 * SOON).connect_timeout(4 * SOON);
     let client = connected(config.watchdog_lease(16 * SOON)).await;
     let lock = Lock::new(&client, "fresh");
     cluster.primary_of(cluster.slot_of("fresh").await.unwrap()).await.unwrap().pause().await.unwrap();
-    lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 pub(super) async fn cluster_a_node_that_leaves_slots_out_of_its_map_ends_no_connection() {
@@ -125,7 +125,7 @@ pub(super) async fn cluster_a_waiter_is_woken_by_a_release_on_the_new_primary() 
     let config = by_seeds(&cluster).watchdog_lease(LEASE).poll_interval(SOON);
     let (one, two) = (connected(config.clone()).await, connected(config).await);
     let held = Lock::new(&one, "a").acquire().await.unwrap();
-    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(2 * SOON).into_future());
+    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(2 * SOON).into_future());
     let slot = cluster.slot_of("a").await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
     listening(former, "a").await;
@@ -147,6 +147,6 @@ pub(super) async fn cluster_one_seed_that_lives_is_enough() {
     dead.kill().await.unwrap();
     let client = Client::connect(by_seeds(&cluster)).await.unwrap();
     for name in names("a", 12) {
-        Lock::new(&client, name).acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        Lock::new(&client, name).acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     }
 }

@@ -21,7 +21,7 @@ pub(super) async fn sentinel_what_is_around_a_lock_goes_on_at_the_new_primary() 
     let early = Lock::new(&one, "fenced").acquire().await.unwrap();
     let stale = early.token();
     early.release().await.unwrap();
-    let late = Lock::new(&two, "fenced").acquire().wait(SOON).await.unwrap();
+    let late = Lock::new(&two, "fenced").acquire().timeout(SOON).await.unwrap();
     Fence::new(&two, "{fenced}").set("{fenced}:value", "new", late.token()).await.unwrap();
     let leadership = Election::new(&one, "elected").campaign().proclaim("one").await.unwrap();
     let mut changes = Election::new(&two, "elected").observe();
@@ -69,7 +69,7 @@ impl Family {
         for n in 0..4 {
             let lock = FairLock::new(&clients[n % 2], "{tag}:fair");
             waiting.push(tokio::spawn(async move {
-                lock.acquire().wait(3 * SOON).await.unwrap().release().await.unwrap();
+                lock.acquire().timeout(3 * SOON).await.unwrap().release().await.unwrap();
             }));
             let queue = ["LLEN", "redisson_lock_queue:{tag}:fair"];
             wait_until(SOON, async || observer.query::<usize>(&queue).await.unwrap() == n + 1).await;
@@ -79,12 +79,12 @@ impl Family {
         let reads =
             [RwLock::new(one, "{tag}:rw").read().await.unwrap(), RwLock::new(two, "{tag}:rw").read().await.unwrap()];
         let lock = RwLock::new(one, "{tag}:rw");
-        let writer = tokio::spawn(async move { lock.write().wait(3 * SOON).await.unwrap().release().await.unwrap() });
+        let writer = tokio::spawn(async move { lock.write().timeout(3 * SOON).await.unwrap().release().await.unwrap() });
         wait_until(SOON, async || observer.exists("redgrid_rw_wait:{tag}:rw").await.unwrap()).await;
         let permit = Semaphore::new(one, "{tag}:permits").capacity(3).acquire().await.unwrap();
         let theirs = Semaphore::new(two, "{tag}:permits").capacity(3);
         let permits = tokio::spawn(async move {
-            theirs.acquire_many(3).wait(3 * SOON).await.unwrap().release().await.unwrap();
+            theirs.acquire_many(3).timeout(3 * SOON).await.unwrap().release().await.unwrap();
         });
         wait_until(SOON, async || two.in_hand().waiting > 0 && observer.exists("{tag}:permits").await.unwrap()).await;
         Family { fair, fenced, several, reads, waiting, writer, permit, permits }
@@ -111,7 +111,7 @@ impl Family {
         for waiting in self.waiting.into_iter().chain([self.writer, self.permits]) {
             waiting.await.unwrap();
         }
-        let next = FencedLock::new(two, "{tag}:fenced").acquire().wait(SOON).await.unwrap();
+        let next = FencedLock::new(two, "{tag}:fenced").acquire().timeout(SOON).await.unwrap();
         assert!(next.token() > token);
         next.release().await.unwrap();
         wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;

@@ -51,7 +51,7 @@ pub(super) async fn master_slave_a_client_that_ends_while_its_primary_is_dead_le
     let client = connected(by_list(&replicated)).await;
     replicated.primary().kill().await.unwrap();
     let lock = Lock::new(&client, "a");
-    assert!(lock.acquire().wait(Duration::from_secs(1)).await.is_err());
+    assert!(lock.acquire().timeout(Duration::from_secs(1)).await.is_err());
     // What may have been granted in the last moment is given back until its lease is over: that may be too long.
     let _ = client.shutdown(Duration::from_secs(3)).await;
     drop((lock, client));

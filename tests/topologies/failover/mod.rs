@@ -80,7 +80,7 @@ impl Load {
             tokio::spawn(async move {
                 let mut failures = Vec::new();
                 while !over.load(Ordering::Relaxed) {
-                    match lock.acquire().wait(SOON).await {
+                    match lock.acquire().timeout(SOON).await {
                         Ok(guard) => {
                             done.fetch_add(1, Ordering::Relaxed);
                             // Lost with its primary, perhaps: that is told, and no failure.

@@ -90,7 +90,7 @@ pub(super) async fn sentinel_a_promoted_one_is_followed_before_the_sentinels_nam
     begin(&sentinels).await;
     let led_by_former = Some(former.addr().to_string());
     wait_until(SOON, async || primary_of(&client) != led_by_former).await;
-    let guard = Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap();
+    let guard = Lock::new(&client, "fresh").acquire().timeout(SOON).await.unwrap();
     assert!(!former.observer().await.unwrap().exists("fresh").await.unwrap());
     assert_eq!(named_by(&sentinels).await, former.addr().port());
     guard.release().await.unwrap();
@@ -160,7 +160,7 @@ impl Holds {
             read: RwLock::new(one, "{tag}:read").read().await.unwrap(),
             write: RwLock::new(one, "{tag}:write").write().await.unwrap(),
             permit: Semaphore::new(one, "{tag}:permits").capacity(1).acquire().await.unwrap(),
-            theirs: Lock::new(two, "{tag}:theirs").acquire().wait(SOON).await.unwrap(),
+            theirs: Lock::new(two, "{tag}:theirs").acquire().timeout(SOON).await.unwrap(),
         }
     }
 
@@ -177,13 +177,13 @@ impl Holds {
 
     /// All of it can be had by another client.
     async fn are_free(two: &Client) {
-        let _ = Lock::new(two, "{tag}:lock").acquire().wait(SOON).await.unwrap();
-        let _ = FencedLock::new(two, "{tag}:fenced").acquire().wait(SOON).await.unwrap();
-        let _ = FairLock::new(two, "{tag}:fair").acquire().wait(SOON).await.unwrap();
-        let _ = MultiLock::new(two, ["{tag}:1", "{tag}:2"]).acquire().wait(SOON).await.unwrap();
-        let _ = RwLock::new(two, "{tag}:read").write().wait(SOON).await.unwrap();
-        let _ = RwLock::new(two, "{tag}:write").write().wait(SOON).await.unwrap();
-        let _ = Semaphore::new(two, "{tag}:permits").capacity(1).acquire().wait(SOON).await.unwrap();
+        let _ = Lock::new(two, "{tag}:lock").acquire().timeout(SOON).await.unwrap();
+        let _ = FencedLock::new(two, "{tag}:fenced").acquire().timeout(SOON).await.unwrap();
+        let _ = FairLock::new(two, "{tag}:fair").acquire().timeout(SOON).await.unwrap();
+        let _ = MultiLock::new(two, ["{tag}:1", "{tag}:2"]).acquire().timeout(SOON).await.unwrap();
+        let _ = RwLock::new(two, "{tag}:read").write().timeout(SOON).await.unwrap();
+        let _ = RwLock::new(two, "{tag}:write").write().timeout(SOON).await.unwrap();
+        let _ = Semaphore::new(two, "{tag}:permits").capacity(1).acquire().timeout(SOON).await.unwrap();
     }
 }
 
@@ -207,7 +207,7 @@ async fn nothing_stays_locked(clients: [Client; 2], former: &RedisServer, replic
     let theirs = holds.release().await;
     fails().await;
     // Where nothing but a refusal shows that a primary was replaced, it takes a request to notice.
-    let _ = Lock::new(&clients[0], "{tag}:other").acquire().wait(SOON).await.unwrap();
+    let _ = Lock::new(&clients[0], "{tag}:other").acquire().timeout(SOON).await.unwrap();
     Holds::are_free(&clients[1]).await;
     // Whoever has a name by now keeps it.
     theirs.extend(LEASE).await.unwrap();

@@ -26,7 +26,7 @@ pub(super) async fn sentinel_a_killed_primary_is_followed_and_what_is_held_stays
     former.kill().await.unwrap();
     sentinels.wait_for_primary_other_than(address).await.unwrap();
     let promoted = Instant::now();
-    let fresh = Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap();
+    let fresh = Lock::new(&client, "fresh").acquire().timeout(SOON).await.unwrap();
     assert!(promoted.elapsed() < Duration::from_secs(5), "{:?}", promoted.elapsed());
     load.until_more(50).await;
     let failures = load.end().await;
@@ -64,7 +64,7 @@ pub(super) async fn sentinel_a_primary_that_stops_together_with_a_sentinel_is_le
     let sentinels = Sentinels::start().await.unwrap();
     // Whoever waited for the sentinel that is stopped would wait as long.
     let patience = Duration::from_secs(10);
-    let client = connected(by_sentinels(&sentinels).timeout(patience).connect_timeout(patience)).await;
+    let client = connected(by_sentinels(&sentinels).response_timeout(patience).connect_timeout(patience)).await;
     let former = sentinels.current_primary().await.unwrap();
     sentinels.sentinels()[0].pause().await.unwrap();
     former.pause().await.unwrap();
@@ -75,7 +75,7 @@ pub(super) async fn sentinel_a_primary_that_stops_together_with_a_sentinel_is_le
     };
     wait_until(SOON, left).await;
     let promoted = Instant::now();
-    Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&client, "fresh").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     assert!(promoted.elapsed() < patience / 2, "{:?}", promoted.elapsed());
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn sentinel_nobody_is_led_back_by_the_one_that_leads_an_electio
             break;
         }
         seen += told.windows(2).filter(|two| two[0].0 == two[1].0 && two[0].1 != two[1].1).count();
-        Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     }
     assert!(seen > 0, "no sentinel told another primary than the others for the same election");
 }
@@ -139,7 +139,7 @@ pub(super) async fn sentinel_whom_the_sentinels_have_chosen_is_followed_before_t
         replica.deny(&["info"]).await.unwrap();
     }
     former.kill().await.unwrap();
-    Lock::new(&client, "fresh").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&client, "fresh").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     for sentinel in sentinels.sentinels() {
         let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.master_name()];
         let named: (String, u16) = sentinel.observer().await.unwrap().query(&ask).await.unwrap();
@@ -172,10 +172,10 @@ pub(super) async fn sentinel_any_one_sentinel_is_enough() {
         }
         let lock = Lock::new(&client, "a");
         for _ in 0..10 {
-            lock.acquire().wait(SOON).await.unwrap().release().await.unwrap();
+            lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
         }
         let late = connected(by_sentinels(&sentinels)).await;
-        Lock::new(&late, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+        Lock::new(&late, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
         for (n, sentinel) in sentinels.sentinels().iter().enumerate() {
             if n != last {
                 sentinel.restart_empty().await.unwrap();
@@ -190,7 +190,7 @@ pub(super) async fn sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary()
     let config = by_sentinels(&sentinels).watchdog_lease(LEASE).poll_interval(SOON);
     let (one, two) = (connected(config.clone()).await, connected(config).await);
     let held = Lock::new(&one, "a").acquire().await.unwrap();
-    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().wait(2 * SOON).into_future());
+    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(2 * SOON).into_future());
     let former = sentinels.current_primary().await.unwrap();
     listening(former, "a").await;
     replicated(former, 2).await;
@@ -214,7 +214,7 @@ pub(super) async fn sentinel_calls_wait_for_the_first_sentinel_to_start() {
     let not_ready = client.wait_ready(200 * MS).await.unwrap_err();
     let source = std::error::Error::source(&not_ready).unwrap().to_string();
     assert!(source.contains("sentinel") && source.contains("mymaster"), "{source}");
-    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().wait(SOON).into_future());
+    let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON).into_future());
     sentinels.sentinels()[1].restart_empty().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
@@ -236,7 +236,7 @@ pub(super) async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
     });
     sentinels.fail_over().await.unwrap();
     let began = Instant::now();
-    let guard = Lock::new(&client, "a").acquire().wait(2 * pause).await.unwrap();
+    let guard = Lock::new(&client, "a").acquire().timeout(2 * pause).await.unwrap();
     let took = began.elapsed();
     assert!(took < pause / 2, "{took:?}");
     stop.store(true, Ordering::Relaxed);
@@ -253,7 +253,7 @@ pub(super) async fn sentinel_those_that_were_set_up_anew_are_followed() {
     let client = connected(config.scan_interval(100 * MS)).await;
     // An election later than those that the new ones know of; and the others were named.
     former.fail_over().await.unwrap();
-    Lock::new(&client, "a").acquire().wait(SOON).await.unwrap().release().await.unwrap();
+    Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     for sentinel in &former.sentinels()[1..] {
         let ours = async || sentinel.clients().await.unwrap().iter().any(|client| client.name == "redgrid");
         wait_until(SOON, ours).await;
@@ -262,7 +262,7 @@ pub(super) async fn sentinel_those_that_were_set_up_anew_are_followed() {
     for server in former.sentinels().iter().chain(former.servers()) {
         server.kill().await.unwrap();
     }
-    let guard = Lock::new(&client, "a").acquire().wait(3 * SOON).await.unwrap();
+    let guard = Lock::new(&client, "a").acquire().timeout(3 * SOON).await.unwrap();
     let primary = next.current_primary().await.unwrap();
     assert!(primary.observer().await.unwrap().exists("a").await.unwrap());
     guard.release().await.unwrap();

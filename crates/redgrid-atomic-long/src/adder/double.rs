@@ -99,7 +99,7 @@ impl DoubleAdder {
     }
 
     /// What all processes have counted: each that has such an adder is asked, this one too. What was added before is in it;
-    /// what is added meanwhile may be. 10 s at most, unless [`Sum::within`] says otherwise.
+    /// what is added meanwhile may be. 10 s at most, unless [`Sum::timeout`] says otherwise.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl DoubleAdder {
     }
 
     /// Has all processes begin at 0 again, and the saved total. What was added before is gone; what is added meanwhile may be.
-    /// 10 s at most, unless [`Reset::within`] says otherwise. A process whose subscription is being made anew at that moment is not
+    /// 10 s at most, unless [`Reset::timeout`] says otherwise. A process whose subscription is being made anew at that moment is not
     /// asked, and keeps what it has.
     ///
     /// # Errors

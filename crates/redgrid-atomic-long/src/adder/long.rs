@@ -87,7 +87,7 @@ impl LongAdder {
     }
 
     /// What all processes have counted: each that has such an adder is asked, this one too. What was added before is in it;
-    /// what is added meanwhile may be. 10 s at most, unless [`Sum::within`] says otherwise.
+    /// what is added meanwhile may be. 10 s at most, unless [`Sum::timeout`] says otherwise.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl LongAdder {
     }
 
     /// Has all processes begin at 0 again, and the saved total. What was added before is gone; what is added meanwhile may be.
-    /// 10 s at most, unless [`Reset::within`] says otherwise. A process whose subscription is being made anew at that moment is not
+    /// 10 s at most, unless [`Reset::timeout`] says otherwise. A process whose subscription is being made anew at that moment is not
     /// asked, and keeps what it has.
     ///
     /// # Errors

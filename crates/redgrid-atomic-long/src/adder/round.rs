@@ -54,7 +54,7 @@ impl<N: Figure> Sum<N> {
     }
 
     /// How long answers are waited for, 1 ms to 5 minutes; 10 s unless set. Then it ends [`AdderError::Partial`] with what came.
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.0.within = within;
         self
     }
@@ -66,7 +66,7 @@ impl<N: Figure> Reset<N> {
     }
 
     /// How long answers are waited for, 1 ms to 5 minutes; 10 s unless set. Then it ends [`AdderError::Partial`].
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.0.within = within;
         self
     }
@@ -152,7 +152,7 @@ struct Open<'a> {
 impl Open<'_> {
     /// Whoever hears of it from now on leaves all as it is, if the server can be asked within a timeout.
     async fn close(&self) {
-        let until = self.client.clock().now() + self.client.timeout();
+        let until = self.client.clock().now() + self.client.response_timeout();
         let request = Request::command("DEL").key(self.keys.round.clone()).idempotent();
         // What could not be closed is tried again when this is dropped.
         let _ = self.client.run_until::<i64>(request, until).await;
@@ -192,7 +192,7 @@ impl<N: Figure> Counting<N> {
                 // A reset that comes after another one was told as done would take what was added since: not before this one is
                 // certainly too late is there another.
                 if asked == Asked::Reset && error.is_unknown() {
-                    let over = until.min(client.clock().now() + client.timeout() + LATE);
+                    let over = until.min(client.clock().now() + client.response_timeout() + LATE);
                     tokio::select! {
                         () = client.clock().sleep_until(over) => {}
                         () = client.shutting_down() => {}

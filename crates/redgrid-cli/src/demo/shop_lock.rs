@@ -38,7 +38,7 @@ const PLAIN_POLL: Duration = Duration::from_millis(5);
 pub(crate) async fn enter(grid: &Grid, kind: LockKind, lease: Duration, product: &str) -> Result<Turn, Trouble> {
     let name = keys::lock(product);
     match kind {
-        LockKind::Redgrid => Ok(Turn::Redgrid(grid.lock(name).acquire().wait(WAIT).watchdog(lease).await?)),
+        LockKind::Redgrid => Ok(Turn::Redgrid(grid.lock(name).acquire().timeout(WAIT).auto_renew(lease).await?)),
         LockKind::Setnx => plain(grid, name).await,
         LockKind::None => Ok(Turn::Unlocked),
     }

@@ -19,13 +19,13 @@ macro_rules! ask {
     ($asking:expr, $options:expr) => {{
         let mut asking = $asking;
         if let Some(wait) = $options.wait {
-            asking = asking.wait(wait);
+            asking = asking.timeout(wait);
         }
         if let Some(lease) = $options.lease {
             asking = asking.lease(lease);
         }
         if let Some(keep) = $options.at_least {
-            asking = asking.at_least(keep);
+            asking = asking.hold_at_least(keep);
         }
         asking.into_future().await
     }};

@@ -24,20 +24,20 @@ fn path(file: &tempfile::NamedTempFile) -> &str {
 
 #[test]
 fn a_file_is_told_with_what_is_not_at_its_default() {
-    let file = written(".toml", "cluster = ['h:7000']\npassword = 'hunter2'\ntimeout = '1s'\nretries = 4\n");
+    let file = written(".toml", "cluster = ['h:7000']\npassword = 'hunter2'\nresponse_timeout = '1s'\nretries = 4\n");
     let told = run(&["config", "check", path(&file)]);
     assert_eq!((told.code(), told.stderr().as_str()), (0, ""));
     let text = told.stdout();
     assert!(text.starts_with(&format!("{}: cluster\n", path(&file))), "{text}");
-    assert!(text.contains("  timeout   1s      `timeout`; 3s unless set\n"), "{text}");
+    assert!(text.contains("  response_timeout   1s      `response_timeout`; 3s unless set\n"), "{text}");
     assert!(text.contains("***") && !text.contains("hunter2") && !text.contains("retries"), "{text}");
 
     let json = run(&["config", "check", path(&file), "--json"]);
     let fields: Vec<_> =
         json.json()["settings"].as_array().expect("a list").iter().map(|one| one["name"].clone()).collect();
-    assert_eq!((json.code(), fields), (0, vec![json!("cluster"), json!("password"), json!("timeout")]));
+    assert_eq!((json.code(), fields), (0, vec![json!("cluster"), json!("password"), json!("response_timeout")]));
     let timeout =
-        json!({ "name": "timeout", "value": "1s", "default": "3s", "from": format!("`timeout` in {}", path(&file)) });
+        json!({ "name": "response_timeout", "value": "1s", "default": "3s", "from": format!("`response_timeout` in {}", path(&file)) });
     assert_eq!(json.json()["settings"][2], timeout);
     assert!(!json.stdout().contains("hunter2"));
 }

@@ -14,7 +14,7 @@ use crate::support::{Ended, redgrid, run};
 const SOON: Duration = Duration::from_secs(10);
 
 /// Settings with which a server that is away is given up soon.
-const IMPATIENT: &str = "?timeout=500ms&retries=1";
+const IMPATIENT: &str = "?response_timeout=500ms&retries=1";
 
 /// A holder as a Java service would write it.
 const HOLDER: &str = "0f8fad5b-d9cb-469f-a165-70867728950e:17";

@@ -33,7 +33,7 @@ async fn waits_for_others(server: &RedisServer, then: impl AsyncFnOnce()) -> End
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["HSET", "job", "somebody:1", "1"]).await.expect("an answer");
     observer.cmd(&["PEXPIRE", "job", "600000"]).await.expect("an answer");
-    let waiting = lock(&format!("{}?timeout=500ms", server.url()), &["--wait", "3s"]);
+    let waiting = lock(&format!("{}?response_timeout=500ms", server.url()), &["--wait", "3s"]);
     wait_until(SOON, async || {
         let channels = observer.pubsub_channels("redisson_lock__channel*").await;
         channels.is_ok_and(|channels| !channels.is_empty())

@@ -221,7 +221,7 @@ impl<Q, A> Seats<Q, A> {
         Some((asks, latest, first))
     }
 
-    /// Tells those whose time is over: in the queue at their bound, and of those under way a `timeout` later. Returns when to look again.
+    /// Tells those whose time is over: in the queue at their bound, and of those under way a `response_timeout` later. Returns when to look again.
     pub(super) fn expire(&mut self, now: Instant, timeout: Duration) -> (Woken, Instant) {
         let mut late = self.refuse_late(now);
         let mut next = match self.queue.front().map(|first| &self.seats[*first]) {

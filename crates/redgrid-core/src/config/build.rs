@@ -115,9 +115,9 @@ impl Config {
 
     /// How long one answer of a server may take: 3 s unless set. Shorter notices a hung server sooner; longer tolerates
     /// slow scripts and networks.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.settings.timeout = timeout;
-        self.by_code("timeout")
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.response_timeout = timeout;
+        self.by_code("response_timeout")
     }
 
     /// How long setting up one connection may take: 2 s unless set.
@@ -127,7 +127,7 @@ impl Config {
     }
 
     /// How often a request without an answer is tried again where that is safe: 4 unless set. A call without any contact
-    /// ends after `timeout × (retries + 1)`: 15 s unless set.
+    /// ends after `response_timeout × (retries + 1)`: 15 s unless set.
     pub fn retries(mut self, retries: u32) -> Self {
         self.settings.retries = retries;
         self.by_code("retries")
@@ -228,7 +228,7 @@ impl Config {
     }
 
     /// How many requests may be under way at one node, 1 to 65,536: 1,024 unless set. Further requests
-    /// wait in the client. The wait is not part of their `timeout`, only of the call's own bound; a
+    /// wait in the client. The wait is not part of their `response_timeout`, only of the call's own bound; a
     /// request that does not get out of it ends as [`NotSent`](crate::ServerError::NotSent).
     ///
     /// Renewals and releases of single names do not wait; a release of several names at once does.

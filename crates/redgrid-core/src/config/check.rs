@@ -147,7 +147,7 @@ fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     }
     if s.retries > 0 && s.retry_delay > s.patience() {
         let (delay, patience) = (with("retry_delay", shown(s.retry_delay)), shown(s.patience()));
-        let patience = format!("`timeout × (retries + 1)` ({patience})");
+        let patience = format!("`response_timeout × (retries + 1)` ({patience})");
         return Err(relation(delay, patience, "a call would end before it is tried again"));
     }
     if draft.durability != 0 && draft.durability_timeout >= s.watchdog_lease {

@@ -24,11 +24,11 @@ impl Config {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let config = redgrid_core::Config::from_url("redis://:secret@127.0.0.1?timeout=1s")?;
+    /// let config = redgrid_core::Config::from_url("redis://:secret@127.0.0.1?response_timeout=1s")?;
     /// let changed: Vec<_> = config.explain().into_iter().filter(|one| one.value != one.default).collect();
-    /// assert_eq!(changed.iter().map(|one| one.name).collect::<Vec<_>>(), ["single", "password", "timeout"]);
+    /// assert_eq!(changed.iter().map(|one| one.name).collect::<Vec<_>>(), ["single", "password", "response_timeout"]);
     /// assert_eq!(changed[1].value.as_deref(), Some("***"));
-    /// assert_eq!(changed[2].origin.to_string(), "`timeout` in the URL");
+    /// assert_eq!(changed[2].origin.to_string(), "`response_timeout` in the URL");
     /// # Ok(()) }
     /// ```
     pub fn explain(&self) -> Vec<Explained> {

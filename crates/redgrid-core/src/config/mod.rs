@@ -56,7 +56,7 @@ use layer::Layer;
 /// let config = Config::from_url("redis://:secret@127.0.0.1:6379/2")?.namespace("prod")?.timeout(Duration::from_secs(1));
 /// assert!(!format!("{config:?}").contains("secret"));
 ///
-/// let config = Config::from_url("redis-sentinel://10.0.0.1,10.0.0.2/orders?read_mode=replica&timeout=500ms")?;
+/// let config = Config::from_url("redis-sentinel://10.0.0.1,10.0.0.2/orders?read_mode=replica&response_timeout=500ms")?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -172,7 +172,7 @@ impl Config {
     /// ```
     ///
     /// `rediss` for `redis` encrypts; `valkey` and `valkeys` mean the same. Settings follow as in
-    /// `?timeout=1s&namespace=prod&read_mode=replica`.
+    /// `?response_timeout=1s&namespace=prod&read_mode=replica`.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ impl Config {
     }
 
     /// Reads the environment: the file that `REDGRID_CONFIG` names, over it the URL in `REDGRID_URL`, over both a variable
-    /// for each setting, such as `REDGRID_TIMEOUT=1s`.
+    /// for each setting, such as `REDGRID_RESPONSE_TIMEOUT=1s`.
     ///
     /// # Errors
     ///

@@ -106,7 +106,7 @@ impl Durability {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    pub(crate) timeout: Duration,
+    pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) retries: u32,
     pub(crate) retry_delay: Duration,
@@ -135,7 +135,7 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            timeout: Duration::from_secs(3),
+            response_timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(2),
             retries: 4,
             retry_delay: Duration::from_millis(100),
@@ -163,9 +163,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long a call without a bound of its own may be without contact to the server: `timeout × (retries + 1)`.
+    /// How long a call without a bound of its own may be without contact to the server: `response_timeout × (retries + 1)`.
     pub(crate) fn patience(&self) -> Duration {
-        self.timeout.saturating_mul(self.retries.saturating_add(1))
+        self.response_timeout.saturating_mul(self.retries.saturating_add(1))
     }
 
     /// Whether replicas are asked anything, or listened to.

@@ -152,10 +152,10 @@ pub(super) static TABLE: &[Setting] = &[
         "The name in the server's certificate, where it is not the host that is connected to.",
     ),
     row(
-        "timeout",
+        "response_timeout",
         Connections,
-        Time(|d| &mut d.settings.timeout, ms(10), DAY),
-        "How long one answer may take, unless a long request or reply is still on its way. Longer tolerates slow scripts and networks; shorter notices a hung server sooner. A call that was given no bound of its own ends after `timeout × (retries + 1)` without contact.",
+        Time(|d| &mut d.settings.response_timeout, ms(10), DAY),
+        "How long one answer may take, unless a long request or reply is still on its way. Longer tolerates slow scripts and networks; shorter notices a hung server sooner. A call that was given no bound of its own ends after `response_timeout × (retries + 1)` without contact.",
     ),
     row(
         "connect_timeout",
@@ -179,7 +179,7 @@ pub(super) static TABLE: &[Setting] = &[
         "ping_interval",
         Connections,
         Time(|d| &mut d.settings.ping_interval, ms(10), DAY),
-        "How often an idle connection is asked whether it lives. A dead one is noticed after this and one `timeout`; shorter costs a request each.",
+        "How often an idle connection is asked whether it lives. A dead one is noticed after this and one `response_timeout`; shorter costs a request each.",
     ),
     row(
         "connections_per_node",
@@ -191,7 +191,7 @@ pub(super) static TABLE: &[Setting] = &[
         "max_in_flight",
         Connections,
         Count(|d| &mut d.settings.max_in_flight, 1, 65_536),
-        "How many requests may be under way at one node. Further ones wait in the client, and that is not part of their `timeout`. More takes more memory and makes one answer wait for more others; less leaves a distant server idle.",
+        "How many requests may be under way at one node. Further ones wait in the client, and that is not part of their `response_timeout`. More takes more memory and makes one answer wait for more others; less leaves a distant server idle.",
     ),
     row(
         "address_map",

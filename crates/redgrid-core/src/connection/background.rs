@@ -96,7 +96,7 @@ impl BackgroundClient {
         &self.core.clock
     }
 
-    /// Returns how long a call may be without contact to the server: `timeout × (retries + 1)`.
+    /// Returns how long a call may be without contact to the server: `response_timeout × (retries + 1)`.
     pub fn contact_timeout(&self) -> Duration {
         self.core.settings.patience()
     }
@@ -190,7 +190,7 @@ impl BackgroundClient {
     /// A transmission that was sent is executed even if the future is dropped.
     pub async fn run_once_until<T: FromReply>(&self, request: OnceRequest, until: Instant) -> Result<T, ServerError> {
         let memory = memory(&self.core, request.first_key(), "");
-        let request = request.numbered(memory, 1, self.core.settings.timeout);
+        let request = request.numbered(memory, 1, self.core.settings.response_timeout);
         let progress = Progress::default();
         tokio::select! {
             biased;

@@ -98,7 +98,7 @@ async fn one_round(
         }
     }
     let asked = homes.into_iter().map(|(home, those)| async move {
-        let limit = core.clock.now() + core.settings.timeout;
+        let limit = core.clock.now() + core.settings.response_timeout;
         let epoch = home.current_connection_id();
         let mut results = Vec::with_capacity(those.len());
         for some in those.chunks(AT_ONCE) {

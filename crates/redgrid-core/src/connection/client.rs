@@ -177,14 +177,14 @@ impl Client {
         self.0.core.settings.fair_wait
     }
 
-    /// Returns how long a call may be without contact to the server: `timeout × (retries + 1)`.
+    /// Returns how long a call may be without contact to the server: `response_timeout × (retries + 1)`.
     pub fn patience(&self) -> Duration {
         self.0.core.settings.patience()
     }
 
     /// Returns the response timeout of one transmission of a request.
-    pub fn timeout(&self) -> Duration {
-        self.0.core.settings.timeout
+    pub fn response_timeout(&self) -> Duration {
+        self.0.core.settings.response_timeout
     }
 
     /// Returns the id of the connection to the current primary of `key`; `None` while there is no
@@ -204,7 +204,7 @@ impl Client {
     pub fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
         let core = self.core();
         let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
-        (core.clock.now().since(contact) > core.settings.timeout).then(|| core.no_contact(key))
+        (core.clock.now().since(contact) > core.settings.response_timeout).then(|| core.no_contact(key))
     }
 
     /// Returns the interval at which waiters poll.
@@ -351,12 +351,12 @@ impl Client {
     /// Checks the health of the client and its servers; each node is pinged when the check is
     /// awaited.
     ///
-    /// It completes within `timeout` of the settings, or [`HealthCheck::within`], whatever the
+    /// It completes within `response_timeout` of the settings, or [`HealthCheck::timeout`], whatever the
     /// servers do.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_core::Client) {
-    /// let health = client.health().within(std::time::Duration::from_millis(500)).await;
+    /// let health = client.health().timeout(std::time::Duration::from_millis(500)).await;
     /// if !health.is_ready() {
     ///     health.nodes.iter().for_each(|node| eprintln!("{}: {:?}", node.node, node.trouble));
     /// }
@@ -367,7 +367,7 @@ impl Client {
     ///
     /// Dropping the future changes nothing.
     pub fn health(&self) -> HealthCheck {
-        HealthCheck::new(self.clone(), self.0.core.settings.timeout)
+        HealthCheck::new(self.clone(), self.0.core.settings.response_timeout)
     }
 
     /// Returns the topology as the client knows it at the moment. No request is sent.

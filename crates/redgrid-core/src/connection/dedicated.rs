@@ -100,7 +100,7 @@ impl DedicatedConnection {
     ///
     /// Returns the connection with its id.
     async fn turn(&self) -> Result<(Arc<Dedicated>, ConnectionId, tokio::sync::OwnedMutexGuard<()>), ServerError> {
-        let by = self.clock.now() + self.settings.timeout;
+        let by = self.clock.now() + self.settings.response_timeout;
         let lane = self.lane()?;
         let turn = Arc::clone(&lane.turn).lock_owned();
         let turn =

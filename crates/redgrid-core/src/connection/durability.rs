@@ -166,10 +166,10 @@ impl DurabilityWaiter {
         if let Some(open) = lanes.get(&level) {
             return Ok(open.members.clone());
         }
-        // One WAIT may take `timeout`. Commands get three times that, so the connection survives a
+        // One WAIT may take `response_timeout`. Commands get three times that, so the connection survives a
         // WAIT. Silence ends it after two thirds, and its keep-alive PING may queue behind a WAIT.
-        let slice = self.settings.timeout;
-        let settings = Settings { timeout: slice * 3, ..self.settings.clone() };
+        let slice = self.settings.response_timeout;
+        let settings = Settings { response_timeout: slice * 3, ..self.settings.clone() };
         let (clock, name) = (self.clock.clone(), self.name.clone());
         let (link, watching) = Connection::open(&self.way, &settings, clock.clone(), name, Handshake::Identity, None)?;
         let (members, waiting) = mpsc::unbounded_channel();

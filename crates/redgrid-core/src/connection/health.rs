@@ -25,10 +25,10 @@ impl HealthCheck {
         HealthCheck { client, within }
     }
 
-    /// Sets how long to wait for replies; `timeout` of the settings by default.
+    /// Sets how long to wait for replies; `response_timeout` of the settings by default.
     ///
     /// A shorter time completes the check sooner, but reports a slow server as dead.
-    pub fn within(mut self, within: Duration) -> Self {
+    pub fn timeout(mut self, within: Duration) -> Self {
         self.within = within;
         self
     }

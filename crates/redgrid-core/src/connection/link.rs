@@ -202,7 +202,7 @@ impl Connection {
             greeting,
             clock,
             client_name,
-            timeout: settings.timeout,
+            timeout: settings.response_timeout,
             ping_interval: settings.ping_interval,
             place: way.place.to_string(),
             is_encrypted: way.entry.encryption.is_some(),

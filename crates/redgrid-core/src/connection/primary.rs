@@ -49,7 +49,7 @@ impl fmt::Debug for Primary {
 impl Client {
     /// Returns the current primaries: one, or in a cluster those that serve slots.
     ///
-    /// Waits until they are known, at most `timeout × (retries + 1)`.
+    /// Waits until they are known, at most `response_timeout × (retries + 1)`.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ async fn ask(
             return Err(told(unanswered, ServerError::not_sent(replaced())));
         }
         let sent = core.clock.now();
-        let copy = request.clone().not_after(sent + core.settings.timeout);
+        let copy = request.clone().not_after(sent + core.settings.response_timeout);
         let answer = server.call(vec![copy]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
         let error = match answer {
             Ok(_) if !decides(core, server) => return Err(ServerError::unknown(replaced())),

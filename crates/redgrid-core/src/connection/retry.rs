@@ -133,7 +133,7 @@ pub(super) fn send_with_retries<'a>(
                 _ => None,
             };
             let sent = clock.now();
-            let mut limit = sent + settings.timeout;
+            let mut limit = sent + settings.response_timeout;
             if let (RetryPolicy::Within(window), Some(first)) = (persistence, first) {
                 limit = limit.min(first + window);
             }
@@ -179,7 +179,7 @@ pub(super) fn send_with_retries<'a>(
                 }
                 Err(ServerError::Unknown { .. }) => {
                     progress.unanswered();
-                    unanswered = unanswered.max(Some(may_execute_until(limit, settings.timeout)));
+                    unanswered = unanswered.max(Some(may_execute_until(limit, settings.response_timeout)));
                     unknowns += 1;
                     let first = *first.get_or_insert(sent);
                     let more = match persistence {

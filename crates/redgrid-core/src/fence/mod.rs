@@ -145,7 +145,7 @@ impl Fence {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may be written, now or within the client's `timeout`.
+    /// Dropped early, it may be written, now or within the client's `response_timeout`.
     pub async fn set(&self, key: impl AsRef<str>, value: impl Into<Bytes>, token: Token) -> Result<(), FenceError> {
         self.write(key, Write::Set { value: value.into(), lives: Lives::On }, token).await.map(drop)
     }

@@ -39,7 +39,7 @@ impl Table {
     ) -> LeaseChange {
         let request = server_lease.protocol.renew(&[server_lease.claim(&server_lease.copied_field(), lease)]);
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());
-        let mut underway = Lengthening::begin(server_lease, lease, self.core.settings.timeout);
+        let mut underway = Lengthening::begin(server_lease, lease, self.core.settings.response_timeout);
         let asked = self.core.exchange(request, until, RetryPolicy::Retries, &underway.progress).await;
         let status = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let set = match status.map(|list| list.first().copied()) {
@@ -68,7 +68,7 @@ impl Table {
         durability: Durability,
     ) -> LeaseChange {
         let sent = self.now();
-        let underway = Shortening::begin(server_lease, sent, lease, self.core.settings.timeout);
+        let underway = Shortening::begin(server_lease, sent, lease, self.core.settings.response_timeout);
         self.reschedule(server_lease);
         let request = server_lease.protocol.extend(server_lease.claim(&server_lease.copied_field(), lease));
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());

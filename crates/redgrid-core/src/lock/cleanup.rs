@@ -117,7 +117,7 @@ impl Table {
     /// Releases, and waits for the first release as long as one reply may take. What remains is
     /// scheduled.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
-        let until = self.now() + self.core.settings.timeout;
+        let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {
             left = self.release_unclaimed(&what) => left,
             () = self.core.clock.sleep_until(until) => Instant::PAST,

@@ -239,7 +239,7 @@ impl Table {
         }
         let request = queue.keep(&line.target, &fields, self.position_ttl(), all);
         // One slow reply must not delay the next keepalive.
-        let limit = sent + self.core.settings.timeout.min(self.position_ttl());
+        let limit = sent + self.core.settings.response_timeout.min(self.position_ttl());
         let answer = once(&*self.core.topology, request, limit).await;
         let received = self.now();
         let mut state = self.state();

@@ -250,7 +250,7 @@ impl HoldGuard {
         Extender { client: self.client.clone(), hold: Arc::clone(&self.hold) }
     }
 
-    /// Releases the hold and waits for the reply, for `timeout` at most.
+    /// Releases the hold and waits for the reply, for `response_timeout` at most.
     ///
     /// After that, and if the future is dropped, the release goes on in the background. It ends
     /// when the server has no lease of the hold any more. That includes the lease of an
@@ -284,7 +284,7 @@ impl HoldGuard {
             }
         };
         let core = &self.table().core;
-        let until = core.clock.now() + core.settings.timeout + GRACE;
+        let until = core.clock.now() + core.settings.response_timeout + GRACE;
         let mut outcome = poll_fn(|cx| match &inline_task {
             Some(InlineRelease(_, inline_task)) if inline_task.poll(cx) => Poll::Pending,
             _ => Pin::new(&mut told).poll(cx),

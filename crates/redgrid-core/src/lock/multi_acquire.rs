@@ -396,7 +396,7 @@ impl Table {
     /// Like `schedule_cleanup_of_all`, but waits up to one response timeout for the first release.
     async fn clean_up_all(self: &Arc<Self>, look: &MultiRequest, ask: &MultiCall, lease: Duration) {
         let (limit, claims) = (ask.asked.retransmission_ends.unwrap_or(Instant::PAST), ask.fields(look));
-        let until = self.now() + self.core.settings.timeout;
+        let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {
             left = self.give_back_all(look.kind, &claims, limit, lease) => left,
             () = self.core.clock.sleep_until(until) => Instant::PAST,

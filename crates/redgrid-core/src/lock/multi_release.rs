@@ -42,7 +42,7 @@ impl MultiGrant {
         self.iter().for_each(HoldGuard::accept_member);
     }
 
-    /// Releases all keys and waits for the replies, for at most `timeout`.
+    /// Releases all keys and waits for the replies, for at most `response_timeout`.
     ///
     /// Returns one error for each key that failed. A release without a reply in time continues in
     /// the background until the lease ends.
@@ -61,7 +61,7 @@ impl MultiGrant {
             tokio::select! {
                 biased;
                 told = told => told.unwrap_or_default(),
-                () = client.clock().sleep_until(client.clock().now() + client.timeout() + GRACE) => {
+                () = client.clock().sleep_until(client.clock().now() + client.response_timeout() + GRACE) => {
                     let source = || ServerError::unknown("no answer came in time; the release goes on until the lease ends");
                     let unknown = |target: Arc<LockKeys>| {
                         ReleaseError::OutcomeUnknown { name: target.name.clone(), source: source() }

@@ -147,7 +147,7 @@ impl PendingAcquire {
             // live connection the request was sent.
             let mut looks = self.request.once && !self.table.core.is_connected(&self.keys.key);
             asks_himself &= !looks;
-            let shortest = self.table.core.settings.timeout + GRACE;
+            let shortest = self.table.core.settings.response_timeout + GRACE;
             let answer = loop {
                 if asks_himself {
                     let mut polled = false;
@@ -256,7 +256,7 @@ impl PendingAcquire {
     /// for longer than the response timeout, the server counts as unavailable.
     fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
         let name = self.keys.name.clone();
-        let is_current = now.since(contact) <= self.table.core.settings.timeout;
+        let is_current = now.since(contact) <= self.table.core.settings.response_timeout;
         if self.status.may_be_executed(now) {
             let source = ServerError::unknown("a request without an answer may still be carried out");
             AcquireError::OutcomeUnknown { name, source }

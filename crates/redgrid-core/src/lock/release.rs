@@ -400,7 +400,7 @@ impl Table {
     /// shrinks.
     fn sent_until(&self, server_lease: &ServerLease, way: ReleaseMode) -> Instant {
         match way {
-            ReleaseMode::Retain(_) => server_lease.lease_ends().min(self.now() + self.core.settings.timeout),
+            ReleaseMode::Retain(_) => server_lease.lease_ends().min(self.now() + self.core.settings.response_timeout),
             ReleaseMode::Release | ReleaseMode::Yield => server_lease.lease_ends(),
         }
     }

@@ -185,7 +185,7 @@ impl Table {
             let fields: Vec<_> = server_leases.iter().map(|server_lease| server_lease.copied_field()).collect();
             let each = server_leases.iter().zip(&fields).zip(&leases);
             let claims: Vec<_> = each.map(|((server_lease, field), lease)| server_lease.claim(field, *lease)).collect();
-            let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.timeout);
+            let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.response_timeout);
             // The wait for the reply is shorter than the response timeout: the lease may be shorter
             // than that, and a renewal is idempotent. A late reply still counts. Otherwise a
             // machine that is too slow for every reply would lose holds that the server has kept.
@@ -200,7 +200,7 @@ impl Table {
                     server_lease.raise_upper_bound(by + *lease);
                 }
             };
-            let over = may_execute_until(limit, self.core.settings.timeout);
+            let over = may_execute_until(limit, self.core.settings.response_timeout);
             let answer = tokio::select! {
                 answer = &mut asking => answer,
                 () = self.core.clock.sleep_until(sent + (shortest / 4).max(SHORTEST_WAIT)) => {

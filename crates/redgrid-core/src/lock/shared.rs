@@ -237,7 +237,7 @@ impl Table {
 
     /// Sends `request` once from a background task and ignores the outcome.
     pub(crate) fn run_detached(&self, request: Request) {
-        let (core, limit) = (Arc::clone(&self.core), self.now() + self.core.settings.timeout);
+        let (core, limit) = (Arc::clone(&self.core), self.now() + self.core.settings.response_timeout);
         self.spawn_background(Box::pin(async move {
             let _ = once(&*core.topology, request, limit).await;
         }));

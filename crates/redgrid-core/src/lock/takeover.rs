@@ -66,7 +66,7 @@ impl Table {
         // requested.
         let lease = request
             .server_lease(stretch)
-            .max(terms::with_margin(handover_window::LONGEST + self.core.settings.timeout));
+            .max(terms::with_margin(handover_window::LONGEST + self.core.settings.response_timeout));
         let takeover = Takeover { kind, target, lease, from };
         let (mut id, mut field, mut asked) = self.send_takeover(&takeover).await;
         let mut verdict = parse_reply(&asked);

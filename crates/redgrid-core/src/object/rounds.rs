@@ -60,7 +60,7 @@ impl Rounds {
     /// Those of a call about `name`, one round after another.
     pub fn of(client: &Client, name: &Name) -> Rounds {
         let (now, patience) = (client.clock().now(), client.patience());
-        let (until, last) = (now + patience, now + patience.saturating_sub(client.timeout() / 2));
+        let (until, last) = (now + patience, now + patience.saturating_sub(client.response_timeout() / 2));
         Rounds { client: client.clone(), name: name.clone(), until, last, lost: 0, told: None, _turn: None }
     }
 

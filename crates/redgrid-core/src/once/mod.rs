@@ -224,7 +224,7 @@ impl Lanes {
 }
 
 impl Client {
-    /// Carries out a script that acts once, and reads its answer as `T`: tried again until `timeout × (retries + 1)` is over,
+    /// Carries out a script that acts once, and reads its answer as `T`: tried again until `response_timeout × (retries + 1)` is over,
     /// after lost replies too.
     ///
     /// # Errors
@@ -314,7 +314,7 @@ async fn in_turn(
     if answer.is_closed() {
         return;
     }
-    let request = request.numbered(memory, client.lanes().number(), core.settings.timeout);
+    let request = request.numbered(memory, client.lanes().number(), core.settings.response_timeout);
     let (outcome, _) = chase(core, &request, &progress).await;
     drop(turn);
     let _ = answer.send(outcome);

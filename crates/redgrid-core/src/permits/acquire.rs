@@ -136,7 +136,7 @@ macro_rules! options {
 
             /// Waits at most this long for permits, and for a server that can not be reached; zero looks once. Without it, an
             /// acquire waits as long as it takes (but not without any contact to the server), and a try does not wait.
-            pub fn wait(mut self, wait: Duration) -> Self {
+            pub fn timeout(mut self, wait: Duration) -> Self {
                 self.0.wait = Some(wait);
                 self
             }
@@ -149,7 +149,7 @@ macro_rules! options {
 
             /// Renews leases, as by default, but of this length: 100 ms to 30 days, 30 s unless set here or in the configuration.
             /// Short ones come back sooner after a crash; long ones survive longer pauses. Only where permits have leases.
-            pub fn watchdog(mut self, lease: Duration) -> Self {
+            pub fn auto_renew(mut self, lease: Duration) -> Self {
                 self.0.lease = None;
                 self.0.watchdog = Some(lease);
                 self

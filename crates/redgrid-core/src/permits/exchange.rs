@@ -141,7 +141,7 @@ impl Words {
                 call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
             }
         }
-        call.numbered(once::memory(core, key, source.memory()), number, core.settings.timeout)
+        call.numbered(once::memory(core, key, source.memory()), number, core.settings.response_timeout)
     }
 }
 

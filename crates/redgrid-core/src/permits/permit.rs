@@ -71,7 +71,7 @@ impl Ticket {
         };
         // One look is not worth waiting for a server as long as a call may.
         let mut looks = self.ask.once && !self.client.core().is_connected(&self.pool.source.key);
-        let shortest = self.client.timeout() + GRACE;
+        let shortest = self.client.response_timeout() + GRACE;
         let mut contact = self.entered;
         let answer = loop {
             let patience = if looks { patience.min(shortest) } else { patience };
@@ -154,7 +154,7 @@ impl Ticket {
 
     fn out_of_time(&self, now: Instant) -> AcquireError {
         let name = self.pool.source.name.clone();
-        let (contact, timeout) = (self.contact(), self.client.core().settings.timeout);
+        let (contact, timeout) = (self.contact(), self.client.core().settings.response_timeout);
         // After a loss of contact that is longer than the response timeout, the server counts as
         // unavailable.
         let told = now >= self.until && contact > self.entered && now.since(contact) <= timeout;
@@ -268,7 +268,7 @@ impl Permit {
         }
     }
 
-    /// Gives them back and waits for the answer, for `timeout` at most. The release goes on in the
+    /// Gives them back and waits for the answer, for `response_timeout` at most. The release goes on in the
     /// background after that, and if this is dropped.
     ///
     /// # Errors
@@ -301,7 +301,7 @@ impl Permit {
             told = &mut outcome => {
                 told.unwrap_or_else(|| unknown(self.client.ended()))
             }
-            () = clock.sleep_until(clock.now() + self.client.timeout() + GRACE) => {
+            () = clock.sleep_until(clock.now() + self.client.response_timeout() + GRACE) => {
                 unknown(ServerError::unknown("no answer came in time; the release goes on"))
             }
         }

@@ -14,7 +14,7 @@ impl Client {
     /// # Errors
     ///
     /// [`ServerError`] where the server refuses one or this client, no server confirms them within
-    /// `timeout × (retries + 1)`, or the client ends.
+    /// `response_timeout × (retries + 1)`, or the client ends.
     pub(super) async fn tapped<P>(
         &self,
         kept: usize,

@@ -94,7 +94,7 @@ impl Client {
     /// # Errors
     ///
     /// [`ServerError::Refused`] where the user may not, or the server can not; [`ServerError::NotSent`] where nobody has confirmed it
-    /// within `timeout × (retries + 1)`. Nothing is heard then.
+    /// within `response_timeout × (retries + 1)`. Nothing is heard then.
     ///
     /// # Cancel safety
     ///

@@ -60,7 +60,7 @@ pub(super) async fn run(hub: Arc<Hub>, lane: Arc<Lane>) {
 
 /// One script for the names of a slot (all, where there are no slots), and one for their marks.
 async fn look(hub: &Hub, lane: &Lane, mut looks: Vec<Look>) {
-    let limit: Instant = hub.clock.now() + hub.settings.timeout;
+    let limit: Instant = hub.clock.now() + hub.settings.response_timeout;
     let slot = |look: &Look| hub.topology.slot(&look.key);
     looks.sort_by_key(slot);
     let groups: Vec<&[Look]> = looks.chunk_by(|one, other| slot(one) == slot(other)).collect();
@@ -99,7 +99,7 @@ async fn look(hub: &Hub, lane: &Lane, mut looks: Vec<Look>) {
 
 /// Leaves word that somebody waits. A user who may not write it is not waited for.
 pub(super) async fn mark(hub: &Hub, mark: &Bytes) {
-    let limit = hub.clock.now() + hub.settings.timeout;
+    let limit = hub.clock.now() + hub.settings.response_timeout;
     let _ = once(&*hub.topology, marking([mark.clone()]).not_after(limit), limit).await;
 }
 
@@ -111,7 +111,7 @@ fn marking(marks: impl IntoIterator<Item = Bytes>) -> Request {
 /// One look at one key, now.
 pub(super) async fn peek(hub: &Hub, key: &Bytes) -> Option<Duration> {
     let request = PEEK.with([key.clone()]).idempotent();
-    let answer = once(&*hub.topology, request, hub.clock.now() + hub.settings.timeout).await;
+    let answer = once(&*hub.topology, request, hub.clock.now() + hub.settings.response_timeout).await;
     let left = answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()).ok()?.first().copied()?;
     match left {
         ABSENT | UNREADABLE => None,

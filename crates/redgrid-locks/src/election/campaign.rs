@@ -43,14 +43,14 @@ impl Campaign {
     }
 
     /// Waits at most this long to be elected and to have told who it is; zero looks once. As long as it takes unless set.
-    pub fn wait(mut self, wait: Duration) -> Self {
+    pub fn timeout(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
     /// Leads with leases of this length, renewed every third of it: 100 ms to 30 days; the client's watchdog lease unless set.
     /// Short ones have the next leader sooner after a crash; long ones survive longer pauses.
-    pub fn watchdog(mut self, lease: Duration) -> Self {
+    pub fn auto_renew(mut self, lease: Duration) -> Self {
         self.watchdog = Some(lease);
         self
     }

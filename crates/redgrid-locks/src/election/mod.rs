@@ -73,7 +73,7 @@ impl Election {
         Election { client: client.clone(), target }
     }
 
-    /// Becomes a candidate, and waits to be elected as long as it takes or as [`Campaign::wait`] says.
+    /// Becomes a candidate, and waits to be elected as long as it takes or as [`Campaign::timeout`] says.
     pub fn campaign(&self) -> Campaign {
         Campaign::new(self.clone())
     }

@@ -40,7 +40,7 @@ impl Observation {
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked for `timeout × (retries + 1)`; the next call goes on.
+    /// [`ServerError`] when it could not be asked for `response_timeout × (retries + 1)`; the next call goes on.
     ///
     /// # Cancel safety
     ///

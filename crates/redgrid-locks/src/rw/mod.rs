@@ -133,7 +133,7 @@ impl RwLock {
         RwLock { line, ..self }
     }
 
-    /// Reads, together with other readers, waiting for writers as long as it takes or as [`Read::wait`] says.
+    /// Reads, together with other readers, waiting for writers as long as it takes or as [`Read::timeout`] says.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl RwLock {
         TryRead::new(self)
     }
 
-    /// Writes, alone, waiting for all others as long as it takes or as [`Write::wait`] says. New readers of this toolkit wait
+    /// Writes, alone, waiting for all others as long as it takes or as [`Write::timeout`] says. New readers of this toolkit wait
     /// meanwhile.
     ///
     /// # Errors

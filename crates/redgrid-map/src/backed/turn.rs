@@ -51,7 +51,7 @@ impl<K, V, KC: Codec, VC: Codec> Inner<K, V, KC, VC> {
         };
         #[cfg(feature = "locks")]
         let everywhere = match self.terms.exclusive {
-            true => Some(self.map.lock_of(field)?.acquire().wait(bound).await?),
+            true => Some(self.map.lock_of(field)?.acquire().timeout(bound).await?),
             false => None,
         };
         Ok(Turn {

@@ -64,16 +64,16 @@ impl Task {
             let read = |got: Option<ReadGuard>| got.map(Guard::Read);
             let write = |got: Option<WriteGuard>| got.map(Guard::Write);
             match how {
-                0..4 => lock.read().wait(wait).await.map(|got| read(Some(got))),
+                0..4 => lock.read().timeout(wait).await.map(|got| read(Some(got))),
                 4..6 => lock.read().await.map(|got| read(Some(got))),
-                6 => lock.read().lease(lease).by(me).await.map(|got| read(Some(got))),
+                6 => lock.read().lease(lease).holder(me).await.map(|got| read(Some(got))),
                 7..9 => lock.try_read().await.map(read),
-                9..11 => lock.write().wait(wait).by(me).await.map(|got| write(Some(got))),
-                11 => lock.write().by(me).await.map(|got| write(Some(got))),
+                9..11 => lock.write().timeout(wait).holder(me).await.map(|got| write(Some(got))),
+                11 => lock.write().holder(me).await.map(|got| write(Some(got))),
                 12 => lock.write().lease(lease).await.map(|got| write(Some(got))),
-                13 => lock.upgradable_read().wait(wait).await.map(|got| Some(Guard::Upgradable(got))),
+                13 => lock.upgradable_read().timeout(wait).await.map(|got| Some(Guard::Upgradable(got))),
                 14 => lock.upgradable_read().lease(lease).await.map(|got| Some(Guard::Upgradable(got))),
-                _ => lock.try_write().by(me).await.map(write),
+                _ => lock.try_write().holder(me).await.map(write),
             }
         };
         let leaves = self.rng.u8(..8) == 0;
@@ -89,7 +89,7 @@ impl Task {
 
     async fn read_under(&self, name: &str, lock: &RwLock, me: &Holder) -> Option<Entered> {
         let id = self.ask(name, false, None);
-        let got: Result<Option<ReadGuard>, AcquireError> = lock.try_read().by(me).await;
+        let got: Result<Option<ReadGuard>, AcquireError> = lock.try_read().holder(me).await;
         match got {
             // Said when the write has ended: until then it is within that.
             Ok(Some(read)) => Some(Entered { id, guard: Guard::Read(read) }),

@@ -145,14 +145,14 @@ pub(super) const GLOBAL: Rows = &[
 
 /// In the section of every topology.
 pub(super) const BASE: Rows = &[
-    ("timeout", Millis("timeout")),
+    ("timeout", Millis("response_timeout")),
     ("connectTimeout", Millis("connect_timeout")),
     ("idleConnectionTimeout", Ignored(POOL)),
     ("retryAttempts", Plain("retries")),
     ("retryDelay", Delay("retry_delay")),
     ("retryInterval", Millis("retry_delay")),
     ("reconnectionDelay", Ignored("reconnection waits 50 ms to 2 s")),
-    ("subscriptionTimeout", Ignored("a subscription has `timeout`")),
+    ("subscriptionTimeout", Ignored("a subscription has `response_timeout`")),
     ("subscriptionsPerConnection", Ignored("one connection carries all subscriptions of a node")),
     ("pingConnectionInterval", MillisOrOff("ping_interval")),
     ("clientName", Plain("client_name")),
@@ -185,7 +185,7 @@ pub(super) const BASE: Rows = &[
     ("dnsMonitoringInterval", Ignored("a host name is looked up anew for every connection")),
     ("dnsMonitoringTimes", Ignored("a host name is looked up anew for every connection")),
     // Gone from Redisson, and still in files.
-    ("pingTimeout", Ignored("a PING has `timeout`")),
+    ("pingTimeout", Ignored("a PING has `response_timeout`")),
     ("reconnectionTimeout", Ignored("reconnection waits 50 ms to 2 s")),
     ("failedAttempts", Ignored("a node that fails is noticed by its connection")),
     ("tlsVersion", Ignored(TLS)),

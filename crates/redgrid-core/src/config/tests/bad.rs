@@ -58,10 +58,10 @@ fn bad_urls_name_the_part_and_hide_the_password() {
         ("redis://h#x", "no `#` part"),
         ("redis://h?timeout", "expected `setting=value`"),
         ("redis://h?hunter2:x=1", "expected names of settings"),
-        ("redis://h?timout=1s", "`timout` in the URL is no setting; did you mean `timeout`?"),
-        ("redis://h?timeout=3000", "`timeout` in the URL: expected a time with its unit, like `1s` or `250ms`"),
-        ("redis://h?timeout=1ms", "from 10ms to 1day, found `1ms`"),
-        ("redis://h?timeout=1s&timeout=2s", "they set the same"),
+        ("redis://h?response_timout=1s", "`response_timout` in the URL is no setting; did you mean `response_timeout`?"),
+        ("redis://h?response_timeout=3000", "`response_timeout` in the URL: expected a time with its unit, like `1s` or `250ms`"),
+        ("redis://h?response_timeout=1ms", "from 10ms to 1day, found `1ms`"),
+        ("redis://h?response_timeout=1s&response_timeout=2s", "they set the same"),
         (
             "redis://:hunter2@h?password=hunter2",
             "`password` in the URL and `password` in the URL do not fit: they set the same",
@@ -178,8 +178,8 @@ fn bad_files_name_the_file_and_the_key() {
         ("c.yaml", "master_name: a", "`master_name` in {} and no `sentinels` do not fit"),
         (
             "c.yaml",
-            "single: h\ntimeout: 3000",
-            "`timeout` in {}: expected a time with its unit, like `1s` or `250ms`, from 10ms to 1day, found `3000`",
+            "single: h\nresponse_timeout: 3000",
+            "`response_timeout` in {}: expected a time with its unit, like `1s` or `250ms`, from 10ms to 1day, found `3000`",
         ),
         ("c.yaml", "single: h\nsingle: h", "`single` in {}: expected each key once, found it twice"),
         ("c.json", "{\"single\": \"h\", \"single\": \"hunter2\"}", "`single` in {}: expected each key once"),
@@ -304,8 +304,8 @@ fn bad_variables_are_named() {
         (&[][..], "no server is named"),
         (&[("REDGRID_URL", "http://:hunter2@h")], "REDGRID_URL is not understood: expected the scheme"),
         (
-            &[("REDGRID_URL", "redis://:hunter2@h"), ("REDGRID_TIMEOUT", "5")],
-            "REDGRID_TIMEOUT: expected a time with its unit",
+            &[("REDGRID_URL", "redis://:hunter2@h"), ("REDGRID_RESPONSE_TIMEOUT", "5")],
+            "REDGRID_RESPONSE_TIMEOUT: expected a time with its unit",
         ),
         (
             &[("REDGRID_URL", "redis://h"), ("REDGRID_PASWORD", "hunter2")],

@@ -36,11 +36,11 @@ pub(super) fn variables(all: &[(&str, &str)]) -> Result<Config, ConfigError> {
 #[test]
 fn the_three_formats_mean_the_same() {
     let yaml =
-        "# the service\nsentinels: [a, b:5]\nmaster_name: orders\npassword: 007\ndatabase: 2\ntimeout: 1s\nusername:\n";
-    let toml = "sentinels = ['a', 'b:5']\nmaster_name = 'orders'\npassword = '007'\ndatabase = 2\ntimeout = '1s'\n";
+        "# the service\nsentinels: [a, b:5]\nmaster_name: orders\npassword: 007\ndatabase: 2\nresponse_timeout: 1s\nusername:\n";
+    let toml = "sentinels = ['a', 'b:5']\nmaster_name = 'orders'\npassword = '007'\ndatabase = 2\nresponse_timeout = '1s'\n";
     let json =
-        r#"{"sentinels": ["a", "b:5"], "master_name": "orders", "password": "007", "database": 2, "timeout": "1s"}"#;
-    let url = Config::from_url("redis-sentinel://:007@a,b:5/orders/2?timeout=1s").unwrap();
+        r#"{"sentinels": ["a", "b:5"], "master_name": "orders", "password": "007", "database": 2, "response_timeout": "1s"}"#;
+    let url = Config::from_url("redis-sentinel://:007@a,b:5/orders/2?response_timeout=1s").unwrap();
     for (name, text) in [("c.yaml", yaml), ("c.yml", yaml), ("c.toml", toml), ("c.json", json)] {
         let config =
             Config::from_file(Written::new(name, text).path()).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -101,27 +101,27 @@ fn a_number_that_stands_for_text_is_the_text_of_the_file() {
 
 #[test]
 fn a_file_may_have_a_url_and_settings_beside_it() {
-    let file = Written::new("c.yaml", "url: redis-cluster://h1,h2?timeout=1s\nretries: 2\n");
+    let file = Written::new("c.yaml", "url: redis-cluster://h1,h2?response_timeout=1s\nretries: 2\n");
     let config = Config::from_file(file.path()).unwrap();
-    assert_eq!((config.topology(), value(&config, "timeout").as_deref()), ("cluster", Some("1s")));
-    let origin = config.explain().into_iter().find(|one| one.name == "timeout").unwrap().origin.to_string();
-    assert!(origin.starts_with("`timeout` in `url` in "), "{origin}");
+    assert_eq!((config.topology(), value(&config, "response_timeout").as_deref()), ("cluster", Some("1s")));
+    let origin = config.explain().into_iter().find(|one| one.name == "response_timeout").unwrap().origin.to_string();
+    assert!(origin.starts_with("`response_timeout` in `url` in "), "{origin}");
 }
 
 #[test]
 fn the_environment_stands_over_the_url_over_the_file() {
-    let file = Written::new("c.toml", "cluster = ['a']\ntimeout = '1s'\nretries = 1\nnamespace = 'file'\n");
+    let file = Written::new("c.toml", "cluster = ['a']\nresponse_timeout = '1s'\nretries = 1\nnamespace = 'file'\n");
     let path = file.path().to_str().unwrap();
     let config = variables(&[
         ("REDGRID_CONFIG", path),
-        ("REDGRID_URL", "redis://h?timeout=2s&retries=2"),
-        ("REDGRID_TIMEOUT", "3s"),
+        ("REDGRID_URL", "redis://h?response_timeout=2s&retries=2"),
+        ("REDGRID_RESPONSE_TIMEOUT", "3s"),
         ("REDGRID_POLL_BUDGET", ""),
         ("PATH", "/bin"),
     ])
     .unwrap();
     let values =
-        ["single", "cluster", "timeout", "retries", "namespace", "poll_budget"].map(|name| value(&config, name));
+        ["single", "cluster", "response_timeout", "retries", "namespace", "poll_budget"].map(|name| value(&config, name));
     let want = [Some("h:6379"), None, Some("3s"), Some("2"), Some("file"), Some("500")];
     assert_eq!(values, want.map(|text| text.map(str::to_owned)));
     let config = variables(&[("REDGRID_SENTINELS", "a,b"), ("REDGRID_MASTER_NAME", "m")]).unwrap();
@@ -138,8 +138,8 @@ fn variables_of_others_are_warnings_and_mistyped_ones_errors() {
     .unwrap();
     let warnings: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(warnings, ["REDGRID_SERVICE_HOST: is no setting"]);
-    let error = variables(&[("REDGRID_URL", "redis://h"), ("REDGRID_TIMOUT", "1s")]).unwrap_err();
-    assert_eq!(error.to_string(), "REDGRID_TIMOUT is no setting; did you mean `timeout`?");
+    let error = variables(&[("REDGRID_URL", "redis://h"), ("REDGRID_RESPONSE_TIMOUT", "1s")]).unwrap_err();
+    assert_eq!(error.to_string(), "REDGRID_RESPONSE_TIMOUT is no setting; did you mean `response_timeout`?");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn every_default_is_within_its_own_bounds_and_reads_back() {
 #[test]
 fn every_field_of_the_settings_has_a_row() {
     let all = Settings {
-        timeout: Duration::from_secs(7),
+        response_timeout: Duration::from_secs(7),
         connect_timeout: Duration::from_secs(7),
         retries: 7,
         retry_delay: Duration::from_secs(7),

@@ -23,7 +23,7 @@ impl Client {
 
     /// Sends a request, usually a script call, and reads its reply as `T`.
     ///
-    /// Without a connection the request is retried until `timeout × (retries + 1)` has passed.
+    /// Without a connection the request is retried until `response_timeout × (retries + 1)` has passed.
     /// After a lost reply it is retried only if it is [`idempotent`](Request::idempotent).
     ///
     /// # Errors

@@ -111,7 +111,7 @@ enum Place {
 }
 
 async fn place(nodes: &Nodes, node: &Node) -> Place {
-    let within = nodes.settings.max_replica_lag.min(nodes.settings.timeout);
+    let within = nodes.settings.max_replica_lag.min(nodes.settings.response_timeout);
     let answer = tokio::time::timeout(within, node.call(vec![Request::command("ROLE")])).await;
     match answer.map(|mut answers| answers.pop()) {
         Ok(Some(Ok(role))) => place_in(role),

@@ -103,7 +103,7 @@ impl Watch {
     ///
     /// A request that was sent to a silent primary then still has time to be sent to another one.
     fn is_for_long(&self, since: Option<Instant>) -> bool {
-        since.is_some_and(|since| since.elapsed() >= self.settings.timeout / 3 * 2)
+        since.is_some_and(|since| since.elapsed() >= self.settings.response_timeout / 3 * 2)
     }
 
     async fn look(&mut self) -> Result<(), ServerError> {
