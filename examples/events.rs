@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{Event, Grid};
+use redgrid::{ConnectionEvent, Grid};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -29,8 +29,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let news = tokio::time::timeout(Duration::from_secs(10), async {
         while let Some(event) = events.recv().await {
             match event {
-                Event::Lost { node, why } => println!("lost {node}: {why}"),
-                Event::Connected { node } => {
+                ConnectionEvent::Lost { node, why } => println!("lost {node}: {why}"),
+                ConnectionEvent::Connected { node } => {
                     println!("connected to {node} again");
                     break;
                 }

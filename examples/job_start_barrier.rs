@@ -41,7 +41,8 @@ async fn work(url: String, worker: u32) -> Result<(), Box<dyn Error + Send + Syn
         }
     }
 
-    let section = grid.double_barrier(format!("{NAME}:write"), WORKERS).enter().timeout(Duration::from_secs(30)).await?;
+    let section =
+        grid.double_barrier(format!("{NAME}:write"), WORKERS).enter().timeout(Duration::from_secs(30)).await?;
     tokio::time::sleep(Duration::from_millis(50) * worker).await; // its part
     section.leave().timeout(Duration::from_secs(30)).await?;
     println!("worker {worker}: all parts are written");

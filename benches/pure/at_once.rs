@@ -67,8 +67,8 @@ impl AtOnce {
             "lock/release" => Reply::Int(1),
             "lock/give-way" => Reply::Array(vec![Reply::Int(1), Reply::Int(0)]),
             "lock/renew" | "lock/release-many" => each(),
-            "wait/peek" => Reply::Int(30_000),
-            "wait/mark" => Reply::Int(1),
+            "pubsub/ttl" => Reply::Int(30_000),
+            "pubsub/set-waiting" => Reply::Int(1),
             other => {
                 let message = format!("ERR this server does not know `{other}`");
                 return Err(ServerError::Refused { code: Code::of(&message), message });

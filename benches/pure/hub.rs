@@ -72,8 +72,8 @@ fn channel(number: usize) -> Bytes {
 /// All of them, in force, with nothing to be told.
 async fn watch(client: &Client, channels: impl Iterator<Item = Bytes>) -> Vec<Watch> {
     let key = Bytes::from_static(b"name");
-    let mut watched: Vec<Watch> = channels.map(|channel| client.watch_only(channel, &key)).collect();
-    while !watched.iter().all(Watch::in_force) {
+    let mut watched: Vec<Watch> = channels.map(|channel| client.watch_unpolled(channel, &key)).collect();
+    while !watched.iter().all(Watch::is_active) {
         tokio::task::yield_now().await;
     }
     for watch in &mut watched {
@@ -86,7 +86,7 @@ async fn come_and_go(client: &Client, times: u64) -> Duration {
     let (key, new) = (Bytes::from_static(b"name"), channel(1));
     let began = now();
     for _ in 0..times {
-        drop(client.watch_only(new.clone(), &key));
+        drop(client.watch_unpolled(new.clone(), &key));
     }
     now() - began
 }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::Criterion;
 use redgrid_core::Name;
-use redgrid_core::name::{Namespace, companion, share_a_slot, slot_of, suffixed};
+use redgrid_core::name::{Namespace, companion, same_slot, slot_of, suffixed};
 
 use crate::thread_time::ThreadTime;
 
@@ -21,6 +21,6 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     group.bench_function("suffixed", |bencher| bencher.iter(|| suffixed(black_box(&key), "timeout")));
     group.bench_function("slot", |bencher| bencher.iter(|| slot_of(black_box(&key))));
     group.bench_function("slot of a hash tag", |bencher| bencher.iter(|| slot_of(black_box(tagged))));
-    group.bench_function("one slot", |bencher| bencher.iter(|| share_a_slot(black_box(&key), black_box(tagged))));
+    group.bench_function("one slot", |bencher| bencher.iter(|| same_slot(black_box(&key), black_box(tagged))));
     group.finish();
 }

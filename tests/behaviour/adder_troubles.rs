@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use redgrid_atomic_long::{AdderError, Client, DoubleAdder, LongAdder};
-use redgrid_core::Hearing;
+use redgrid_core::OrderedSubscription;
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,10 +26,10 @@ async fn saved(observer: &Observer) -> Option<String> {
 }
 
 /// One that hears everything and answers nothing.
-async fn mute(server: &RedisServer) -> (Client, Hearing) {
+async fn mute(server: &RedisServer) -> (Client, OrderedSubscription) {
     let client = client(server).await;
-    let hearing = client.hear_only(["{views}:adder-topic".into()], &"views".into());
-    wait_until(SOON, async || hearing.in_force()).await;
+    let hearing = client.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
+    wait_until(SOON, async || hearing.is_active()).await;
     (client, hearing)
 }
 
@@ -187,13 +187,13 @@ async fn what_was_heard_is_answered_before_it_ends() {
     });
     // Another one hears by the same way.
     let other = client_with(&server.url_via(proxy.addr()), |config| config).await;
-    let mut hearing = other.hear_only(["{views}:adder-topic".into()], &"views".into());
-    wait_until(SOON, async || hearing.in_force()).await;
+    let mut hearing = other.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
+    wait_until(SOON, async || hearing.is_active()).await;
     let ends = tokio::spawn(adder.destroy());
     wait_until(SOON, async || seen.load(Ordering::SeqCst)).await;
     let round = "0123456789abcdef0123456789abcdef";
     observer.cmd(&["PUBLISH", "{views}:adder-topic", &format!("1:{round}")]).await.unwrap();
-    while !matches!(hearing.next().await, redgrid_core::Heard::Message { .. }) {}
+    while !matches!(hearing.next().await, redgrid_core::ChannelEvent::Message { .. }) {}
     held.store(false, Ordering::SeqCst);
     ends.await.unwrap().unwrap();
     let key = |what: &str| format!("{{views}}:{round}:{what}");

@@ -164,10 +164,10 @@ async fn what_can_not_be_is_told() {
 }
 
 /// One that hears everything and answers nothing, as one that stands still.
-async fn mute(observer_of: &redgrid_testkit::RedisServer) -> (Client, redgrid_core::Hearing) {
+async fn mute(observer_of: &redgrid_testkit::RedisServer) -> (Client, redgrid_core::OrderedSubscription) {
     let client = client(observer_of).await;
-    let hearing = client.hear_only(["{views}:adder-topic".into()], &"views".into());
-    wait_until(SOON, async || hearing.in_force()).await;
+    let hearing = client.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
+    wait_until(SOON, async || hearing.is_active()).await;
     (client, hearing)
 }
 
@@ -194,7 +194,7 @@ async fn at_the_bound_it_is_told_what_came_and_no_key_stays_for_ever() {
     // One of Redisson that goes on later adds to what is there, and its commands set no lifetime.
     let mut round = None;
     while let Some(heard) = hearing.take() {
-        if let redgrid_core::Heard::Message { payload, .. } = heard {
+        if let redgrid_core::ChannelEvent::Message { payload, .. } = heard {
             round = round.or(Some(String::from_utf8(payload[2..].to_vec()).unwrap()));
         }
     }
@@ -264,7 +264,7 @@ macro_rules! lua {
 }
 
 fn answer() -> String {
-    [include_str!("../../crates/redgrid-core/src/once/once.lua"), lua!("answer")].concat()
+    [include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua"), lua!("answer")].concat()
 }
 
 /// Does it to the next call of the script.

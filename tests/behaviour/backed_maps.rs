@@ -179,7 +179,8 @@ async fn what_the_store_does_not_take_is_changed_back() {
 async fn a_map_that_can_not_be_changed_back_is_told() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(2))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(2))).await;
     let store = Store::with([]);
     let map = before(&client, &store).build().unwrap();
     map.insert(key("a"), 1).await.unwrap();

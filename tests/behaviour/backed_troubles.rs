@@ -119,7 +119,8 @@ async fn a_shutdown_has_changed_back_what_the_store_did_not_take() {
 async fn a_change_whose_answer_is_lost_reaches_the_store() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(2))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(2))).await;
     for behind_it in [false, true] {
         let store = Store::with([]);
         let map = before(&client, &store);

@@ -47,7 +47,8 @@ async fn who_may_not_publish_opens_barriers_all_the_same() {
     let enter = || DoubleBarrier::new(&client, "a", 2).enter().timeout(SOON).into_future();
     let (first, second) = tokio::join!(enter(), enter());
     let (first, second) = (first.unwrap(), second.unwrap());
-    let (one, two) = tokio::join!(first.leave().timeout(SOON).into_future(), second.leave().timeout(SOON).into_future());
+    let (one, two) =
+        tokio::join!(first.leave().timeout(SOON).into_future(), second.leave().timeout(SOON).into_future());
     one.unwrap();
     two.unwrap();
 }

@@ -140,7 +140,8 @@ async fn who_may_not_use_multi_has_nothing_carried_out() {
 async fn lossy() -> (RedisServer, Proxy, Client) {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     // Its connection for atomic batches is there.
     let mut batch = Batch::new(&client).atomic();
     batch.push::<()>(get("n"));

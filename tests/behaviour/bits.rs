@@ -255,7 +255,8 @@ async fn numbers_in_bits() {
 async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(1))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(1))).await;
     let bits = BitSet::new(&client, "n");
     let field = Field::unsigned(8, 0);
     proxy.next(1, "BITFIELD", Action::SwallowReply);

@@ -94,12 +94,17 @@ fn detached() -> Detached {
 }
 
 async fn every_call_ends(phase: Phase) {
-    ends("acquire with a wait", phase, BOUND, async |c| Lock::new(c, "a").acquire().timeout(BOUND).await.map(drop)).await;
-    ends("try with a wait", phase, BOUND, async |c| Lock::new(c, "a").try_acquire().timeout(BOUND).await.map(drop)).await;
-    ends("several with a wait", phase, BOUND, async |c| several(c).acquire().timeout(BOUND).await.map(drop)).await;
-    ends("try several with a wait", phase, BOUND, async |c| several(c).try_acquire().timeout(BOUND).await.map(drop)).await;
-    ends("campaign with a wait", phase, BOUND, async |c| Election::new(c, "a").campaign().timeout(BOUND).await.map(drop))
+    ends("acquire with a wait", phase, BOUND, async |c| Lock::new(c, "a").acquire().timeout(BOUND).await.map(drop))
         .await;
+    ends("try with a wait", phase, BOUND, async |c| Lock::new(c, "a").try_acquire().timeout(BOUND).await.map(drop))
+        .await;
+    ends("several with a wait", phase, BOUND, async |c| several(c).acquire().timeout(BOUND).await.map(drop)).await;
+    ends("try several with a wait", phase, BOUND, async |c| several(c).try_acquire().timeout(BOUND).await.map(drop))
+        .await;
+    ends("campaign with a wait", phase, BOUND, async |c| {
+        Election::new(c, "a").campaign().timeout(BOUND).await.map(drop)
+    })
+    .await;
     ends("wait until free", phase, BOUND, async |c| Lock::new(c, "a").wait_until_free(Some(BOUND)).await).await;
     ends("wait ready", phase, BOUND, async |c| c.wait_ready(BOUND).await).await;
     ends("shutdown", phase, BOUND, async |c| c.shutdown(BOUND).await).await;

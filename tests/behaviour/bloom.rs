@@ -136,7 +136,8 @@ async fn a_filter_is_made_as_another_one_is() {
 async fn an_element_whose_answer_is_lost_may_be_added_again() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(1))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(1))).await;
     let filter: BloomFilter<i64, Long> = BloomFilter::new(&client, "f");
     filter.try_init(1000, 0.01).await.unwrap();
     filter.add(&1).await.unwrap();

@@ -209,7 +209,8 @@ async fn what_is_fenced_ends_and_fails_as_what_is_not() {
 async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     let observer = server.observer().await.unwrap();
     let bucket: Bucket<u64> = Bucket::new(&client, "lost");
     proxy.next(1, "lost", Action::SwallowReply);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redgrid_core::clock::{Clock, Instant};
-use redgrid_core::{Client, Combine, Combiner, Config, Reply, Server, ServerError};
+use redgrid_core::{BatchExecutor, Batcher, Client, Config, Reply, Server, ServerError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 use redgrid_tests::made::Made;
@@ -18,15 +18,15 @@ struct Slow {
     batches: Arc<AtomicU64>,
 }
 
-impl Combine for Slow {
-    type Ask = ();
-    type Answer = ();
+impl BatchExecutor for Slow {
+    type Request = ();
+    type Reply = ();
 
-    fn fit<'a>(&self, asks: impl Iterator<Item = &'a ()>) -> usize {
+    fn max_prefix<'a>(&self, asks: impl Iterator<Item = &'a ()>) -> usize {
         asks.count()
     }
 
-    async fn carry_out(&self, batch: Vec<()>, _until: Instant) -> Vec<()> {
+    async fn execute(&self, batch: Vec<()>, _until: Instant) -> Vec<()> {
         if self.batches.fetch_add(1, Ordering::Relaxed) > 0 {
             std::future::pending::<()>().await;
         }
@@ -42,10 +42,10 @@ async fn who_has_left_with_others_does_not_wait_as_long_as_they_may() {
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let slow = Slow::default();
     let (may, batches) = (Arc::clone(&slow.may), Arc::clone(&slow.batches));
-    let combiner = Arc::new(Combiner::new(slow));
-    let mut first = Box::pin(combiner.ask(&client, ()));
+    let combiner = Arc::new(Batcher::new(slow));
+    let mut first = Box::pin(combiner.submit(&client, ()));
     assert!(futures_util::poll!(&mut first).is_pending());
-    let mut behind = Box::pin(combiner.ask(&client, ()));
+    let mut behind = Box::pin(combiner.submit(&client, ()));
     assert!(futures_util::poll!(&mut behind).is_pending());
     may.notify_one();
     first.await.unwrap();
@@ -100,15 +100,15 @@ const UNFIT: u64 = 14;
 /// A second and a half are over when this is answered, where the clock stands still.
 const LONG: u64 = 15;
 
-impl Combine for Echo {
-    type Ask = u64;
-    type Answer = u64;
+impl BatchExecutor for Echo {
+    type Request = u64;
+    type Reply = u64;
 
-    fn fit<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
+    fn max_prefix<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
         asks.inspect(|ask| assert_ne!(**ask, UNFIT, "what fits nowhere")).count()
     }
 
-    async fn carry_out(&self, batch: Vec<u64>, _until: Instant) -> Vec<u64> {
+    async fn execute(&self, batch: Vec<u64>, _until: Instant) -> Vec<u64> {
         self.asked.lock().unwrap().push(batch.clone());
         let unanswered = Unanswered(&self.given_up);
         self.may.acquire().await.unwrap().forget();
@@ -126,31 +126,31 @@ impl Combine for Echo {
 /// The same; so many batches may be under way.
 struct InTurns<const WAYS: usize>(Echo);
 
-impl<const WAYS: usize> Combine for InTurns<WAYS> {
-    type Ask = u64;
-    type Answer = u64;
+impl<const WAYS: usize> BatchExecutor for InTurns<WAYS> {
+    type Request = u64;
+    type Reply = u64;
 
-    const WAYS: usize = WAYS;
+    const MAX_IN_FLIGHT: usize = WAYS;
 
-    fn fit<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
-        self.0.fit(asks)
+    fn max_prefix<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
+        self.0.max_prefix(asks)
     }
 
-    async fn carry_out(&self, batch: Vec<u64>, until: Instant) -> Vec<u64> {
-        self.0.carry_out(batch, until).await
+    async fn execute(&self, batch: Vec<u64>, until: Instant) -> Vec<u64> {
+        self.0.execute(batch, until).await
     }
 }
 
 /// A task that asks; when this returns, it has.
-async fn asks<C: Combine<Ask = u64, Answer = u64>>(
-    combiner: &Arc<Combiner<C>>,
+async fn asks<C: BatchExecutor<Request = u64, Reply = u64>>(
+    combiner: &Arc<Batcher<C>>,
     client: &Client,
     what: u64,
 ) -> tokio::task::JoinHandle<Answer> {
     let (combiner, client, asked) = (Arc::clone(combiner), client.clone(), Arc::new(Notify::new()));
     let has_asked = Arc::clone(&asked);
     let task = tokio::spawn(async move {
-        let mut ask = Box::pin(combiner.ask(&client, what));
+        let mut ask = Box::pin(combiner.submit(&client, what));
         let first = futures_util::poll!(&mut ask);
         has_asked.notify_one();
         match first {
@@ -167,7 +167,7 @@ type Answer = Result<u64, ServerError>;
 #[tokio::test]
 async fn who_has_left_is_not_asked_and_what_nobody_waits_for_is_given_up() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-    let combiner = Arc::new(Combiner::new(echo.clone()));
+    let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, 1).await;
     let (leaves, third) = (asks(&combiner, &client, 2).await, asks(&combiner, &client, 3).await);
     leaves.abort();
@@ -179,7 +179,7 @@ async fn who_has_left_is_not_asked_and_what_nobody_waits_for_is_given_up() {
     third.abort();
     wait_until(SOON, async || echo.given_up.load(Ordering::Relaxed) == 1).await;
     echo.may.add_permits(1);
-    assert_eq!(combiner.ask(&client, 4).await.unwrap(), 4);
+    assert_eq!(combiner.submit(&client, 4).await.unwrap(), 4);
 }
 
 /// On one thread, those who wait for the first leave by two batches, with half of them in each. Those of the other half go on although nobody
@@ -188,7 +188,7 @@ async fn who_has_left_is_not_asked_and_what_nobody_waits_for_is_given_up() {
 async fn of_two_batches_the_one_that_nobody_waits_for_is_given_up() {
     for given_up in [0, 1] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Combiner::new(InTurns::<2>(echo.clone())));
+        let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut halves = [Vec::new(), Vec::new()];
         for ask in 2..=11 {
@@ -206,7 +206,7 @@ async fn of_two_batches_the_one_that_nobody_waits_for_is_given_up() {
         }
         assert_eq!(echo.given_up.load(Ordering::Relaxed), 1);
         echo.may.add_permits(1);
-        assert_eq!(combiner.ask(&client, 12).await.unwrap(), 12);
+        assert_eq!(combiner.submit(&client, 12).await.unwrap(), 12);
     }
 }
 
@@ -215,7 +215,7 @@ async fn of_two_batches_the_one_that_nobody_waits_for_is_given_up() {
 async fn three_batches_are_under_way_unless_many_ask() {
     for batches in [vec![6], vec![4, 4, 4], vec![20, 20]] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Combiner::new(InTurns::<3>(echo.clone())));
+        let combiner = Arc::new(Batcher::new(InTurns::<3>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut others = Vec::new();
         let all = batches.iter().sum::<usize>();
@@ -237,13 +237,13 @@ async fn three_batches_are_under_way_unless_many_ask() {
 #[tokio::test]
 async fn those_of_two_batches_are_told_their_own_in_turns() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(1_000));
-    let combiner = Arc::new(Combiner::new(InTurns::<2>(echo.clone())));
+    let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
     let asking = (0..20).map(|who| {
         let (combiner, client) = (Arc::clone(&combiner), client.clone());
         tokio::spawn(async move {
             for round in 0..20 {
                 let ask = 100 * (who + 1) + round;
-                assert_eq!(combiner.ask(&client, ask).await.unwrap(), ask);
+                assert_eq!(combiner.submit(&client, ask).await.unwrap(), ask);
             }
         })
     });
@@ -260,7 +260,7 @@ async fn those_of_two_batches_are_told_their_own_in_turns() {
 async fn a_shutdown_or_a_panic_tells_those_of_two_batches() {
     for panics in [false, true] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Combiner::new(InTurns::<2>(echo.clone())));
+        let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut others = Vec::new();
         for ask in [2, 3, 4, 5, 6, if panics { UNHEARD_OF } else { 7 }, 8, 9, 10, 11] {
@@ -292,7 +292,7 @@ async fn a_shutdown_or_a_panic_tells_those_of_two_batches() {
 #[tokio::test(start_paused = true)]
 async fn whose_time_is_over_is_told_and_what_comes_then_is_nobody_elses() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
-    let combiner = Arc::new(Combiner::new(echo.clone()));
+    let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, 0).await;
     let early = asks(&combiner, &client, 1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -325,7 +325,7 @@ async fn whose_time_is_over_is_told_and_what_comes_then_is_nobody_elses() {
 #[tokio::test]
 async fn a_shutdown_tells_those_under_way_and_those_behind_them() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-    let combiner = Arc::new(Combiner::new(echo));
+    let combiner = Arc::new(Batcher::new(echo));
     let first = asks(&combiner, &client, 1).await;
     let behind = asks(&combiner, &client, 2).await;
     let _ = client.shutdown(Duration::from_millis(100)).await;
@@ -339,7 +339,7 @@ async fn a_shutdown_tells_those_under_way_and_those_behind_them() {
 #[tokio::test]
 async fn a_panic_tells_those_under_way_and_those_behind_them() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-    let combiner = Arc::new(Combiner::new(echo.clone()));
+    let combiner = Arc::new(Batcher::new(echo.clone()));
     let alone = asks(&combiner, &client, UNHEARD_OF).await;
     echo.may.add_permits(1);
     assert!(alone.await.unwrap_err().is_panic());
@@ -351,7 +351,7 @@ async fn a_panic_tells_those_under_way_and_those_behind_them() {
     let told = tokio::time::timeout(SOON, behind).await.unwrap().unwrap();
     assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
     echo.may.add_permits(1);
-    assert_eq!(combiner.ask(&client, 2).await.unwrap(), 2);
+    assert_eq!(combiner.submit(&client, 2).await.unwrap(), 2);
 }
 
 /// Nothing is driven any more, and the connections have not ended.
@@ -359,7 +359,7 @@ async fn a_panic_tells_those_under_way_and_those_behind_them() {
 async fn who_comes_while_the_connections_end_is_told_and_so_is_who_was_there() {
     let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))).never_closed());
     let client = client_of(Arc::clone(&server), Duration::from_secs(60));
-    let combiner = Arc::new(Combiner::new(Echo::new(0)));
+    let combiner = Arc::new(Batcher::new(Echo::new(0)));
     let first = asks(&combiner, &client, 1).await;
     let ending = client.clone();
     let ending = tokio::spawn(async move { ending.shutdown(Duration::from_secs(600)).await });
@@ -375,7 +375,7 @@ async fn who_comes_while_the_connections_end_is_told_and_so_is_who_was_there() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_where_those_who_leave_are_counted_leaves_nobody_asleep() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
-    let combiner = Arc::new(Combiner::new(echo.clone()));
+    let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, LONG).await;
     let late = asks(&combiner, &client, 1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;

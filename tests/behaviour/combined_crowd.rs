@@ -12,7 +12,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use redgrid_core::clock::{Clock, Instant};
-use redgrid_core::{Client, Combine, Combiner, Config, Reply, Server};
+use redgrid_core::{BatchExecutor, Batcher, Client, Config, Reply, Server};
 use redgrid_tests::SOON;
 use redgrid_tests::made::Made;
 use tokio::sync::{Notify, mpsc};
@@ -28,15 +28,15 @@ struct Echo {
     most: Arc<AtomicU64>,
 }
 
-impl Combine for Echo {
-    type Ask = u64;
-    type Answer = u64;
+impl BatchExecutor for Echo {
+    type Request = u64;
+    type Reply = u64;
 
-    fn fit<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
+    fn max_prefix<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
         asks.take(5).count()
     }
 
-    async fn carry_out(&self, batch: Vec<u64>, _until: Instant) -> Vec<u64> {
+    async fn execute(&self, batch: Vec<u64>, _until: Instant) -> Vec<u64> {
         for _ in 0..fastrand::u8(..3) {
             tokio::task::yield_now().await;
         }
@@ -56,7 +56,7 @@ struct Place {
 }
 
 struct Crowd {
-    combiner: Combiner<Echo>,
+    combiner: Batcher<Echo>,
     client: Client,
     places: Vec<Mutex<Place>>,
     /// Who polls: a place and the number of the poll whose waker was woken.
@@ -111,7 +111,7 @@ impl Crowd {
     async fn ask(self: Arc<Self>) {
         while self.goes_on() {
             let what = self.begun.fetch_add(1, Ordering::Relaxed);
-            assert_eq!(self.combiner.ask(&self.client, what).await.unwrap(), what);
+            assert_eq!(self.combiner.submit(&self.client, what).await.unwrap(), what);
             self.told.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -147,7 +147,7 @@ async fn crowd_of(size: usize) -> Echo {
     let (pollers, woken): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::unbounded_channel()).unzip();
     let echo = Echo::default();
     let crowd = Arc::new(Crowd {
-        combiner: Combiner::new(echo.clone()),
+        combiner: Batcher::new(echo.clone()),
         client,
         places: (0..size).map(|_| Mutex::default()).collect(),
         pollers,

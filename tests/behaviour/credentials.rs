@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redgrid_core::config::{CredentialProvider, Credentials, Secret};
-use redgrid_core::{Client, Config, Event};
+use redgrid_core::{Client, Config, ConnectionEvent};
 use redgrid_locks::{Lock, LockGuard};
 use redgrid_testkit::{Observer, RedisServer, Sentinels, wait_until};
 use redgrid_tests::{SOON, in_full};
@@ -318,7 +318,8 @@ async fn a_lost_connection_is_noticed_while_the_vault_hangs() {
     let asked = vault.asked();
     wait_until(SOON, async || vault.asked() > asked).await;
     server.kill_connections_where(|client| client.name == "redgrid").await.unwrap();
-    let noticed = async { while !matches!(events.recv().await.expect("the client lives"), Event::Lost { .. }) {} };
+    let noticed =
+        async { while !matches!(events.recv().await.expect("the client lives"), ConnectionEvent::Lost { .. }) {} };
     tokio::time::timeout(patience / 2, noticed).await.expect("long before the vault is given up");
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_core::{Client, Config, DeploymentKind, Event, EventReceiver, NodeId, NodePart};
+use redgrid_core::{Client, Config, ConnectionEvent, ConnectionEvents, DeploymentKind, NodeId, NodePart};
 use redgrid_locks::Lock;
 use redgrid_testkit::{RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_unready, client_with, listening, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-async fn next(events: &mut EventReceiver) -> Event {
+async fn next(events: &mut ConnectionEvents) -> ConnectionEvent {
     tokio::time::timeout(SOON, events.recv()).await.expect("something is told").expect("the client lives")
 }
 
@@ -28,7 +28,7 @@ async fn a_restarted_server_is_lost_connected_and_then_a_gap() {
     for _ in 0..3 {
         server.restart_empty().await.unwrap();
         let mut told = vec![next(&mut events).await];
-        while told.last() != Some(&Event::Gap { node: id(&server) }) {
+        while told.last() != Some(&ConnectionEvent::Gap { node: id(&server) }) {
             told.push(next(&mut events).await);
         }
         // Lost and connected, perhaps once more: on a busy machine the news of the new connection may come after its
@@ -36,9 +36,9 @@ async fn a_restarted_server_is_lost_connected_and_then_a_gap() {
         let pairs = told[..told.len() - 1].chunks(2);
         assert!(pairs.len() >= 1, "{told:?}");
         for pair in pairs {
-            let [Event::Lost { node, why }, connected] = pair else { panic!("{told:?}") };
+            let [ConnectionEvent::Lost { node, why }, connected] = pair else { panic!("{told:?}") };
             assert!(*node == id(&server) && !why.is_empty(), "{told:?}");
-            assert_eq!(*connected, Event::Connected { node: id(&server) }, "{told:?}");
+            assert_eq!(*connected, ConnectionEvent::Connected { node: id(&server) }, "{told:?}");
         }
     }
 }
@@ -53,7 +53,7 @@ async fn a_lost_subscriber_is_a_gap_and_nothing_else() {
     for _ in 0..3 {
         let killed = server.kill_connections_where(|client| client.name.ends_with(":subscriber")).await.unwrap();
         assert_eq!(killed, 1);
-        assert_eq!(next(&mut events).await, Event::Gap { node: id(&server) });
+        assert_eq!(next(&mut events).await, ConnectionEvent::Gap { node: id(&server) });
     }
 }
 
@@ -67,7 +67,7 @@ async fn a_slow_reader_is_told_how_much_it_missed() {
     for _ in 0..130 {
         server.kill_connections_where(|client| client.name == "redgrid").await.unwrap();
         told += 1;
-        while next(&mut quick).await != (Event::Connected { node: id(&server) }) {
+        while next(&mut quick).await != (ConnectionEvent::Connected { node: id(&server) }) {
             told += 1;
         }
     }
@@ -75,10 +75,10 @@ async fn a_slow_reader_is_told_how_much_it_missed() {
     while quick.recv().await.is_some() {
         told += 1;
     }
-    let Some(Event::Missed { count }) = slow.recv().await else { panic!("it is told first") };
+    let Some(ConnectionEvent::Missed { count }) = slow.recv().await else { panic!("it is told first") };
     let mut kept = 0;
     while let Some(event) = slow.recv().await {
-        assert!(!matches!(event, Event::Missed { .. }));
+        assert!(!matches!(event, ConnectionEvent::Missed { .. }));
         kept += 1;
     }
     assert!(kept == 256 && kept + count == told, "{kept} kept, {count} missed of {told}");

@@ -231,7 +231,8 @@ async fn a_word_that_lands_after_its_waiter_has_left_takes_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(5))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(5))).await;
     let lock = FairLock::new(&client, "a");
     lock.acquire().await.unwrap().release().await.unwrap();
     let scripts = async || {

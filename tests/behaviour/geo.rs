@@ -170,7 +170,8 @@ async fn what_can_not_be_asked_is_told() {
 async fn a_move_whose_answer_is_lost_is_unknown() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(1))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(1))).await;
     let geo: Geo<String> = Geo::new(&client, "geo");
     proxy.next(1, "GEOADD", Action::SwallowReply);
     let told = geo.add("a", at(1.0, 2.0)).await.unwrap_err();

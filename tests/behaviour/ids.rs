@@ -230,7 +230,8 @@ async fn without_a_server_a_call_ends_and_later_ids_come_again() {
 async fn a_lost_answer_leaves_out_a_block_and_setting_up_acts_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
     let ids = IdGenerator::new(&client, "a");
     // Known to the server: the script itself is not the first thing that is lost.
     IdGenerator::new(&client, "warm").try_init(1, 1).await.unwrap();
@@ -295,7 +296,8 @@ async fn a_server_that_has_forgotten_is_told_how_far_ids_were() {
 async fn a_server_that_has_forgotten_is_told_once_although_answers_are_lost() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
     let ids = IdGenerator::new(&client, "a");
     ids.try_init(1_000_000, 10).await.unwrap();
     // No block is being asked for ahead of time then.

@@ -166,7 +166,8 @@ async fn time_does_not_go_back_with_the_servers_clock() {
 async fn a_lost_answer_leaves_out_numbers_and_who_is_dropped_takes_none_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
     let ids = TimeOrderedId::new(&client, "order");
     let mut last = ids.next().await.unwrap();
     for round in 0..60 {
@@ -187,7 +188,8 @@ async fn a_lost_answer_leaves_out_numbers_and_who_is_dropped_takes_none_twice() 
 async fn without_a_server_a_call_ends_and_later_ids_come_again() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(150))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(150))).await;
     let ids = TimeOrderedId::new(&client, "order");
     let last = ids.next().await.unwrap();
     proxy.set_both(Fault::BlackHole);

@@ -116,7 +116,8 @@ async fn changes_whose_answers_are_lost_are_made_once_and_answered() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(200 * MS).retries(20)).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(200 * MS).retries(20)).await;
     let latch = CountDownLatch::new(&client, "a");
     // The server knows the scripts.
     latch.try_set_count(1).await.unwrap();

@@ -80,9 +80,9 @@ async fn notices_are_heard_from_the_primary_and_no_channel_stays_at_the_replica_
     let [one, two] = &moving.shards;
     // How many channels each of them has: the client's own is that of the notices.
     let listened = || [one, two].map(|shard| (shard.primary.listened().len(), shard.replica.listened().len()));
-    wait_until(SOON, async || watched.in_force() && listened() == [(1, 1), (0, 0)]).await;
+    wait_until(SOON, async || watched.is_active() && listened() == [(1, 1), (0, 0)]).await;
     moving.changes.send_modify(|count| *count += 1);
-    wait_until(SOON, async || watched.in_force() && listened() == [(0, 0), (1, 1)]).await;
+    wait_until(SOON, async || watched.is_active() && listened() == [(0, 0), (1, 1)]).await;
 }
 
 /// It may have been subscribed by the connection that is there, as a gap is told of late.
@@ -92,12 +92,12 @@ async fn what_is_refused_when_it_is_asked_for_again_is_unsubscribed_when_nobody_
     let made = Arc::clone(&server) as Arc<dyn Server>;
     let client = Client::over_one(made, Config::single("one").unwrap(), Clock::boot()).unwrap();
     let watched = client.watch("channel".into(), "channel".into());
-    wait_until(SOON, async || watched.in_force()).await;
+    wait_until(SOON, async || watched.is_active()).await;
     let without = server.listened().len() - 1;
     server.deny("channel".into());
     server.push(Push::Gap);
     // Beside another one, and alone.
-    wait_until(SOON, async || !watched.in_force() && server.refused() > 1).await;
+    wait_until(SOON, async || !watched.is_active() && server.refused() > 1).await;
     drop(watched);
     wait_until(SOON, async || server.listened().len() == without).await;
 }
@@ -112,10 +112,10 @@ async fn what_a_replica_refuses_under_another_primary_is_unsubscribed_there() {
     let config = Config::single("one").unwrap();
     let client = Client::over(Arc::clone(&moving) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let watched = client.watch("channel".into(), "channel".into());
-    wait_until(SOON, async || watched.in_force()).await;
+    wait_until(SOON, async || watched.is_active()).await;
     replica.deny("channel".into());
     moving.changes.send_modify(|count| *count += 1);
-    wait_until(SOON, async || !watched.in_force() && replica.refused() > 0).await;
+    wait_until(SOON, async || !watched.is_active() && replica.refused() > 0).await;
     drop(watched);
     wait_until(SOON, async || replica.listened().is_empty()).await;
 }

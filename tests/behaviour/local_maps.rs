@@ -375,8 +375,10 @@ async fn who_may_not_tell_changes_nothing_and_who_may_not_listen_asks_the_server
     let server = server.start().await.unwrap();
     let (mute, deaf) = (
         client_with(&server.url_for("mute", "secret"), |config| config).await,
-        client_with(&server.url_for("deaf", "secret"), |config| config.response_timeout(Duration::from_secs(1)).retries(1))
-            .await,
+        client_with(&server.url_for("deaf", "secret"), |config| {
+            config.response_timeout(Duration::from_secs(1)).retries(1)
+        })
+        .await,
     );
     let observer = server.observer().await.unwrap();
     let prices = Prices::new(&mute, "prices");

@@ -102,7 +102,7 @@ async fn lost_answers_to_those_who_only_look_are_asked_for_again() {
     assert!(lock.is_locked().await.unwrap());
     // The poll of a waiter: the connection is lost with its answer, and the waiter still gets in.
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
-    rig.swallow(&redgrid_tests::sha(include_str!("../../crates/redgrid-core/src/wait/peek.lua")));
+    rig.swallow(&redgrid_tests::sha(include_str!("../../crates/redgrid-core/src/pubsub/ttl.lua")));
     wait_until(SOON, async || rig.swallowed() == 2).await;
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();

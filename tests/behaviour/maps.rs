@@ -160,7 +160,8 @@ async fn what_can_not_be_decoded_concerns_one_entry() {
 async fn stale_tokens_write_nothing_and_lost_answers_are_told() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     let now = u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()).unwrap();
     let (old, new) = (Token::new(now), Token::new(now + 1));
     let map: Map<String, u64> = Map::new(&client, "ledger");

@@ -221,7 +221,8 @@ async fn what_comes_again_before_it_is_taken_out_stays() {
     for key in ["a", "b"] {
         over(&observer, ENDS, &format!("\"{key}\"")).await;
     }
-    let through = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(20))).await;
+    let through =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(20))).await;
     let theirs = SetMultimapCache::<String, u32>::new(&through, "m");
     proxy.next(1, sha(REMOVE_KEYS), Action::Hold);
     let inserted = tokio::spawn(async move { theirs.insert("on", &1).await });

@@ -357,7 +357,8 @@ async fn nobody_waits_for_ever_for_a_server_that_is_not_there_or_for_a_client_th
     observer.cmd(&["CONFIG", "SET", SETTING, "KEA"]).await.unwrap();
     let mut one = Object::new(&client, "a").events(Kind::Expired).await.unwrap();
     let mut all = Listen::to(&client, "a", Kind::Expired).await.unwrap();
-    let impatient = client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(200)).retries(1)).await;
+    let impatient =
+        client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(200)).retries(1)).await;
     client.shutdown(SOON).await.unwrap();
     for events in [&mut one, &mut all] {
         assert!(tokio::time::timeout(SOON, events.next()).await.unwrap().is_none());

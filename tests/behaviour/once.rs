@@ -4,25 +4,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redgrid_core::{Client, Name, OnceRequest, OnceScript, ServerError};
+use redgrid_core::{Client, IdempotentRequest, IdempotentScript, Name, ServerError};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
-static ADD: OnceScript<1> = OnceScript::new("add", "return answer({redis.call('INCRBY', KEYS[2], ARGV[4])})");
+static ADD: IdempotentScript<1> =
+    IdempotentScript::new("add", "return answer({redis.call('INCRBY', KEYS[2], ARGV[4])})");
 
-fn add(client: &Client, n: i64) -> OnceRequest {
+fn add(client: &Client, n: i64) -> IdempotentRequest {
     ADD.with([client.key(&Name::new("n").unwrap())]).int(n)
 }
 
 async fn added(client: &Client, n: i64) -> Result<i64, ServerError> {
-    client.run_once::<Vec<i64>>(add(client, n)).await.map(|sum| sum[0])
+    client.run_exactly_once::<Vec<i64>>(add(client, n)).await.map(|sum| sum[0])
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_added_under_a_lost_answer_is_added_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
     assert_eq!(added(&client, 1).await.unwrap(), 1);
     proxy.next(2, ADD.body().sha(), Action::SwallowReply);
     assert_eq!(added(&client, 5).await.unwrap(), 6, "the answer of the copy that was carried out");
@@ -34,7 +36,8 @@ async fn what_was_added_under_a_lost_answer_is_added_once() {
 async fn copies_that_come_late_add_nothing() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
     assert_eq!(added(&client, 1).await.unwrap(), 1);
     // The first copy stays on the way; a second one is carried out, and then a request behind it.
     proxy.next(1, ADD.body().sha(), Action::Hold);
@@ -85,7 +88,8 @@ async fn of_many_at_once_with_answers_lost_at_random_each_is_added_once() {
 async fn who_leaves_before_his_turn_adds_nothing_and_who_leaves_after_adds_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
     added(&client, 0).await.unwrap();
     proxy.next(1, ADD.body().sha(), Action::Hold);
     let first = tokio::spawn({
@@ -107,7 +111,8 @@ async fn who_leaves_before_his_turn_adds_nothing_and_who_leaves_after_adds_once(
 async fn what_was_not_sent_in_time_is_not_sent_later() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(100))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(100))).await;
     added(&client, 0).await.unwrap();
     proxy.refuse_connections().await.unwrap();
     proxy.cut_all();

@@ -15,7 +15,7 @@ use tracing::span;
 macro_rules! once {
     ($name:literal) => {
         concat!(
-            include_str!("../../crates/redgrid-core/src/once/once.lua"),
+            include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua"),
             include_str!(concat!("../../crates/redgrid-queue/src/scripts/", $name, ".lua"))
         )
     };

@@ -16,7 +16,7 @@ fn cancellations() -> u64 {
 }
 
 fn take() -> String {
-    let once = include_str!("../../crates/redgrid-core/src/once/once.lua");
+    let once = include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua");
     sha(&format!("{once}{}", include_str!("../../crates/redgrid-queue/src/scripts/take.lua")))
 }
 

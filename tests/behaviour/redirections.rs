@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Code, Config, Event, Reply, Request, Server, ServerError, Topology};
+use redgrid_core::{Client, Code, Config, ConnectionEvent, Reply, Request, Server, ServerError, Topology};
 use redgrid_locks::{Lock, LostReason};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
@@ -121,7 +121,7 @@ async fn an_interruption_by_another_node_at_the_same_address_is_told() {
     let config = Config::single("same").unwrap();
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let first = client.watch("first".into(), "first".into());
-    wait_until(SOON, async || first.in_force()).await;
+    wait_until(SOON, async || first.is_active()).await;
     let mut events = client.events();
     // The other one takes its place, and nobody has been told.
     two.changes.send_if_modified(|count| {
@@ -129,9 +129,9 @@ async fn an_interruption_by_another_node_at_the_same_address_is_told() {
         false
     });
     let second = client.watch("second".into(), "second".into());
-    let gap = async { while !matches!(events.recv().await.expect("the client lives"), Event::Gap { .. }) {} };
+    let gap = async { while !matches!(events.recv().await.expect("the client lives"), ConnectionEvent::Gap { .. }) {} };
     tokio::time::timeout(SOON, gap).await.expect("it is told");
-    assert!(first.in_force() && second.in_force());
+    assert!(first.is_active() && second.is_active());
     assert_eq!(two.target.listened().len(), 3, "with the client's own");
 }
 

@@ -330,7 +330,8 @@ async fn what_is_not_received_within_its_lifetime_is_dropped_and_who_has_it_is_l
     let received = async || {
         loop {
             queue.push("kept").lifetime(SHORT * 4).await.unwrap();
-            if let Some(delivery) = queue.receive_many(1).visibility(HOUR).timeout(Duration::ZERO).await.unwrap().pop() {
+            if let Some(delivery) = queue.receive_many(1).visibility(HOUR).timeout(Duration::ZERO).await.unwrap().pop()
+            {
                 return delivery;
             }
         }

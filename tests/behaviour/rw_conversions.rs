@@ -333,7 +333,8 @@ async fn a_read_whose_release_is_answered_late_behind_an_upgrade_does_not_stay()
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
     let slow =
-        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(200 * MS).watchdog_lease(600 * MS)).await;
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(200 * MS).watchdog_lease(600 * MS))
+            .await;
     let lock = RwLock::new(&slow, "a");
     // The next requests about the name are that for the write, and then the releases.
     for (count, action) in

@@ -96,7 +96,8 @@ async fn a_script_that_the_server_forgot_is_sent_again() {
 async fn lossy() -> (RedisServer, Proxy, Client) {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     (server, proxy, client)
 }
 

@@ -207,7 +207,8 @@ async fn a_large_one_is_streamed_and_keeps_what_it_is_told() {
 async fn a_score_is_not_added_twice_when_an_answer_is_lost() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let hasty = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
+    let hasty =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     // Only what is not answered is asked within so short a time.
     let (client, hasty) = (client(&server).await, ScoredSortedSet::<String>::new(&hasty, "set"));
     let set: ScoredSortedSet<String> = ScoredSortedSet::new(&client, "set");

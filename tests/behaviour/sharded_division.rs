@@ -131,7 +131,8 @@ async fn an_object_lives_and_ends_as_a_whole() {
 async fn lost_answers_about_the_division_are_asked_for_again_and_those_of_changes_are_told() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(1))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(1))).await;
     let set: ShardedSet<u32> = ShardedSet::new(&client, "s");
     proxy.next(1, "{s}:shards", Action::SwallowReply);
     assert!(tokio::time::timeout(SOON, set.insert(&1)).await.expect("it does not hang").unwrap());

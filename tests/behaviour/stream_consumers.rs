@@ -113,7 +113,8 @@ async fn a_group_that_goes_is_told_or_made_again() {
 async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
     let elsewhere = redgrid_tests::client(&server).await;
     let (stream, theirs): (Texts, Texts) = (Stream::new(&client, "s"), Stream::new(&elsewhere, "s"));
     add(&theirs, 1..=9).await;

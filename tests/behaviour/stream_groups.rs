@@ -203,8 +203,9 @@ async fn a_group_that_is_waited_for_is_told() {
 async fn what_was_given_under_a_lost_answer_is_pending() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let through =
-        async || client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
+    let through = async || {
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await
+    };
     // Connections are made anew behind an answer that is lost: what follows goes by others.
     let (one, two, other) = (through().await, through().await, client(&server).await);
     let group = filled(&Stream::new(&other, "s"), 3).await;

@@ -173,16 +173,17 @@ async fn an_entry_of_any_size_is_added_and_told() {
 async fn an_answer_that_is_lost_leaves_one_entry() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     let stream: Texts = Stream::new(&client, "s");
     stream.add("a", &1).await.unwrap();
     stream.add("a", &1).exactly_once().await.unwrap();
-    let plain = sha(&[include_str!("../../crates/redgrid-core/src/once/plain.lua"), ADD].concat());
+    let plain = sha(&[include_str!("../../crates/redgrid-core/src/exactly_once/plain.lua"), ADD].concat());
     proxy.next(1, plain, Action::SwallowReply);
     let told = stream.add("a", &2).await.unwrap_err();
     assert!(matches!(told, StreamError::Object(ObjectError::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(stream.len().await.unwrap(), 3);
-    let once = sha(&[include_str!("../../crates/redgrid-core/src/once/once.lua"), ADD].concat());
+    let once = sha(&[include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua"), ADD].concat());
     proxy.next(2, once, Action::SwallowReply);
     let id = stream.add("a", &3).exactly_once().await.unwrap();
     assert_eq!(proxy.counts().swallowed, 3);

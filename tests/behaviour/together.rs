@@ -28,7 +28,8 @@ async fn ask(server: &RedisServer, client: &Client, names: &[String]) -> Vec<Out
     // What was given back before, and is still on its way.
     wait_until(SOON, async || client.in_hand().holds == client.in_hand().names).await;
     server.pause().await.unwrap();
-    let ask = |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).timeout(SOON).into_future());
+    let ask =
+        |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).timeout(SOON).into_future());
     let before = client.in_hand().names;
     let asking: Vec<_> = names.iter().map(ask).collect();
     wait_until(SOON, async || client.in_hand().names == before + names.len()).await;
@@ -328,7 +329,8 @@ fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
 }
 
 async fn ask_again(client: &Client, count: usize) -> Vec<Outcome> {
-    let ask = |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).timeout(SOON).into_future());
+    let ask =
+        |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).timeout(SOON).into_future());
     all(names(count).iter().map(ask).collect()).await
 }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Code, Config, OnceRequest, OnceScript, Reply, Request, Script, Server, ServerError};
+use redgrid_core::{
+    Client, Code, Config, IdempotentRequest, IdempotentScript, Reply, Request, Script, Server, ServerError,
+};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::made::Made;
@@ -44,10 +46,10 @@ async fn what_is_too_late_twice_is_told_and_not_as_busy() {
     assert!(matches!(told, Err(AcquireError::Unavailable { .. })), "{told:?}");
 }
 
-static COUNTED: OnceScript<1> = OnceScript::new("counted", "return answer({7})");
+static COUNTED: IdempotentScript<1> = IdempotentScript::new("counted", "return answer({7})");
 
 /// A client of a server that answers this, one after the other, and the last for ever.
-fn scripted(answers: Vec<Result<Reply, ServerError>>) -> (Arc<Made>, Client, OnceRequest) {
+fn scripted(answers: Vec<Result<Reply, ServerError>>) -> (Arc<Made>, Client, IdempotentRequest) {
     let asked = AtomicUsize::new(0);
     let server = Arc::new(Made::new("scripted", move |_: &Request| {
         let nth = asked.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
@@ -70,7 +72,7 @@ fn done() -> Result<Reply, ServerError> {
 #[tokio::test]
 async fn a_copy_that_is_too_late_tells_the_time_there() {
     let (server, client, request) = scripted(vec![too_late("1700000000000000"), done()]);
-    assert_eq!(client.run_once::<Vec<i64>>(request).await.unwrap(), [7]);
+    assert_eq!(client.run_exactly_once::<Vec<i64>>(request).await.unwrap(), [7]);
     let now = client.clock().now();
     let time = server.time().at(now, now).expect("a time was told");
     assert!((1_700_000_000_000_000..1_700_000_100_000_000).contains(&time), "{time}");
@@ -106,7 +108,7 @@ async fn what_may_have_been_done_is_not_told_as_not_sent() {
     let down = || Err(ServerError::NotSent { reason: "down".into() });
     let (_server, client, request) = scripted(vec![unanswered(), too_late("1700000000000000"), down()]);
     let until = client.clock().now() + Duration::from_millis(700);
-    let told = client.run_once_until::<Vec<i64>>(request, until).await;
+    let told = client.run_exactly_once_until::<Vec<i64>>(request, until).await;
     assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
 }
 
@@ -116,7 +118,7 @@ async fn what_a_server_does_not_take_for_a_while_is_told_by_its_words() {
     let refused = Err(ServerError::Refused { code: Code::of(message), message: message.into() });
     let (server, client, request) = scripted(vec![refused]);
     let until = client.clock().now() + Duration::from_millis(700);
-    let told = client.run_once_until::<Vec<i64>>(request, until).await;
+    let told = client.run_exactly_once_until::<Vec<i64>>(request, until).await;
     assert!(matches!(&told, Err(error) if error.code() == Some(Code::NoReplicas)), "{told:?}");
     // Given up, it is not sent any more.
     let asked = server.asked();

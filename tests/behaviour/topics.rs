@@ -293,7 +293,7 @@ async fn patterns_that_are_refused_leave_no_connection() {
 async fn a_topic_named_as_what_waiters_listen_to_is_another_channel() {
     let (_server, client, observer) = ready().await;
     let key = bytes::Bytes::from_static(b"a");
-    let watch = client.watch_only(key.clone(), &key);
+    let watch = client.watch_unpolled(key.clone(), &key);
     let mut heard = topic(&client, "a").subscribe().await.unwrap();
     observer.cmd(&["PUBLISH", "a", "1"]).await.unwrap();
     assert_eq!(message(&mut heard).await, is("a", "1"));
@@ -399,7 +399,7 @@ async fn in_a_cluster_a_topic_does_not_take_the_channel_of_who_waits() {
     let client = client_with(&cluster.url(), |config| config).await;
     let mut heard = topic(&client, "a").subscribe().await.unwrap();
     let key = bytes::Bytes::from_static(b"a");
-    let mut watch = client.watch_only(key.clone(), &key);
+    let mut watch = client.watch_unpolled(key.clone(), &key);
     let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
     let woken = async {
         loop {

@@ -43,7 +43,8 @@ async fn both(client: &Client) -> u32 {
 async fn a_commit_whose_answers_are_lost_is_made_once_and_told() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     both_to(&client, 1).await.unwrap();
     for n in 2..5 {
         // Carried out a second time it would find that it has changed what it has read.

@@ -126,7 +126,8 @@ async fn who_is_overtaken_each_time_is_told_so_in_time() {
 async fn after_an_unknown_answer_an_update_does_not_go_on() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
     let bucket: Bucket<u64> = Bucket::new(&client, "n");
     let map: Map<String, u64> = Map::new(&client, "m");
     bucket.set(&0).await.unwrap();

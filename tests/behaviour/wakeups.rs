@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Heard, Push, Reply, Server};
+use redgrid_core::{ChannelEvent, Client, Config, Push, Reply, Server};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Proxy, wait_until};
 use redgrid_tests::made::Made;
@@ -211,7 +211,7 @@ async fn a_release_between_the_look_and_the_watch_is_not_missed() {
     let waiter = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
     // Another watcher keeps the channel in force, so that no confirmation makes the waiter look again.
     let watching = waiter.watch("redisson_lock__channel:{a}".into(), "a".into());
-    wait_until(SOON, async || watching.in_force()).await;
+    wait_until(SOON, async || watching.is_active()).await;
     for _ in 0..400 {
         let held = Lock::new(&holder, "a").acquire().timeout(SOON).await.unwrap();
         let lock = Lock::new(&waiter, "a");
@@ -273,15 +273,15 @@ async fn channels_without_a_key_are_told_of_each_gap_however_many_there_are() {
     let mut hearings = Vec::new();
     for n in 0..5 {
         let key = Bytes::from(format!("{{told}}:{n}"));
-        let mut hearing = client.hear_only([Bytes::from(format!("channel:{{told}}:{n}"))], &key);
+        let mut hearing = client.subscribe_ordered_unpolled([Bytes::from(format!("channel:{{told}}:{n}"))], &key);
         let first = tokio::time::timeout(SOON, hearing.next()).await;
-        assert_eq!(first, Ok(Heard::Recheck), "the subscription is in force");
+        assert_eq!(first, Ok(ChannelEvent::Resync), "the subscription is in force");
         hearings.push(hearing);
     }
     let observer = server.observer().await.unwrap();
     observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
     for hearing in &mut hearings {
-        assert_eq!(tokio::time::timeout(SOON, hearing.next()).await, Ok(Heard::Recheck));
+        assert_eq!(tokio::time::timeout(SOON, hearing.next()).await, Ok(ChannelEvent::Resync));
     }
 }
 
@@ -296,14 +296,14 @@ async fn whoever_ends_in_order_hears_all_that_was_published_to_it() {
             let (client, channel, heard) = (client.clone(), channel.clone(), Arc::clone(&heard));
             async move {
                 client.spawn_attached(move |on| async move {
-                    let mut hearing = on.hear_counted(channel.clone(), &channel);
-                    let is_message = |heard| matches!(heard, Heard::Message { .. });
+                    let mut hearing = on.subscribe_at_primary(channel.clone(), &channel);
+                    let is_message = |heard| matches!(heard, ChannelEvent::Message { .. });
                     while !is_message(hearing.next().await) {}
                     heard.fetch_add(1, Ordering::Relaxed);
                     while let Some(next) = hearing.take() {
                         heard.fetch_add(u64::from(is_message(next)), Ordering::Relaxed);
                     }
-                    let mut last = hearing.end();
+                    let mut last = hearing.drain();
                     while let Some(next) = last.next().await {
                         heard.fetch_add(u64::from(is_message(next)), Ordering::Relaxed);
                     }

@@ -183,7 +183,8 @@ async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_server_a_call_ends_unavailable_and_a_bound_is_kept() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(200)).retries(1)).await;
+    let client =
+        client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(200)).retries(1)).await;
     server.kill().await.unwrap();
     // A machine under load may miss it once by chance: the best of three counts.
     let (mut with_bound, mut without) = (Duration::MAX, Duration::MAX);

@@ -80,6 +80,7 @@ pub(crate) async fn hold(
     names: &[String],
     lease: std::time::Duration,
 ) -> Vec<redgrid_locks::LockGuard> {
-    let taken = names.iter().map(|name| redgrid_locks::Lock::new(client, name).acquire().auto_renew(lease).into_future());
+    let taken =
+        names.iter().map(|name| redgrid_locks::Lock::new(client, name).acquire().auto_renew(lease).into_future());
     join_all(taken).await.into_iter().map(|taken| taken.expect("a free name is granted")).collect()
 }

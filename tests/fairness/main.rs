@@ -235,7 +235,7 @@ async fn a_listener_that_never_wants_the_lock_costs_no_more_than_the_probe() {
         // It listens, and never asks.
         let idle = redgrid_tests::client(&server).await;
         let watch = idle.watch("redisson_lock__channel:{contested}".into(), "contested".into());
-        wait_until(SOON, async || watch.in_force()).await;
+        wait_until(SOON, async || watch.is_active()).await;
         let listened_to = sections(&client, 8, "contested", 400 * MS).await;
         // A stretch of 10 ms, a silence of 2 to 4 ms, a look, 1 or 2 ms: more than half of the time is left.
         if listened_to * 2 >= alone { Ok(()) } else { Err(format!("{listened_to} against {alone} sections")) }

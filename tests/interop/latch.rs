@@ -393,7 +393,7 @@ async fn keys_and_messages_are_redissons(on: Ground) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     let listening = on.client().await;
-    let mut hearing = listening.hear([channel(&on.name).into()], &on.name.clone().into());
+    let mut hearing = listening.subscribe_ordered([channel(&on.name).into()], &on.name.clone().into());
     heard(&on, 1).await;
     let value = async || on.observer.get::<String>(&on.name).await.unwrap();
     let mut sides = Vec::new();
@@ -416,9 +416,9 @@ async fn keys_and_messages_are_redissons(on: Ground) {
         on.observer.cmd(&["PUBLISH", &channel(&on.name), "end"]).await.unwrap();
         loop {
             match tokio::time::timeout(SOON, hearing.next()).await.unwrap() {
-                redgrid_core::Heard::Message { payload, .. } if &payload[..] == b"end" => break,
-                redgrid_core::Heard::Message { payload, .. } => seen.push(format!("{payload:?}")),
-                redgrid_core::Heard::Recheck => {}
+                redgrid_core::ChannelEvent::Message { payload, .. } if &payload[..] == b"end" => break,
+                redgrid_core::ChannelEvent::Message { payload, .. } => seen.push(format!("{payload:?}")),
+                redgrid_core::ChannelEvent::Resync => {}
             }
         }
         sides.push(seen);

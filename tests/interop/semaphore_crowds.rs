@@ -124,7 +124,8 @@ async fn lossy(on: &Ground, javas: fn(crate::actor::Actor, &str) -> JavaPermits,
     let mut tasks = Vec::new();
     for _ in 0..(lost_answers() / 100).clamp(6, 32) {
         let proxy = Proxy::to(&server).await.unwrap();
-        let client = redgrid_tests::client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(250 * MS)).await;
+        let client =
+            redgrid_tests::client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(250 * MS)).await;
         let mut semaphore = Semaphore::new(&client, "mail").capacity(CAPACITY.cast_unsigned());
         if !leases {
             semaphore = semaphore.without_leases();

@@ -16,13 +16,13 @@ static ACQUIRE: BulkScript = script!("lock/acquire", "redgrid-locks/src/scripts/
 static SEIZE: BulkScript = script!("lock/seize", "redgrid-locks/src/scripts/seize");
 static RELEASE: BulkScript = script!("lock/release", "redgrid-locks/src/scripts/release");
 static GIVE_WAY: BulkScript = script!("lock/give-way", "redgrid-locks/src/scripts/give_way");
-static MARK: BulkScript = script!("wait/mark", "redgrid-core/src/wait/mark");
+static MARK: BulkScript = script!("pubsub/set-waiting", "redgrid-core/src/pubsub/set_waiting");
 static LINGER: BulkScript = script!("lock/linger", "redgrid-locks/src/scripts/linger");
 static EXTEND: BulkScript = script!("lock/extend", "redgrid-locks/src/scripts/extend");
 static RENEW: BulkScript = script!("lock/renew", "redgrid-locks/src/scripts/renew");
 static RELEASE_MANY: BulkScript = script!("lock/release-many", "redgrid-locks/src/scripts/release_many");
 static INSPECT: BulkScript = script!("lock/inspect", "redgrid-locks/src/scripts/inspect");
-static PEEK: BulkScript = script!("wait/peek", "redgrid-core/src/wait/peek");
+static PEEK: BulkScript = script!("pubsub/ttl", "redgrid-core/src/pubsub/ttl");
 
 const NAMES: [&str; 3] = ["a", "b", "c{d}"];
 /// Two of one client, one of another, and what is in no form of ours.
@@ -50,7 +50,7 @@ const NEAR: i64 = 1500;
 fn lifetimes(call: &str, at: usize, real: &[Reply]) -> bool {
     match call {
         "lock/acquire" => at == 2 && real[0] == Reply::Int(0),
-        "wait/peek" => true,
+        "pubsub/ttl" => true,
         "lock/inspect" => at == 0,
         _ => false,
     }
@@ -203,11 +203,11 @@ async fn the_simulated_server_answers_as_a_real_one() {
     for channel in CHANNELS {
         // The key is none of those that are written: only messages are to wake.
         let watch = client.watch(channel.into(), "nothing".into());
-        wait_until(SOON, async || watch.in_force()).await;
+        wait_until(SOON, async || watch.is_active()).await;
         watches.push(watch);
     }
     let mut end = client.watch("end".into(), "nothing".into());
-    wait_until(SOON, async || end.in_force()).await;
+    wait_until(SOON, async || end.is_active()).await;
     let mut store = Store::default();
     for channel in CHANNELS.into_iter().chain(["end"]) {
         store.subscribe(0, channel.into());

@@ -295,7 +295,7 @@ impl Books {
         let Ok(Reply::Array(answers)) = answer else { return };
         let taken: Vec<&Bytes> = match call.name.as_str() {
             "lock/acquire" if answers[0] == Reply::Int(0) => vec![&call.keys[0]],
-            "wait/peek" => {
+            "pubsub/ttl" => {
                 let is_there = |left: &Reply| matches!(left, Reply::Int(0..));
                 call.keys.iter().zip(answers).filter(|(_, left)| is_there(left)).map(|(key, _)| key).collect()
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use redgrid_core::observe::METRICS;
-use redgrid_core::{Client, Event};
+use redgrid_core::{Client, ConnectionEvent};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::wait_until;
 use redgrid_tests::{SOON, client, listening, server};
@@ -160,7 +160,7 @@ fn connections_and_renewals_are_counted() {
         let mut events = client.events();
         recorded.until("redgrid_connections_up", 1.0).await;
         server.restart_empty().await.unwrap();
-        while !matches!(events.recv().await, Some(Event::Gap { .. })) {}
+        while !matches!(events.recv().await, Some(ConnectionEvent::Gap { .. })) {}
         for (series, value) in [
             ("redgrid_gaps_total", 1.0),
             // The first view.

@@ -132,8 +132,8 @@ fn answer(request: &Request) -> Result<Reply, ServerError> {
         "lock/release" => Ok(Reply::Int(1)),
         "lock/give-way" => Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
         "lock/renew" => Ok(Reply::Array(vec![Reply::Int(1); request.touched().len()])),
-        "wait/peek" => Ok(Reply::Int(30_000)),
-        "wait/mark" => Ok(Reply::Int(1)),
+        "pubsub/ttl" => Ok(Reply::Int(30_000)),
+        "pubsub/set-waiting" => Ok(Reply::Int(1)),
         other => {
             let message = format!("ERR this server does not know `{other}`");
             Err(ServerError::Refused { code: Code::of(&message), message })

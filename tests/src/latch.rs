@@ -56,7 +56,7 @@ pub async fn placed(latch: &CountDownLatch) {
 
 /// The hashes by which the scripts of a latch go over the wire.
 pub fn scripts() -> [String; 4] {
-    const ONCE: &str = include_str!("../../crates/redgrid-core/src/once/once.lua");
+    const ONCE: &str = include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua");
     macro_rules! text {
         ($name:literal) => {
             include_str!(concat!("../../crates/redgrid-countdown-latch/src/scripts/", $name, ".lua"))

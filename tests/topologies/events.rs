@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redgrid_core::config::ReadMode;
-use redgrid_core::{Client, DeploymentKind, Event, EventReceiver, NodeHealth, NodeId, NodePart};
+use redgrid_core::{Client, ConnectionEvent, ConnectionEvents, DeploymentKind, NodeHealth, NodeId, NodePart};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, wait_until};
 use redgrid_tests::SOON;
@@ -26,7 +26,7 @@ fn id(server: &RedisServer) -> NodeId {
 }
 
 /// All events up to `last`.
-async fn up_to(events: &mut EventReceiver, last: &Event) -> Vec<Event> {
+async fn up_to(events: &mut ConnectionEvents, last: &ConnectionEvent) -> Vec<ConnectionEvent> {
     let mut told = Vec::new();
     let all = async {
         while told.last() != Some(last) {
@@ -38,12 +38,15 @@ async fn up_to(events: &mut EventReceiver, last: &Event) -> Vec<Event> {
     told
 }
 
-fn place(events: &[Event], wanted: &Event) -> usize {
+fn place(events: &[ConnectionEvent], wanted: &ConnectionEvent) -> usize {
     events.iter().position(|event| event == wanted).unwrap_or_else(|| panic!("no {wanted:?} in {events:?}"))
 }
 
-fn changed(events: &[Event]) -> Vec<&Event> {
-    events.iter().filter(|event| matches!(event, Event::PrimaryChanged { .. } | Event::TopologyChanged)).collect()
+fn changed(events: &[ConnectionEvent]) -> Vec<&ConnectionEvent> {
+    events
+        .iter()
+        .filter(|event| matches!(event, ConnectionEvent::PrimaryChanged { .. } | ConnectionEvent::TopologyChanged))
+        .collect()
 }
 
 async fn node(client: &Client, server: &RedisServer) -> Option<NodeHealth> {
@@ -61,12 +64,12 @@ async fn sentinel_a_failover_is_one_changed_primary() {
     let address = former.addr();
     former.kill().await.unwrap();
     let promoted = id(sentinels.wait_for_primary_other_than(address).await.unwrap());
-    let told = up_to(&mut events, &Event::Gap { node: promoted.clone() }).await;
-    let change = Event::PrimaryChanged { from: id(former), to: promoted.clone() };
+    let told = up_to(&mut events, &ConnectionEvent::Gap { node: promoted.clone() }).await;
+    let change = ConnectionEvent::PrimaryChanged { from: id(former), to: promoted.clone() };
     assert_eq!(changed(&told), [&change], "{told:?}");
-    let lost = told.iter().position(|event| matches!(event, Event::Lost { node, .. } if *node == id(former)));
+    let lost = told.iter().position(|event| matches!(event, ConnectionEvent::Lost { node, .. } if *node == id(former)));
     assert!(lost.unwrap() < place(&told, &change), "{told:?}");
-    assert!(place(&told, &change) < place(&told, &Event::Connected { node: promoted.clone() }), "{told:?}");
+    assert!(place(&told, &change) < place(&told, &ConnectionEvent::Connected { node: promoted.clone() }), "{told:?}");
     assert_eq!(client.topology().shards[0].primary, promoted);
     Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     // No other change comes after it.
@@ -95,11 +98,11 @@ async fn cluster_a_failover_is_one_changed_primary() {
         }
     });
     let promoted = id(cluster.fail_over(former).await.unwrap());
-    let change = Event::PrimaryChanged { from: id(former), to: promoted.clone() };
+    let change = ConnectionEvent::PrimaryChanged { from: id(former), to: promoted.clone() };
     let told = up_to(&mut events, &change).await;
     over.store(true, Ordering::Relaxed);
     load.await.unwrap();
-    let is_primary = |event: &&Event| matches!(event, Event::PrimaryChanged { .. });
+    let is_primary = |event: &&ConnectionEvent| matches!(event, ConnectionEvent::PrimaryChanged { .. });
     assert_eq!(told.iter().filter(is_primary).count(), 1, "{told:?}");
     assert_eq!(client.topology().shard(&promoted).unwrap().primary, promoted);
 }
@@ -119,8 +122,8 @@ async fn cluster_a_migration_is_a_changed_topology() {
     cluster.migrate_slot(slot, to).await.unwrap();
     // The old home says MOVED.
     Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
-    let told = up_to(&mut events, &Event::TopologyChanged).await;
-    assert!(!told.iter().any(|event| matches!(event, Event::PrimaryChanged { .. })), "{told:?}");
+    let told = up_to(&mut events, &ConnectionEvent::TopologyChanged).await;
+    assert!(!told.iter().any(|event| matches!(event, ConnectionEvent::PrimaryChanged { .. })), "{told:?}");
     let serves = |node: &RedisServer| {
         let topology = client.topology();
         let shard = topology.shards.iter().find(|shard| shard.primary == id(node)).unwrap();
@@ -176,7 +179,7 @@ async fn master_slave_health_tells_of_a_dead_replica_and_stays_ready() {
     let dead = &replicated.replicas()[1];
     dead.kill().await.unwrap();
     let lost = tokio::time::timeout(SOON, events.recv()).await.unwrap();
-    assert!(matches!(&lost, Some(Event::Lost { node, .. }) if *node == id(dead)), "{lost:?}");
+    assert!(matches!(&lost, Some(ConnectionEvent::Lost { node, .. }) if *node == id(dead)), "{lost:?}");
     let health = client.health().await;
     let ill: Vec<_> = health.nodes.iter().filter(|node| !node.is_well()).collect();
     assert!(matches!(&ill[..], [node] if node.node == id(dead) && node.part == NodePart::Replica), "{health:?}");

@@ -184,7 +184,8 @@ async fn rates_stand_still_while_their_slot_moves_and_nothing_is_taken_twice() {
         let (log, cells) = (logs[n % 2].clone(), cells[n % 2].clone());
         asking.push(tokio::spawn(async move {
             let (taken, cell) =
-                join(log.acquire().timeout(2 * SOON).into_future(), cells.acquire().timeout(2 * SOON).into_future()).await;
+                join(log.acquire().timeout(2 * SOON).into_future(), cells.acquire().timeout(2 * SOON).into_future())
+                    .await;
             cell.unwrap();
             taken.unwrap();
         }));

@@ -110,8 +110,10 @@ pub(crate) mod sharded_alone {
 
     async fn parts_go_on_while_their_slots_move_and_nodes_are_replaced() {
         let cluster = Cluster::start(3, 1).await.unwrap();
-        let (one, two) =
-            (connected(by_seeds(&cluster).response_timeout(SOON).retries(3)).await, connected(by_seeds(&cluster)).await);
+        let (one, two) = (
+            connected(by_seeds(&cluster).response_timeout(SOON).retries(3)).await,
+            connected(by_seeds(&cluster)).await,
+        );
         let map: ShardedMap<u64, u64> = ShardedMap::new(&one, "m").with_shards(16);
         let (over, done) = (AtomicBool::new(false), AtomicU64::new(0));
         let work = async |task: u64| {

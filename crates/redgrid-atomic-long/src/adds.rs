@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Code, Combine, Combiner, ServerError};
+use redgrid_core::{BatchExecutor, Batcher, Client, Code, ServerError};
 
 use crate::number::{Number, parsed};
 use crate::numeral::{MOST_LISTED, Numeral, Step, Sums};
@@ -14,23 +14,23 @@ pub(crate) type Told<T> = Result<Step<T>, ServerError>;
 /// Both ways of adding, each shared by all handles of a client with one name.
 #[derive(Clone)]
 pub(crate) enum Adding<T: Numeral> {
-    Plain(Arc<Combiner<Adds<T, false>>>),
-    Once(Arc<Combiner<Adds<T, true>>>),
+    Plain(Arc<Batcher<Adds<T, false>>>),
+    Once(Arc<Batcher<Adds<T, true>>>),
 }
 
 impl<T: Numeral> Adding<T> {
     pub(crate) fn of(number: &Number) -> Self {
         let (client, key) = (&number.client, &number.key);
         match number.once {
-            false => Adding::Plain(client.shared(key, || Combiner::new(Adds::new(number)))),
-            true => Adding::Once(client.shared(key, || Combiner::new(Adds::new(number)))),
+            false => Adding::Plain(client.shared(key, || Batcher::new(Adds::new(number)))),
+            true => Adding::Once(client.shared(key, || Batcher::new(Adds::new(number)))),
         }
     }
 
     pub(crate) async fn add(&self, client: &Client, by: T) -> Told<T> {
         match self {
-            Adding::Plain(adds) => adds.ask(client, by).await?,
-            Adding::Once(adds) => adds.ask(client, by).await?,
+            Adding::Plain(adds) => adds.submit(client, by).await?,
+            Adding::Once(adds) => adds.submit(client, by).await?,
         }
     }
 }
@@ -87,19 +87,19 @@ impl<T: Numeral, const ONCE: bool> Adds<T, ONCE> {
     }
 }
 
-impl<T: Numeral, const ONCE: bool> Combine for Adds<T, ONCE> {
-    type Ask = T;
-    type Answer = Told<T>;
+impl<T: Numeral, const ONCE: bool> BatchExecutor for Adds<T, ONCE> {
+    type Request = T;
+    type Reply = Told<T>;
 
     // They are added in their order, unless the first has to be asked again, or is too much as one sum: then the second may come before it, or
     // between its parts, as if its callers had been quicker.
-    const WAYS: usize = if ONCE { 1 } else { 3 };
+    const MAX_IN_FLIGHT: usize = if ONCE { 1 } else { 3 };
 
-    fn fit<'a>(&self, asks: impl Iterator<Item = &'a T>) -> usize {
+    fn max_prefix<'a>(&self, asks: impl Iterator<Item = &'a T>) -> usize {
         T::fit(asks)
     }
 
-    async fn carry_out(&self, batch: Vec<T>, until: Instant) -> Vec<Told<T>> {
+    async fn execute(&self, batch: Vec<T>, until: Instant) -> Vec<Told<T>> {
         if let Some(sums) = T::SUMS
             && let Some(told) = self.as_one(sums, &batch, until).await
         {

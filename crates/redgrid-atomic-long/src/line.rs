@@ -48,7 +48,7 @@ impl<T> Default for Line<T> {
             waiting: VecDeque::new(),
             turn: None,
             next: 0,
-            answered: Instant::PAST,
+            answered: Instant::MIN,
             took: Duration::ZERO,
             left: None,
         }))
@@ -178,7 +178,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(3);
 
     fn at(millis: u64) -> Instant {
-        Instant::PAST + Duration::from_millis(1_000 + millis)
+        Instant::MIN + Duration::from_millis(1_000 + millis)
     }
 
     fn waits(state: &mut State<i64>, number: u64) {

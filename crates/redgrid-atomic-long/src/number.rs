@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Client, FromReply, Name, OnceRequest, Request, ServerError};
+use redgrid_core::{Client, FromReply, IdempotentRequest, Name, Request, ServerError};
 
 use crate::error::AtomicError;
 use crate::numeral::{Numeral, Scripts};
@@ -150,15 +150,19 @@ impl Number {
         self.run(by.iter().fold(request, |request, by| request.arg(by.clone())), until).await
     }
 
-    async fn ask<const N: usize>(&self, request: OnceRequest, until: Instant) -> Result<[String; N], AtomicError> {
+    async fn ask<const N: usize>(
+        &self,
+        request: IdempotentRequest,
+        until: Instant,
+    ) -> Result<[String; N], AtomicError> {
         let parts = self.run(request, until).await.and_then(exactly);
         parts.map_err(|source| self.failed(source))
     }
 
-    async fn run(&self, request: OnceRequest, until: Instant) -> Result<Vec<String>, ServerError> {
+    async fn run(&self, request: IdempotentRequest, until: Instant) -> Result<Vec<String>, ServerError> {
         match self.once {
-            true => self.client.run_once_until(request, until).await,
-            false => self.client.run_unremembered(request, until).await,
+            true => self.client.run_exactly_once_until(request, until).await,
+            false => self.client.run_at_most_once(request, until).await,
         }
     }
 

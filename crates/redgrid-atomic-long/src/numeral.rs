@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redgrid_core::OnceScript;
+use redgrid_core::IdempotentScript;
 
 use self::sealed::Kind;
 
@@ -34,11 +34,11 @@ impl fmt::Display for Value {
 /// The scripts about numbers of one kind.
 #[derive(Debug)]
 pub struct Scripts {
-    pub(crate) add: OnceScript<1>,
-    pub(crate) add_each: OnceScript<1>,
-    pub(crate) compare_and_set: OnceScript<1>,
-    pub(crate) get_and_set: OnceScript<1>,
-    pub(crate) replace_if: OnceScript<1>,
+    pub(crate) add: IdempotentScript<1>,
+    pub(crate) add_each: IdempotentScript<1>,
+    pub(crate) compare_and_set: IdempotentScript<1>,
+    pub(crate) get_and_set: IdempotentScript<1>,
+    pub(crate) replace_if: IdempotentScript<1>,
 }
 
 /// The scripts behind what tells how numbers of a kind are read, compared and added.
@@ -53,7 +53,7 @@ macro_rules! scripts {
         }
     };
     ($numbers:literal, $object:literal, $script:literal) => {
-        OnceScript::new(
+        IdempotentScript::new(
             concat!($object, "/", $script),
             concat!(
                 include_str!(concat!("scripts/", $numbers, ".lua")),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Client, Request, Script, Seat};
+use redgrid_core::{Client, Participant, Request, Script};
 
 use crate::error::{BarrierError, WaitError};
 use crate::place::{Place, Seen, object, script};
@@ -159,7 +159,7 @@ impl BarrierWait {
             return Err(BarrierError::InvalidArgument { name: place.name });
         }
         let bound = place.bound(self.within);
-        let seat = place.client.seat(&place.key);
+        let seat = place.client.participant(&place.key);
         seat.arm(leave(&place, &seat));
         // From before each request, as the server remembers a round for so long after telling of it.
         let (clock, asked) = (place.client.clock(), AtomicU64::new(0));
@@ -169,7 +169,7 @@ impl BarrierWait {
             now
         };
         let look = || {
-            let request = ARRIVE.with(keys(&place)).not_after_here().arg(seat.id()).arg(seat.turn().to_string());
+            let request = ARRIVE.with(keys(&place)).not_after_here().arg(seat.id()).arg(seat.generation().to_string());
             let request = request.int(parties.into()).int(place.lease());
             let seen = rounds.last().believed(asks());
             request.arg(seen.to_string()).publish_here().arg(place.channel.clone()).idempotent()
@@ -230,8 +230,8 @@ fn keys(place: &Place) -> [Bytes; 2] {
     [place.key.clone(), place.part("waiting")]
 }
 
-fn leave(place: &Place, seat: &Seat) -> Request {
-    LEAVE.with(keys(place)).arg(seat.id()).arg(seat.turn().to_string()).idempotent()
+fn leave(place: &Place, seat: &Participant) -> Request {
+    LEAVE.with(keys(place)).arg(seat.id()).arg(seat.generation().to_string()).idempotent()
 }
 
 fn result(answer: &[i64]) -> Option<BarrierWaitResult> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Client, Name, Request, Script, Seat};
+use redgrid_core::{Client, Name, Participant, Request, Script};
 
 use crate::barrier::gone;
 use crate::error::BarrierError;
@@ -101,10 +101,10 @@ impl Enter {
         let DoubleBarrier { place, parties } = self.barrier;
         let place = place?;
         let bound = place.bound(self.within);
-        let seat = place.client.seat(&place.key);
+        let seat = place.client.participant(&place.key);
         seat.arm(leave(&place, &seat, 0, false));
         let look = || {
-            let request = ENTER.with(keys(&place)).not_after_here().arg(seat.id()).arg(seat.turn().to_string());
+            let request = ENTER.with(keys(&place)).not_after_here().arg(seat.id()).arg(seat.generation().to_string());
             let request = request.int(parties.into()).int(place.lease());
             request.publish_here().arg(place.channel.clone()).idempotent()
         };
@@ -121,7 +121,7 @@ impl Enter {
             entered => entered?,
         };
         seat.arm(leave(&place, &seat, session, false));
-        let (id, turn) = (seat.id(), seat.turn());
+        let (id, turn) = (seat.id(), seat.generation());
         let keeper = Keeper::begin(&place, move |place| {
             let request = STAY.with(keys(place)).not_after_here().arg(id.clone()).arg(turn.to_string()).int(session);
             request.int(place.lease()).publish_here().arg(place.channel.clone()).idempotent()
@@ -148,7 +148,7 @@ impl IntoFuture for Enter {
 #[derive(Debug)]
 pub struct DoubleBarrierGuard {
     keeper: Keeper,
-    seat: Seat,
+    seat: Participant,
     place: Place,
     session: i64,
 }
@@ -245,8 +245,8 @@ fn keys(place: &Place) -> [Bytes; 3] {
 }
 
 /// Leaves; `outside` only where it is not inside.
-fn leave(place: &Place, seat: &Seat, session: i64, outside: bool) -> Request {
-    let request = LEAVE.with(keys(place)).arg(seat.id()).arg(seat.turn().to_string()).int(session);
+fn leave(place: &Place, seat: &Participant, session: i64, outside: bool) -> Request {
+    let request = LEAVE.with(keys(place)).arg(seat.id()).arg(seat.generation().to_string()).int(session);
     request.int(place.lease()).publish_here().arg(place.channel.clone()).int(outside.into()).idempotent()
 }
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Client, OnceScript, Script};
+use redgrid_core::{Client, IdempotentScript, Script};
 
 use crate::error::{AskError, WaitError};
 use crate::place::{Place, Seen, object, once, script};
 
 static LOOK: Script<1> = Script::new("event/look", script!("event", "event_look"));
-static SET: OnceScript<1> = OnceScript::new("event/set", once!("event", "event_set"));
-static RESET: OnceScript<1> = OnceScript::new("event/reset", once!("event", "event_reset"));
+static SET: IdempotentScript<1> = IdempotentScript::new("event/set", once!("event", "event_set"));
+static RESET: IdempotentScript<1> = IdempotentScript::new("event/reset", once!("event", "event_reset"));
 
 /// How long an event stays set that nobody resets: 30 days, so that forgotten names do not stay for ever.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -72,5 +72,5 @@ impl Drop for Keeper {
 }
 
 async fn until_interrupted(changes: &mut redgrid_core::Watch) {
-    while !changes.wake().await.recheck {}
+    while !changes.wake().await.resync {}
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use redgrid_core::{OnceScript, Request, Script, Seat};
+use redgrid_core::{IdempotentScript, Participant, Request, Script};
 
 use crate::barrier::gone;
 use crate::error::{AskError, WaitError};
@@ -11,8 +11,8 @@ use crate::place::{Bound, Place, Seen, once, script};
 
 static WAIT: Script<3> = Script::new("line/wait", script!("line", "line_wait"));
 static LEAVE: Script<3> = Script::new("line/leave", script!("line", "line_leave"));
-static ONE: OnceScript<3> = OnceScript::new("line/one", once!("line", "line_one"));
-static ALL: OnceScript<3> = OnceScript::new("line/all", once!("line", "line_all"));
+static ONE: IdempotentScript<3> = IdempotentScript::new("line/one", once!("line", "line_one"));
+static ALL: IdempotentScript<3> = IdempotentScript::new("line/all", once!("line", "line_all"));
 
 /// Whether a notification is kept that nobody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,26 +36,26 @@ fn keys(place: &Place) -> [Bytes; 3] {
 pub(crate) struct Stand {
     place: Place,
     stores: Stores,
-    seat: Seat,
+    seat: Participant,
 }
 
 impl Stand {
     /// Nobody stands yet: the first look does it.
     pub(crate) fn new(place: &Place, stores: Stores) -> Stand {
-        let stand = Stand { seat: place.client.seat(&place.key), place: place.clone(), stores };
+        let stand = Stand { seat: place.client.participant(&place.key), place: place.clone(), stores };
         stand.seat.arm(stand.leave(false));
         stand
     }
 
     fn leave(&self, took: bool) -> Request {
-        let request = LEAVE.with(keys(&self.place)).arg(self.seat.id()).arg(self.seat.turn().to_string());
+        let request = LEAVE.with(keys(&self.place)).arg(self.seat.id()).arg(self.seat.generation().to_string());
         let request = request.int(took.into()).publish_here().arg(self.place.channel.clone());
         request.arg(self.stores.arg()).idempotent()
     }
 
     fn look(&self, takes: bool, again: bool) -> Request {
         let request =
-            WAIT.with(keys(&self.place)).not_after_here().arg(self.seat.id()).arg(self.seat.turn().to_string());
+            WAIT.with(keys(&self.place)).not_after_here().arg(self.seat.id()).arg(self.seat.generation().to_string());
         let request = request.int(self.place.lease()).int(takes.into()).publish_here().arg(self.place.channel.clone());
         request.arg(self.stores.arg()).int(again.into()).idempotent()
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use redgrid_core::{Request, Seat};
+use redgrid_core::{Participant, Request};
 
 use crate::keeper::Keeper;
 use crate::phaser::{ARRIVE, PhaserError, STAY, keys, waited};
@@ -20,7 +20,7 @@ use crate::place::{Place, Seen};
 #[derive(Debug)]
 pub struct Party {
     _keeper: Keeper,
-    seat: Seat,
+    seat: Participant,
     place: Place,
     known: Arc<Known>,
     run: i64,
@@ -56,11 +56,11 @@ struct Arrival {
 }
 
 impl Party {
-    pub(crate) fn new(place: &Place, seat: Seat, phase: i64, run: i64) -> Party {
+    pub(crate) fn new(place: &Place, seat: Participant, phase: i64, run: i64) -> Party {
         // Behind every phase it arrives at: it only leaves.
         seat.arm(arrive(place, &seat, Word { run, arrived: phase - 1, seen: phase }, 0, true));
         let known = Arc::new(Known { arrived: AtomicI64::new(phase - 1), seen: AtomicI64::new(phase) });
-        let (id, turn, knows) = (seat.id(), seat.turn(), Arc::clone(&known));
+        let (id, turn, knows) = (seat.id(), seat.generation(), Arc::clone(&known));
         let keeper = Keeper::begin(place, move |place| {
             let request = STAY.with(keys(place)).not_after_here().arg(id.clone()).arg(turn.to_string());
             let request = request.int(knows.arrived.load(Ordering::Acquire)).int(place.lease());
@@ -191,8 +191,9 @@ impl<'a> IntoFuture for Advance<'a> {
     }
 }
 
-pub(crate) fn arrive(place: &Place, seat: &Seat, word: Word, wanted: i64, leaves: bool) -> Request {
-    let request = ARRIVE.with(keys(place)).not_after_here().arg(seat.id()).arg(seat.turn().to_string()).int(wanted);
+pub(crate) fn arrive(place: &Place, seat: &Participant, word: Word, wanted: i64, leaves: bool) -> Request {
+    let request =
+        ARRIVE.with(keys(place)).not_after_here().arg(seat.id()).arg(seat.generation().to_string()).int(wanted);
     let request = request.int(place.lease()).int(word.seen).int(leaves.into());
     let request = request.publish_here().arg(place.channel.clone());
     request.int(word.arrived).int(word.run).idempotent()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Client, Name, OnceScript, Script};
+use redgrid_core::{Client, IdempotentScript, Name, Script};
 
 use crate::error::{AskError, WaitError};
 use crate::party::{Party, Word, arrive};
@@ -17,7 +17,7 @@ static REGISTER: Script<3> = Script::new("phaser/register", script!("phaser", "p
 pub(crate) static ARRIVE: Script<3> = Script::new("phaser/arrive", script!("phaser", "phaser_arrive"));
 pub(crate) static STAY: Script<3> = Script::new("phaser/stay", script!("phaser", "phaser_stay"));
 static LOOK: Script<3> = Script::new("phaser/look", script!("phaser", "phaser_look"));
-static END: OnceScript<3> = OnceScript::new("phaser/end", once!("phaser", "phaser_end"));
+static END: IdempotentScript<3> = IdempotentScript::new("phaser/end", once!("phaser", "phaser_end"));
 
 /// The most parties of one `bulk_register`: 1,000, of which a script takes some milliseconds.
 const MOST: usize = 1000;
@@ -197,14 +197,14 @@ async fn register(place: &Place, parties: usize) -> Result<Vec<Party>, PhaserErr
     if !(1..=MOST).contains(&parties) {
         return Err(PhaserError::InvalidArgument { name: place.name.clone(), got: parties });
     }
-    let seats: Vec<_> = (0..parties).map(|_| place.client.seat(&place.key)).collect();
+    let seats: Vec<_> = (0..parties).map(|_| place.client.participant(&place.key)).collect();
     for seat in &seats {
         seat.arm(arrive(place, seat, Word::UNHEARD, 0, true));
     }
     loop {
         let request = REGISTER.with(keys(place)).not_after_here().int(place.lease()).publish_here();
         let request = seats.iter().fold(request.arg(place.channel.clone()), |request, seat| {
-            request.arg(seat.id()).arg(seat.turn().to_string())
+            request.arg(seat.id()).arg(seat.generation().to_string())
         });
         match *place.ask::<Vec<i64>>(request.idempotent()).await? {
             [1, phase, run] => {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Layout, Object};
-use redgrid_core::{Client, FromReply, Heard, Hearing, Name, NotDriven, OnceRequest, Request};
+use redgrid_core::{ChannelEvent, Client, FromReply, IdempotentRequest, Name, NotDriven, OrderedSubscription, Request};
 
 use crate::error::{AskError, WaitError};
 
@@ -94,11 +94,11 @@ impl Place {
         }
     }
 
-    pub(crate) async fn ask_once<T: FromReply>(&self, request: OnceRequest) -> Result<T, AskError> {
+    pub(crate) async fn ask_once<T: FromReply>(&self, request: IdempotentRequest) -> Result<T, AskError> {
         if self.client.is_shut_down() {
             return Err(AskError::of(&self.name, self.client.ended()));
         }
-        self.client.run_once(request).await.map_err(|error| self.failed(error))
+        self.client.run_exactly_once(request).await.map_err(|error| self.failed(error))
     }
 
     fn failed(&self, error: redgrid_core::ServerError) -> AskError {
@@ -132,7 +132,7 @@ impl Place {
     /// How a wait is bounded.
     pub(crate) fn bound(&self, within: Option<Duration>) -> Bound {
         let began = self.client.clock().now();
-        let until = within.map_or(Instant::NEVER, |within| began + within);
+        let until = within.map_or(Instant::MAX, |within| began + within);
         Bound { began, until, met: false, has_key: true, own: None }
     }
 
@@ -145,14 +145,14 @@ impl Place {
         mut seen: impl FnMut(Vec<i64>) -> Result<Seen<T>, E>,
     ) -> Result<T, E> {
         let clock = self.client.clock();
-        let (mut hearing, mut failure): (Option<Hearing>, _) = (None, None);
-        let mut answered = if bound.met { clock.now() } else { Instant::PAST };
+        let (mut hearing, mut failure): (Option<OrderedSubscription>, _) = (None, None);
+        let mut answered = if bound.met { clock.now() } else { Instant::MIN };
         let over = |failure: Option<AskError>, answered: Instant| {
             let unasked = || {
                 AskError::of(&self.name, redgrid_core::ServerError::Unknown { reason: "no answer came in time".into() })
             };
             let silent = || Some(AskError::of(&self.name, self.client.out_of_contact(&self.key, answered)?));
-            match failure.or_else(silent).or_else(|| (answered == Instant::PAST).then(unasked)) {
+            match failure.or_else(silent).or_else(|| (answered == Instant::MIN).then(unasked)) {
                 Some(failure) => E::from(WaitError::Failed(failure)),
                 None => {
                     E::from(WaitError::TimedOut { name: self.name.clone(), waited: clock.now().since(bound.began) })
@@ -184,7 +184,7 @@ impl Place {
                 Err(error) => return Err(E::from(WaitError::Failed(error))),
             };
             let hearing = hearing.get_or_insert_with(|| self.hear(bound.has_key));
-            let beneath = if hearing.in_force() { self.between_looks() } else { self.unheard() };
+            let beneath = if hearing.is_active() { self.between_looks() } else { self.unheard() };
             tokio::select! {
                 biased;
                 () = self.client.shutting_down() => {
@@ -197,11 +197,11 @@ impl Place {
         }
     }
 
-    fn hear(&self, has_key: bool) -> Hearing {
+    fn hear(&self, has_key: bool) -> OrderedSubscription {
         match has_key {
-            true => self.client.hear([self.channel.clone()], &self.key),
+            true => self.client.subscribe_ordered([self.channel.clone()], &self.key),
             // The poll would find none there, and have all look every second.
-            false => self.client.hear_only([self.channel.clone()], &self.key),
+            false => self.client.subscribe_ordered_unpolled([self.channel.clone()], &self.key),
         }
     }
 
@@ -225,10 +225,10 @@ pub(crate) fn object(place: &Result<Place, InvalidName>, layout: Layout) -> Obje
 }
 
 /// Completes when something was told that is for the one with this id, or may have been missed.
-async fn told(hearing: &mut Hearing, own: Option<&[u8]>) {
-    let concerns = |heard: &Heard| match heard {
-        Heard::Message { payload, .. } => own.is_none_or(|own| **payload == *own || **payload == *FOR_ALL),
-        Heard::Recheck => true,
+async fn told(hearing: &mut OrderedSubscription, own: Option<&[u8]>) {
+    let concerns = |heard: &ChannelEvent| match heard {
+        ChannelEvent::Message { payload, .. } => own.is_none_or(|own| **payload == *own || **payload == *FOR_ALL),
+        ChannelEvent::Resync => true,
     };
     while !concerns(&hearing.next().await) {}
     // The next look covers what else was told before it.
@@ -262,7 +262,7 @@ impl Bound {
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        self.until != Instant::NEVER
+        self.until != Instant::MAX
     }
 
     pub(crate) fn until(&self) -> Instant {

@@ -43,13 +43,13 @@ impl Witness {
                 let over = {
                     let mut until = lock(&until);
                     if *until <= clock.now() {
-                        *until = Instant::PAST;
+                        *until = Instant::MIN;
                         return;
                     }
                     *until
                 };
                 tokio::select! {
-                    wake = watch.wake() => if wake.recheck {
+                    wake = watch.wake() => if wake.resync {
                         let Some(client) = client.upgrade() else { return };
                         let _ = client.run::<i64>(say(&known)).await;
                     },

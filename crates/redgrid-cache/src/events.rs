@@ -12,7 +12,7 @@ use bytes::{Buf, Bytes};
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Messages, Request, ServerError, Told};
+use redgrid_core::{MessageEvent, MessageStream, Request, ServerError};
 
 use crate::cache::Cache;
 use crate::layout::{LISTEN, Packed, channels, packed};
@@ -94,7 +94,7 @@ pub struct Listen<K, V, KC, VC> {
 /// Dropped, nothing is listened to any more.
 pub struct Events<K, V, KC, VC> {
     map: Cache<K, V, KC, VC, Packed>,
-    messages: Messages,
+    messages: MessageStream,
     // Nobody waits for it: it is asked through `&mut` only.
     look: Mutex<Look>,
     /// A gap is to be told, when it is sure that what comes behind it is published.
@@ -154,7 +154,7 @@ impl<K, V, KC: Codec, VC: Codec> Listen<K, V, KC, VC> {
         }
         let place = map.place.clone();
         let (name, key) = place.named()?;
-        let messages = map.place.client().messages(channels(key).into(), key, kept).await;
+        let messages = map.place.client().message_stream(channels(key).into(), key, kept).await;
         let messages = messages.map_err(|source| ObjectError::of_read(name, source))?;
         place.change::<bool>(ask_for(&place)?.idempotent()).await?;
         let look = look(place, LOOKS);
@@ -220,17 +220,17 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream for Events<K, V, KC, VC> {
             }
             let Some(told) = ready!(self.messages.poll_next(context)) else { return Poll::Ready(None) };
             return Poll::Ready(Some(match told {
-                Told::Message { channel, payload } => match self.read(channel, payload) {
+                MessageEvent::Message { channel, payload } => match self.read(channel, payload) {
                     Ok(event) => Notice::Event(event),
                     Err(error) => Notice::Unreadable(error),
                 },
-                Told::Gap => {
+                MessageEvent::Gap => {
                     self.gap = true;
                     self.look = look(self.map.place.clone(), Duration::ZERO);
                     continue;
                 }
-                Told::Missed(missed) => Notice::Missed(missed),
-                Told::Denied => Notice::Denied,
+                MessageEvent::Missed(missed) => Notice::Missed(missed),
+                MessageEvent::Denied => Notice::Denied,
             }));
         }
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redgrid_core::name::companion;
 use redgrid_core::object::{ObjectError, Place, alone, layouts};
-use redgrid_core::{BulkScript, MOMENTS_EXPECTED, Request};
+use redgrid_core::{BulkScript, Request, TIMES_EXPECTED};
 
 /// How a map cache writes its entries. [`Packed`] and [`Native`] are all there are.
 pub trait Layout: sealed::Requests + Send + Sync + 'static {}
@@ -130,7 +130,7 @@ pub(crate) mod sealed {
 impl sealed::Requests for Packed {
     const NAME: &'static str = "MapCache";
     const KEYS: redgrid_core::object::Layout = layouts::map_cache;
-    const LATEST: (u128, &'static str) = (u128::MAX, MOMENTS_EXPECTED);
+    const LATEST: (u128, &'static str) = (u128::MAX, TIMES_EXPECTED);
 
     fn read(place: &Place, asked: Asked, fields: &[Bytes]) -> Result<Request, ObjectError> {
         let asked = match asked {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{Lives, ObjectError, Place, millis, parts};
-use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED, millis_since_1970, show_moment};
+use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED, describe_time, unix_millis};
 
 use crate::cache::{Cache, NEEDED, shown};
 use crate::layout::{Layout, Packed, Said};
@@ -28,9 +28,9 @@ pub(crate) fn lifetime(place: &Place, lives: Lives, latest: (u128, &'static str)
         Lives::On => "0".into(),
         Lives::AsBefore => "=".into(),
         Lives::For(lifetime) => millis(place.named()?.0, lifetime)?,
-        Lives::Until(at) => match millis_since_1970(at).filter(|millis| *millis <= latest.0) {
+        Lives::Until(at) => match unix_millis(at).filter(|millis| *millis <= latest.0) {
             Some(millis) => format!("@{}", millis.max(1)).into(),
-            None => return Err(place.invalid("lifetime", latest.1, show_moment(at))),
+            None => return Err(place.invalid("lifetime", latest.1, describe_time(at))),
         },
     })
 }

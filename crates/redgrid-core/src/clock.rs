@@ -17,7 +17,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The same of [`Clock::wait_until`], 30 s: a hundred thousand who wait for minutes, each looking at the clock each second, keep a
 /// processor busy with nothing else.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 
 /// A point in time of a [`Clock`], in nanoseconds. Those of the machine's clock count from an hour before the first one of the process was
 /// made, and can be compared with each other; those of a clock that tests make, only with its own.
@@ -26,9 +26,9 @@ pub struct Instant(u64);
 
 impl Instant {
     /// Later than every instant a clock will show.
-    pub const NEVER: Instant = Instant(u64::MAX);
+    pub const MAX: Instant = Instant(u64::MAX);
     /// Earlier than every instant a clock will show.
-    pub const PAST: Instant = Instant(0);
+    pub const MIN: Instant = Instant(0);
 
     /// The nanoseconds that it counts; the inverse of [`Instant::from_nanos`].
     pub const fn as_nanos(self) -> u64 {
@@ -71,7 +71,7 @@ pub(crate) const fn nanos(d: Duration) -> u64 {
 
 impl fmt::Debug for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Instant::NEVER { f.write_str("never") } else { write!(f, "+{:?}", Duration::from_nanos(self.0)) }
+        if *self == Instant::MAX { f.write_str("never") } else { write!(f, "+{:?}", Duration::from_nanos(self.0)) }
     }
 }
 
@@ -88,12 +88,12 @@ enum Source {
 
 /// When the first clock of the machine was made. One for all of them: whatever has a clock need not have its beginning, too, and each
 /// hold has one.
-static BEGINNING: OnceLock<boot_time::Instant> = OnceLock::new();
+static ORIGIN: OnceLock<boot_time::Instant> = OnceLock::new();
 
 impl Clock {
     /// The clock of the machine, suspends included.
     pub fn boot() -> Self {
-        BEGINNING.get_or_init(boot_time::Instant::now);
+        ORIGIN.get_or_init(boot_time::Instant::now);
         Clock(Source::Boot)
     }
 
@@ -106,7 +106,7 @@ impl Clock {
     /// The present instant.
     pub fn now(&self) -> Instant {
         // One hour ahead of zero, so that "a lease ago" is always representable.
-        Instant::PAST + Duration::from_secs(3600) + self.elapsed()
+        Instant::MIN + Duration::from_secs(3600) + self.elapsed()
     }
 
     /// Completes at `instant`, and at once if it has passed. Never, for [`Instant::NEVER`].
@@ -125,11 +125,11 @@ impl Clock {
     ///
     /// Dropping it leaves nothing behind.
     pub async fn wait_until(&self, instant: Instant) {
-        self.sleep_in_parts(instant, |left| (left / 8).clamp(LONGEST_SLEEP, LONGEST_WAIT)).await;
+        self.sleep_in_parts(instant, |left| (left / 8).clamp(LONGEST_SLEEP, LONGEST_COARSE_SLEEP)).await;
     }
 
     async fn sleep_in_parts(&self, instant: Instant, longest: impl Fn(Duration) -> Duration) {
-        if instant == Instant::NEVER {
+        if instant == Instant::MAX {
             return std::future::pending().await;
         }
         loop {
@@ -143,7 +143,7 @@ impl Clock {
 
     fn elapsed(&self) -> Duration {
         match &self.0 {
-            Source::Boot => BEGINNING.get_or_init(boot_time::Instant::now).elapsed(),
+            Source::Boot => ORIGIN.get_or_init(boot_time::Instant::now).elapsed(),
             #[cfg(any(test, feature = "testing"))]
             Source::Runtime(origin) => origin.elapsed(),
         }
@@ -165,13 +165,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_long_looks_at_the_clock_rarely_and_ends_in_time() {
         let clock = Clock::runtime();
-        let (goal, looks) = (clock.now() + Duration::from_secs(1200), std::cell::Cell::new(0));
-        let counted = |left: Duration| {
-            looks.set(looks.get() + 1);
-            (left / 8).clamp(LONGEST_SLEEP, LONGEST_WAIT)
+        let (goal, readings) = (clock.now() + Duration::from_secs(1200), std::cell::Cell::new(0));
+        let longest = |left: Duration| {
+            readings.set(readings.get() + 1);
+            (left / 8).clamp(LONGEST_SLEEP, LONGEST_COARSE_SLEEP)
         };
-        clock.sleep_in_parts(goal, counted).await;
-        assert!(looks.get() < 80, "{}", looks.get());
+        clock.sleep_in_parts(goal, longest).await;
+        assert!(readings.get() < 80, "{}", readings.get());
         let goal = goal + Duration::from_secs(1200);
         clock.wait_until(goal).await;
         assert!(clock.now() >= goal && clock.now() < goal + Duration::from_millis(10));
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn arithmetic_saturates_instead_of_wrapping() {
-        assert_eq!(Instant::NEVER + Duration::from_secs(1), Instant::NEVER);
-        assert_eq!(Instant::PAST - Duration::from_secs(1), Instant::PAST);
-        assert_eq!(Instant::PAST.since(Instant::NEVER), Duration::ZERO);
-        assert_eq!(Instant::PAST + Duration::MAX, Instant::NEVER);
+        assert_eq!(Instant::MAX + Duration::from_secs(1), Instant::MAX);
+        assert_eq!(Instant::MIN - Duration::from_secs(1), Instant::MIN);
+        assert_eq!(Instant::MIN.since(Instant::MAX), Duration::ZERO);
+        assert_eq!(Instant::MIN + Duration::MAX, Instant::MAX);
         let most = Duration::from_nanos(u64::MAX);
         assert_eq!((nanos(most), nanos(most + Duration::from_nanos(1))), (u64::MAX, u64::MAX));
         assert_eq!(nanos(Duration::new(3, 7)), 3_000_000_007);

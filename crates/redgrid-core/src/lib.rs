@@ -15,46 +15,49 @@
 //!
 //! Tokio only.
 
+mod batching;
 pub mod clock;
-mod combine;
 pub mod config;
 mod connection;
 mod error;
+mod exactly_once;
 pub mod fence;
+mod inline_bytes;
 mod lifetime;
 pub mod lock;
 pub mod name;
 pub mod object;
 pub mod observe;
-mod once;
+mod participant;
 mod pattern;
 pub mod permits;
 mod pinned;
+mod pubsub;
 mod script;
-mod seat;
-mod short;
-mod slack;
+mod shrink;
 mod token;
 mod unpolled;
-mod wait;
 
-pub use combine::{Combine, Combiner};
+pub use batching::{BatchExecutor, Batcher};
 pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use connection::server;
 pub use connection::{
-    Arg, BackgroundClient, Batched, ChannelKind, Client, Command, CommitError, ConnectError, ConnectionId, Deployment,
-    DeploymentKind, Event, EventReceiver, FromReply, Health, HealthCheck, InHand, NodeHealth, NodeId, NodePart,
-    NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request, ResponseFuture, Server, ServerClock,
-    Shard, ShardServers, Topology, TopologyHint, WeakClient,
+    Arg, BackgroundClient, Batched, ChannelKind, Client, Command, CommitError, ConnectError, ConnectionEvent,
+    ConnectionEvents, ConnectionId, Deployment, DeploymentKind, FromReply, Health, HealthCheck, InHand, NodeHealth,
+    NodeId, NodePart, NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request, ResponseFuture,
+    Server, ServerClock, Shard, ShardServers, Topology, TopologyHint, WeakClient,
 };
 pub use error::{Code, ServerError};
-pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970, show_moment};
+pub use exactly_once::{IdempotentBulkScript, IdempotentRequest, IdempotentScript};
+pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, TIMES_EXPECTED, describe_time, unix_millis};
 pub use lock::Holder;
 pub use name::{InvalidName, Name};
-pub use once::{OnceBulkScript, OnceRequest, OnceScript};
-pub use script::{BulkScript, Joint, OwnedScript, Script, Turn};
-pub use seat::Seat;
+pub use participant::Participant;
+pub use pubsub::{
+    ChannelEvent, ChannelSelector, DrainingSubscription, Generation, MessageEvent, MessageStream, OrderedSubscription,
+    PubSubEvent, PubSubStream, Wake, Watch,
+};
+pub use script::{BatchPhase, BatchScript, BulkScript, OwnedScript, Script};
 pub use token::Token;
 pub use unpolled::Offer;
-pub use wait::{Channels, Fed, Feed, Heard, Hearing, LastHeard, Messages, Term, Told, Wake, Watch};

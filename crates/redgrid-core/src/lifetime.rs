@@ -13,16 +13,16 @@ pub const LIFETIMES_EXPECTED: &str = "1 ms to 3650 days";
 const LATEST: Duration = Duration::from_secs(253_402_300_799);
 
 /// What [`millis_since_1970`] takes, in words.
-pub const MOMENTS_EXPECTED: &str = "a time between the years 1970 and 9999";
+pub const TIMES_EXPECTED: &str = "a time between the years 1970 and 9999";
 
 /// A time as servers count it; `None` where it is not between the years 1970 and 9999.
-pub fn millis_since_1970(at: SystemTime) -> Option<u128> {
+pub fn unix_millis(at: SystemTime) -> Option<u128> {
     let since = at.duration_since(UNIX_EPOCH).ok()?;
     (since <= LATEST).then_some(since.as_millis())
 }
 
 /// A time in an error: how long before or after the begin of 1970 it is.
-pub fn show_moment(at: SystemTime) -> String {
+pub fn describe_time(at: SystemTime) -> String {
     match at.duration_since(UNIX_EPOCH) {
         Ok(after) => format!("{after:?} after the begin of 1970"),
         Err(before) => format!("{:?} before the begin of 1970", before.duration()),

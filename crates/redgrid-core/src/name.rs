@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::connection::hash_tag;
 
 /// Longest name in bytes, namespace included. Redis allows 512 MiB; nobody reads such a name in a log.
-const LONGEST: usize = 1024;
+const MAX_LEN: usize = 1024;
 
 /// The validated name of an object, as the caller gave it. Cheap to clone.
 ///
@@ -52,7 +52,7 @@ impl Name {
         if name.is_empty() {
             return refuse("a name has at least one character");
         }
-        if name.len() > LONGEST {
+        if name.len() > MAX_LEN {
             return refuse("a name has at most 1024 bytes");
         }
         match (name.find('{'), name.find('}')) {
@@ -159,21 +159,21 @@ pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
 /// A key, and its [`companion`]s with these prefixes, in one piece of memory: what has many of them has it for each name that it holds.
 pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Bytes, [Bytes; N]) {
     let tagged = tagged(key);
-    let room = prefixes.iter().map(|prefix| prefix.len() + 1 + tagged.len()).sum();
-    let mut text = Vec::with_capacity(room);
+    let capacity = prefixes.iter().map(|prefix| prefix.len() + 1 + tagged.len()).sum();
+    let mut text = Vec::with_capacity(capacity);
     let ends = prefixes.map(|prefix| {
         [prefix.as_bytes(), b":", &tagged].iter().for_each(|part| text.extend_from_slice(part));
         text.len()
     });
     let text = Bytes::from(text);
-    let mut began = 0;
-    let companions = ends.map(|end| text.slice(std::mem::replace(&mut began, end)..end));
+    let mut start = 0;
+    let companions = ends.map(|end| text.slice(std::mem::replace(&mut start, end)..end));
     // The key is in the first of them, behind its prefix, between the braces where they were added.
-    let own = match (prefixes.first(), tagged.len() - key.len()) {
+    let key_bytes = match (prefixes.first(), tagged.len() - key.len()) {
         (Some(first), added) => text.slice(first.len() + 1 + added / 2..).slice(..key.len()),
         (None, _) => Bytes::copy_from_slice(key),
     };
-    (own, companions)
+    (key_bytes, companions)
 }
 
 /// Redisson's `suffixName`: the companion key of `key` with `suffix` behind it, in the slot of `key`.
@@ -190,7 +190,7 @@ pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Whether two keys are in one slot on every server, by their hash tags.
-pub fn share_a_slot(one: &[u8], other: &[u8]) -> bool {
+pub fn same_slot(one: &[u8], other: &[u8]) -> bool {
     hash_tag(one) == hash_tag(other)
 }
 
@@ -246,7 +246,7 @@ mod tests {
             let key = Name::new(name).unwrap();
             let key = key.as_str().as_bytes();
             for companion in [companion("redgrid_latch", key), suffixed(key, "timeout")] {
-                assert!(share_a_slot(&companion, key), "{name}");
+                assert!(same_slot(&companion, key), "{name}");
                 assert!(seen.insert(companion.clone()), "{name}: {companion:?}");
             }
         }

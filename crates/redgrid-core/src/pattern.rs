@@ -15,8 +15,8 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
                 continue;
             }
             Some(_) if read < text.len() => {
-                let (is, next) = one(pattern, at, text[read]);
-                if is {
+                let (matched, next) = match_one(pattern, at, text[read]);
+                if matched {
                     (at, read) = (next, read + 1);
                     continue;
                 }
@@ -26,9 +26,9 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
         }
         // It has one more.
         match star {
-            Some((place, had)) if had < text.len() => {
-                star = Some((place, had + 1));
-                (at, read) = (place + 1, had + 1);
+            Some((star_at, consumed)) if consumed < text.len() => {
+                star = Some((star_at, consumed + 1));
+                (at, read) = (star_at + 1, consumed + 1);
             }
             _ => return false,
         }
@@ -36,42 +36,42 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// Whether it is certain that no name is of both, by what they begin with.
-pub(crate) fn are_apart(one: &[u8], other: &[u8]) -> bool {
+pub(crate) fn are_disjoint(one: &[u8], other: &[u8]) -> bool {
     let exact = |pattern: &[u8]| pattern.iter().take_while(|byte| !b"*?[\\".contains(byte)).count();
     let same = exact(one).min(exact(other));
     one[..same] != other[..same]
 }
 
 /// Whether a byte is what the pattern has at a place, and where that ends.
-fn one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
+fn match_one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
     match pattern[at] {
         b'?' => (true, at + 1),
         b'\\' if at + 1 < pattern.len() => (pattern[at + 1] == byte, at + 2),
-        b'[' => some(pattern, at + 1, byte),
+        b'[' => match_class(pattern, at + 1, byte),
         exact => (exact == byte, at + 1),
     }
 }
 
 /// The same within brackets. What is not closed ends with the pattern, as the server has it.
-fn some(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
+fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
-    let mut is = false;
+    let mut matched = false;
     loop {
         match pattern.get(at) {
-            None => return (is != negated, at),
-            Some(b']') => return (is != negated, at + 1),
+            None => return (matched != negated, at),
+            Some(b']') => return (matched != negated, at + 1),
             Some(b'\\') if at + 1 < pattern.len() => {
-                is |= pattern[at + 1] == byte;
+                matched |= pattern[at + 1] == byte;
                 at += 2;
             }
             Some(&first) if pattern.get(at + 1) == Some(&b'-') && at + 2 < pattern.len() => {
                 let (low, high) = (first.min(pattern[at + 2]), first.max(pattern[at + 2]));
-                is |= (low..=high).contains(&byte);
+                matched |= (low..=high).contains(&byte);
                 at += 3;
             }
             Some(&exact) => {
-                is |= exact == byte;
+                matched |= exact == byte;
                 at += 1;
             }
         }
@@ -127,8 +127,8 @@ mod tests {
             ("a[b]", "b*", true),
             ("a\\*", "a*", false),
         ] {
-            assert_eq!(are_apart(one.as_bytes(), other.as_bytes()), apart, "{one} {other}");
-            assert_eq!(are_apart(other.as_bytes(), one.as_bytes()), apart, "{other} {one}");
+            assert_eq!(are_disjoint(one.as_bytes(), other.as_bytes()), apart, "{one} {other}");
+            assert_eq!(are_disjoint(other.as_bytes(), one.as_bytes()), apart, "{other} {one}");
         }
     }
 

@@ -13,28 +13,28 @@ use bytes::Bytes;
 use crate::connection::Request;
 
 /// The text of a script and its hash.
-pub struct Body {
+pub struct ScriptText {
     name: Cow<'static, str>,
     /// What several scripts have in common, and its own part, of which the whole is made when it is first needed.
     prelude: &'static str,
     text: Cow<'static, str>,
-    whole: OnceLock<String>,
+    full_text: OnceLock<String>,
     bytes: OnceLock<Bytes>,
     sha: OnceLock<Bytes>,
 }
 
-impl Body {
+impl ScriptText {
     const fn new(name: &'static str, text: &'static str) -> Self {
-        Body::behind("", name, text)
+        ScriptText::with_prelude("", name, text)
     }
 
     /// A script that begins with `prelude`.
-    pub(crate) const fn behind(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
-        Body::made(Cow::Borrowed(name), prelude, Cow::Borrowed(text))
+    pub(crate) const fn with_prelude(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
+        ScriptText::from_parts(Cow::Borrowed(name), prelude, Cow::Borrowed(text))
     }
 
-    const fn made(name: Cow<'static, str>, prelude: &'static str, text: Cow<'static, str>) -> Self {
-        Body { name, prelude, text, whole: OnceLock::new(), bytes: OnceLock::new(), sha: OnceLock::new() }
+    const fn from_parts(name: Cow<'static, str>, prelude: &'static str, text: Cow<'static, str>) -> Self {
+        ScriptText { name, prelude, text, full_text: OnceLock::new(), bytes: OnceLock::new(), sha: OnceLock::new() }
     }
 
     /// What it is called in errors and traces, as `lock/acquire`.
@@ -46,7 +46,7 @@ impl Body {
     pub fn text(&self) -> &str {
         match self.prelude {
             "" => &self.text,
-            prelude => self.whole.get_or_init(|| format!("{prelude}{}", self.text)),
+            prelude => self.full_text.get_or_init(|| format!("{prelude}{}", self.text)),
         }
     }
 
@@ -61,7 +61,7 @@ impl Body {
     }
 }
 
-impl std::fmt::Debug for Body {
+impl std::fmt::Debug for ScriptText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.name)
     }
@@ -69,41 +69,41 @@ impl std::fmt::Debug for Body {
 
 /// The script that a request calls.
 #[derive(Debug, Clone)]
-pub(crate) enum Called {
-    Static(&'static Body),
+pub(crate) enum ScriptRef {
+    Static(&'static ScriptText),
     /// One of a user: what it answers is not taken for the server's own words.
-    Owned(Arc<Body>),
+    Owned(Arc<ScriptText>),
 }
 
-impl Deref for Called {
-    type Target = Body;
+impl Deref for ScriptRef {
+    type Target = ScriptText;
 
-    fn deref(&self) -> &Body {
+    fn deref(&self) -> &ScriptText {
         match self {
-            Called::Static(body) => body,
-            Called::Owned(body) => body,
+            ScriptRef::Static(body) => body,
+            ScriptRef::Owned(body) => body,
         }
     }
 }
 
 /// A script whose text is made while the program runs. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct OwnedScript(Arc<Body>);
+pub struct OwnedScript(Arc<ScriptText>);
 
 impl OwnedScript {
     /// A script by its name (for errors) and text.
     pub fn new(name: impl Into<Cow<'static, str>>, text: impl Into<Cow<'static, str>>) -> Self {
-        OwnedScript(Arc::new(Body::made(name.into(), "", text.into())))
+        OwnedScript(Arc::new(ScriptText::from_parts(name.into(), "", text.into())))
     }
 
     /// A call of the script with these keys, all of one slot; arguments are added to the result. An error that it returns is final,
     /// whatever its words: only the server's own refusals have it sent again.
     pub fn with(&self, keys: impl IntoIterator<Item = Bytes>) -> Request {
-        Request::called(Called::Owned(Arc::clone(&self.0))).keys(keys)
+        Request::for_script(ScriptRef::Owned(Arc::clone(&self.0))).keys(keys)
     }
 
     /// The text and its hash.
-    pub fn body(&self) -> &Body {
+    pub fn body(&self) -> &ScriptText {
         &self.0
     }
 }
@@ -125,12 +125,12 @@ impl OwnedScript {
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct Script<const KEYS: usize>(Body);
+pub struct Script<const KEYS: usize>(ScriptText);
 
 impl<const KEYS: usize> Script<KEYS> {
     /// A script by its name (for errors) and text.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
-        Script(Body::new(name, text))
+        Script(ScriptText::new(name, text))
     }
 
     /// A call of the script with these keys; arguments are added to the result.
@@ -139,19 +139,19 @@ impl<const KEYS: usize> Script<KEYS> {
     }
 
     /// The text and its hash.
-    pub fn body(&self) -> &Body {
+    pub fn body(&self) -> &ScriptText {
         &self.0
     }
 }
 
 /// A script that takes any number of keys of one slot and answers for each.
 #[derive(Debug)]
-pub struct BulkScript(Body);
+pub struct BulkScript(ScriptText);
 
 impl BulkScript {
     /// A script by its name (for errors) and text.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
-        BulkScript(Body::new(name, text))
+        BulkScript(ScriptText::new(name, text))
     }
 
     /// A call of the script with these keys; arguments are added to the result.
@@ -160,7 +160,7 @@ impl BulkScript {
     }
 
     /// The text and its hash.
-    pub fn body(&self) -> &Body {
+    pub fn body(&self) -> &ScriptText {
         &self.0
     }
 }
@@ -173,28 +173,28 @@ impl BulkScript {
 /// and then what each would have been answered. An error in its place says that this one did nothing; a number `n` in the place of one that
 /// comes [`Second`](Turn::Second) is short for the list of `n`, the time, and 0.
 #[derive(Debug)]
-pub struct Joint {
-    body: Body,
-    pub(crate) words: usize,
+pub struct BatchScript {
+    body: ScriptText,
+    pub(crate) arg_count: usize,
 }
 
 /// Where a call stands among those that it goes together with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum BatchPhase {
     /// What gives something back.
-    First,
+    Release,
     /// What takes something.
-    Second,
+    Acquire,
 }
 
-impl Joint {
+impl BatchScript {
     /// A script by its name (for errors) and text, for calls with so many arguments of their own.
-    pub const fn new(name: &'static str, text: &'static str, words: usize) -> Self {
-        Joint { body: Body::new(name, text), words }
+    pub const fn new(name: &'static str, text: &'static str, arg_count: usize) -> Self {
+        BatchScript { body: ScriptText::new(name, text), arg_count }
     }
 
     /// The text and its hash.
-    pub fn body(&self) -> &Body {
+    pub fn body(&self) -> &ScriptText {
         &self.body
     }
 }

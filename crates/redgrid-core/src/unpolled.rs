@@ -24,7 +24,7 @@ const INLINE_TICKS: u64 = 2;
 const UNCLAIMED_TICKS: u64 = 4;
 
 /// Age of an untaken grant that its owner gives up, where the owner keeps its grants itself and is called at each check.
-pub(crate) const UNCLAIMED: Duration = TICK.saturating_mul(3);
+pub(crate) const UNCLAIMED_AGE: Duration = TICK.saturating_mul(3);
 
 /// Entries of a queue that are kept without looking for dead ones among them.
 const SMALL: usize = 64;
@@ -37,37 +37,37 @@ pub(crate) trait Unpolled: Send + Sync {
 
 /// All that waits for callers of one client to poll.
 #[derive(Default)]
-pub(crate) struct Unattended {
-    noted: Mutex<Noted>,
-    begun: Notify,
+pub(crate) struct UnpolledRegistry {
+    state: Mutex<RegistryState>,
+    registered: Notify,
 }
 
 #[derive(Default)]
-struct Noted {
+struct RegistryState {
     /// Checks so far.
     tick: u64,
-    inline: Queue<u64, dyn Unpolled>,
-    unclaimed: Queue<u64, dyn Unpolled>,
+    inline: AgeQueue<u64, dyn Unpolled>,
+    unclaimed: AgeQueue<u64, dyn Unpolled>,
     /// Called at the next check, whatever their age.
     next: Vec<Weak<dyn Unpolled>>,
     /// The task is awake.
-    watched: bool,
+    checking: bool,
 }
 
 /// In order of registration, with the time at which each was registered. Most of them end soon.
-pub(crate) struct Queue<At, T: ?Sized> {
+pub(crate) struct AgeQueue<At, T: ?Sized> {
     entries: VecDeque<(At, Weak<T>)>,
     /// Number of entries from which dead ones are removed.
     compact_at: usize,
 }
 
-impl<At, T: ?Sized> Default for Queue<At, T> {
+impl<At, T: ?Sized> Default for AgeQueue<At, T> {
     fn default() -> Self {
-        Queue { entries: VecDeque::new(), compact_at: 0 }
+        AgeQueue { entries: VecDeque::new(), compact_at: 0 }
     }
 }
 
-impl<At: PartialOrd, T: ?Sized> Queue<At, T> {
+impl<At: PartialOrd, T: ?Sized> AgeQueue<At, T> {
     pub(crate) fn push(&mut self, at: At, what: Weak<T>) {
         while self.entries.front().is_some_and(|(_, what)| what.strong_count() == 0) {
             self.entries.pop_front();
@@ -81,7 +81,7 @@ impl<At: PartialOrd, T: ?Sized> Queue<At, T> {
 
     /// Moves the entries that were registered by `at` to `due`.
     pub(crate) fn take_due(&mut self, at: At, due: &mut Vec<Arc<T>>) {
-        while self.entries.front().is_some_and(|(noted, _)| *noted <= at) {
+        while self.entries.front().is_some_and(|(registered_at, _)| *registered_at <= at) {
             due.extend(self.entries.pop_front().and_then(|(_, what)| what.upgrade()));
         }
         if self.entries.is_empty() {
@@ -94,56 +94,60 @@ impl<At: PartialOrd, T: ?Sized> Queue<At, T> {
     }
 }
 
-impl Unattended {
+impl UnpolledRegistry {
     /// Registers a request that its caller polls in place.
-    pub(crate) fn note_inline<T: Unpolled + 'static>(&self, what: &Arc<T>) {
-        self.note(what, |noted, what| noted.inline.push(noted.tick, what));
+    pub(crate) fn register_inline<T: Unpolled + 'static>(&self, what: &Arc<T>) {
+        self.register(what, |state, what| state.inline.push(state.tick, what));
     }
 
     /// Registers a grant that its caller has not taken yet.
-    pub(crate) fn note_unclaimed<T: Unpolled + 'static>(&self, what: &Arc<T>) {
-        self.note(what, |noted, what| noted.unclaimed.push(noted.tick, what));
+    pub(crate) fn register_unclaimed<T: Unpolled + 'static>(&self, what: &Arc<T>) {
+        self.register(what, |state, what| state.unclaimed.push(state.tick, what));
     }
 
     /// Registers an owner of grants for the next check. It keeps the grants, and gives up the old ones when it is called.
-    pub(crate) fn note_next<T: Unpolled + 'static>(&self, what: &Arc<T>) {
-        self.note(what, |noted, what| noted.next.push(what));
+    pub(crate) fn register_for_next_check<T: Unpolled + 'static>(&self, what: &Arc<T>) {
+        self.register(what, |state, what| state.next.push(what));
     }
 
-    fn note<T: Unpolled + 'static>(&self, what: &Arc<T>, push: impl FnOnce(&mut Noted, Weak<dyn Unpolled>)) {
+    fn register<T: Unpolled + 'static>(
+        &self,
+        what: &Arc<T>,
+        push: impl FnOnce(&mut RegistryState, Weak<dyn Unpolled>),
+    ) {
         let what: Weak<dyn Unpolled> = Arc::<T>::downgrade(what);
-        let mut noted = self.noted();
-        push(&mut noted, what);
-        if !std::mem::replace(&mut noted.watched, true) {
-            self.begun.notify_one();
+        let mut state = self.state();
+        push(&mut state, what);
+        if !std::mem::replace(&mut state.checking, true) {
+            self.registered.notify_one();
         }
     }
 
-    fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn state(&self) -> MutexGuard<'_, RegistryState> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// One more tick: what is due then, and whether anything is still registered.
     fn tick(&self) -> (Vec<Arc<dyn Unpolled>>, bool) {
         let mut due = Vec::new();
-        let mut noted = self.noted();
-        noted.tick += 1;
-        let tick = noted.tick;
-        due.extend(std::mem::take(&mut noted.next).iter().filter_map(Weak::upgrade));
+        let mut state = self.state();
+        state.tick += 1;
+        let tick = state.tick;
+        due.extend(std::mem::take(&mut state.next).iter().filter_map(Weak::upgrade));
         if let Some(tick) = tick.checked_sub(INLINE_TICKS) {
-            noted.inline.take_due(tick, &mut due);
+            state.inline.take_due(tick, &mut due);
         }
         if let Some(tick) = tick.checked_sub(UNCLAIMED_TICKS) {
-            noted.unclaimed.take_due(tick, &mut due);
+            state.unclaimed.take_due(tick, &mut due);
         }
-        noted.watched = !noted.inline.is_empty() || !noted.unclaimed.is_empty();
-        (due, noted.watched)
+        state.checking = !state.inline.is_empty() || !state.unclaimed.is_empty();
+        (due, state.checking)
     }
 
     /// The client's task. Requests that it takes over go to `work`.
     pub(crate) async fn watch(&self, work: mpsc::UnboundedSender<BackgroundTask>) {
         loop {
-            self.begun.notified().await;
+            self.registered.notified().await;
             loop {
                 tokio::time::sleep(TICK).await;
                 let (due, goes_on) = self.tick();
@@ -170,9 +174,9 @@ impl<T> Cell<T> {
 }
 
 impl<T: Send + 'static> Offer<T> {
-    pub(crate) fn new(unattended: &Unattended, value: T) -> Self {
+    pub(crate) fn new(registry: &UnpolledRegistry, value: T) -> Self {
         let cell = Arc::new(Cell(Mutex::new(Some(value))));
-        unattended.note_unclaimed(&cell);
+        registry.register_unclaimed(&cell);
         Offer(cell)
     }
 

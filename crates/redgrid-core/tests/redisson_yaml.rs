@@ -71,7 +71,8 @@ fn variables_are_put_in_as_redisson_does_it() {
 #[test]
 fn the_environment_stands_over_a_file_of_redissons() {
     let config =
-        load(&folder().join("single.yaml"), &[("REDGRID_RESPONSE_TIMEOUT", "1s"), ("REDGRID_NAMESPACE", "prod")]).unwrap();
+        load(&folder().join("single.yaml"), &[("REDGRID_RESPONSE_TIMEOUT", "1s"), ("REDGRID_NAMESPACE", "prod")])
+            .unwrap();
     let explained = config.explain();
     let of = |name: &str| explained.iter().find(|one| one.name == name).unwrap();
     assert_eq!(of("response_timeout").value.as_deref(), Some("1s"));

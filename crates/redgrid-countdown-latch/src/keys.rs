@@ -35,7 +35,7 @@ fn redissons(key: &Bytes, is_in_its_slot: impl Fn(&[u8]) -> bool) -> Option<Byte
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redgrid_core::name::share_a_slot;
+    use redgrid_core::name::same_slot;
 
     #[test]
     fn the_channel_is_redissons_wherever_redisson_can_use_the_name() {
@@ -43,9 +43,9 @@ mod tests {
             let key = Bytes::from_static(name.as_bytes());
             let expected = format!("redisson_countdownlatch__channel__{{{name}}}");
             assert_eq!(redissons(&key, |_| true).unwrap(), expected, "without slots");
-            let in_a_cluster = redissons(&key, |channel| share_a_slot(channel, &key));
+            let in_a_cluster = redissons(&key, |channel| same_slot(channel, &key));
             assert_eq!(in_a_cluster.is_some(), name == "a");
-            assert!(share_a_slot(&companion("redgrid_latch__channel", &key), &key), "{name}");
+            assert!(same_slot(&companion("redgrid_latch__channel", &key), &key), "{name}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Heard, Hearing, ServerError};
+use redgrid_core::{ChannelEvent, Client, OrderedSubscription, ServerError};
 use tokio::sync::Notify;
 
 use crate::keys::Keys;
@@ -272,12 +272,12 @@ async fn attend(mut attendance: Attendance) {
     let (client, clock) = (&line.client, line.client.clock());
     let mut closing = pin!(client.closing());
     let mut rounds = Rounds::default();
-    let mut hearing: Option<Hearing> = None;
+    let mut hearing: Option<OrderedSubscription> = None;
     // The look that is under way, and whom it is for.
     let mut asking: Option<(u64, Asking)> = None;
     // Those below are in a round.
     let mut placed = 0;
-    let mut next_look = Instant::PAST;
+    let mut next_look = Instant::MIN;
     loop {
         let (is_behind, ended) = {
             let mut state = line.state();
@@ -319,7 +319,7 @@ async fn attend(mut attendance: Attendance) {
                         if look.is_open || look.round.is_some() {
                             placed = upto;
                         }
-                        let hears = hearing.as_ref().is_some_and(Hearing::in_force);
+                        let hears = hearing.as_ref().is_some_and(OrderedSubscription::is_active);
                         let poll = client.poll_interval();
                         let within = match hears && look.round.is_some() {
                             true => poll * POLLS,
@@ -331,7 +331,7 @@ async fn attend(mut attendance: Attendance) {
                         if hearing.is_none() && !look.is_open {
                             // Whose confirmation has it looked at once more.
                             let channels = [line.keys.over.clone()].into_iter().chain(line.keys.channel.clone());
-                            hearing = Some(client.hear(channels, &line.keys.count));
+                            hearing = Some(client.subscribe_ordered(channels, &line.keys.count));
                         }
                     }
                     Err(error) => {
@@ -347,7 +347,7 @@ async fn attend(mut attendance: Attendance) {
                     if let Over::Placed | Over::All = take(&mut rounds, one) {
                         line.let_go(placed, &Left::Over);
                     }
-                    heard = hearing.as_mut().and_then(Hearing::take);
+                    heard = hearing.as_mut().and_then(OrderedSubscription::take);
                 }
             }
             () = line.changed.notified() => {}
@@ -356,9 +356,11 @@ async fn attend(mut attendance: Attendance) {
     }
 }
 
-fn take(rounds: &mut Rounds, heard: Heard) -> Over {
+fn take(rounds: &mut Rounds, heard: ChannelEvent) -> Over {
     let number = match heard {
-        Heard::Message { channel: 0, payload } => std::str::from_utf8(&payload).ok().and_then(|text| text.parse().ok()),
+        ChannelEvent::Message { channel: 0, payload } => {
+            std::str::from_utf8(&payload).ok().and_then(|text| text.parse().ok())
+        }
         // Redisson's, or none at all.
         _ => None,
     };
@@ -371,7 +373,7 @@ fn take(rounds: &mut Rounds, heard: Heard) -> Over {
     }
 }
 
-async fn hear(hearing: &mut Option<Hearing>) -> Heard {
+async fn hear(hearing: &mut Option<OrderedSubscription>) -> ChannelEvent {
     match hearing {
         Some(hearing) => hearing.next().await,
         None => std::future::pending().await,

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Code, OnceRequest, OnceScript, Reply, Request, Script, ServerError};
+use redgrid_core::{Client, Code, IdempotentRequest, IdempotentScript, Reply, Request, Script, ServerError};
 
 use crate::keys::Keys;
 
-static SET: OnceScript<2> = OnceScript::new("latch/set", include_str!("scripts/set.lua"));
-static COUNT_DOWN: OnceScript<2> = OnceScript::new("latch/count_down", include_str!("scripts/count_down.lua"));
-static DELETE: OnceScript<2> = OnceScript::new("latch/delete", include_str!("scripts/delete.lua"));
+static SET: IdempotentScript<2> = IdempotentScript::new("latch/set", include_str!("scripts/set.lua"));
+static COUNT_DOWN: IdempotentScript<2> =
+    IdempotentScript::new("latch/count_down", include_str!("scripts/count_down.lua"));
+static DELETE: IdempotentScript<2> = IdempotentScript::new("latch/delete", include_str!("scripts/delete.lua"));
 static LOOK: Script<2> = Script::new("latch/look", include_str!("scripts/look.lua"));
 
 /// How long the number of a round is kept: a day, renewed at its half by those who wait. With nobody waiting, nobody needs it.
@@ -25,7 +26,7 @@ impl Keys {
     pub(crate) async fn set(&self, client: &Client, n: i64, lifetime: Option<Duration>) -> Result<bool, ServerError> {
         let kept = lifetime.map_or(KEPT, |lifetime| lifetime.min(KEPT));
         let request = SET.with(self.both()).int(n).int(lifetime.map_or(0, millis)).int(millis(kept)).publish_here();
-        Ok(one(client.run_once(self.told(request)).await?)? == 1)
+        Ok(one(client.run_exactly_once(self.told(request)).await?)? == 1)
     }
 
     /// What was there before, waited for until `until`; and the number of the round that it has ended, 0 where that has none.
@@ -36,7 +37,7 @@ impl Keys {
         until: Instant,
     ) -> Result<(i64, Option<u64>), ServerError> {
         let request = COUNT_DOWN.with(self.both()).int(by).int(millis(KEPT_OVER)).publish_here().arg(self.over.clone());
-        let mut answer = client.run_once_until::<Vec<Reply>>(self.told(request), until).await?.into_iter();
+        let mut answer = client.run_exactly_once_until::<Vec<Reply>>(self.told(request), until).await?.into_iter();
         let before = answer.next().unwrap_or(Reply::Nil).into_typed()?;
         // By somebody's hand it may be no number.
         let ended = answer.next().map(|round| round.into_typed().unwrap_or(0));
@@ -46,7 +47,7 @@ impl Keys {
     /// Whether there was one.
     pub(crate) async fn delete(&self, client: &Client) -> Result<bool, ServerError> {
         let request = DELETE.with(self.both()).int(millis(KEPT_OVER)).publish_here().arg(self.over.clone());
-        Ok(one(client.run_once(self.told(request)).await?)? == 1)
+        Ok(one(client.run_exactly_once(self.told(request)).await?)? == 1)
     }
 
     /// What is left, asked once.
@@ -74,8 +75,8 @@ impl Keys {
     }
 
     /// With Redisson's channel, where there is one.
-    fn told(&self, request: OnceRequest) -> OnceRequest {
-        self.channel.iter().cloned().fold(request, OnceRequest::arg)
+    fn told(&self, request: IdempotentRequest) -> IdempotentRequest {
+        self.channel.iter().cloned().fold(request, IdempotentRequest::arg)
     }
 }
 

@@ -7,13 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Combine, Combiner, ServerError};
+use redgrid_core::{BatchExecutor, Batcher, Client, ServerError};
 
 use crate::keys::Keys;
 use crate::line::Line;
 
 /// Those who count one latch down through one client.
-pub(crate) struct Tally(Combiner<CountDowns>);
+pub(crate) struct Tally(Batcher<CountDowns>);
 
 struct CountDowns {
     client: Client,
@@ -24,20 +24,20 @@ impl Tally {
     /// That of a latch.
     pub(crate) fn of(client: &Client, keys: &Arc<Keys>) -> Arc<Tally> {
         let count_downs = || CountDowns { client: client.clone(), keys: Arc::clone(keys) };
-        client.shared(&keys.count, || Tally(Combiner::new(count_downs())))
+        client.shared(&keys.count, || Tally(Batcher::new(count_downs())))
     }
 
     /// What is left.
     pub(crate) async fn count_down(&self, client: &Client, by: i64) -> Result<u64, ServerError> {
-        self.0.ask(client, by).await?
+        self.0.submit(client, by).await?
     }
 }
 
-impl Combine for CountDowns {
-    type Ask = i64;
-    type Answer = Result<u64, ServerError>;
+impl BatchExecutor for CountDowns {
+    type Request = i64;
+    type Reply = Result<u64, ServerError>;
 
-    fn fit<'a>(&self, asks: impl Iterator<Item = &'a i64>) -> usize {
+    fn max_prefix<'a>(&self, asks: impl Iterator<Item = &'a i64>) -> usize {
         let sums = asks.scan(0_i64, |sum, by| {
             *sum = sum.checked_add(*by)?;
             Some(())
@@ -45,7 +45,7 @@ impl Combine for CountDowns {
         sums.count()
     }
 
-    async fn carry_out(&self, batch: Vec<i64>, until: Instant) -> Vec<Self::Answer> {
+    async fn execute(&self, batch: Vec<i64>, until: Instant) -> Vec<Self::Reply> {
         let counted = self.keys.count_down(&self.client, batch.iter().sum(), until).await;
         if let Ok((_, Some(round))) = counted {
             // Who waits here goes on by this answer, if the message is not there before: by a look, where the round has no number.

@@ -47,7 +47,7 @@ impl Wait {
             return if look.is_open { Ok(()) } else { Err(timed_out(Duration::ZERO)) };
         }
         let began = client.clock().now();
-        let until = self.within.map_or(Instant::NEVER, |within| began + within);
+        let until = self.within.map_or(Instant::MAX, |within| began + within);
         let place = Line::of(client, keys).enter();
         let left = tokio::select! {
             biased;

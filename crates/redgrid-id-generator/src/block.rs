@@ -63,8 +63,8 @@ const SECOND: Duration = Duration::from_secs(1);
 
 impl<T> Default for Store<T> {
     fn default() -> Self {
-        let given = Given { since: Instant::PAST, now: 0, before: 0 };
-        Store { blocks: VecDeque::new(), last_size: 0, put_at: Instant::PAST, is_used_up: false, given }
+        let given = Given { since: Instant::MIN, now: 0, before: 0 };
+        Store { blocks: VecDeque::new(), last_size: 0, put_at: Instant::MIN, is_used_up: false, given }
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
     fn what_is_used_is_that_of_the_last_second() {
         let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
         let mut store = Store::default();
-        let endless = |next, size| Block { until: Instant::NEVER, ..block(next, size, 0) };
+        let endless = |next, size| Block { until: Instant::MAX, ..block(next, size, 0) };
         store.put(endless(0, 40), at(0));
         (0..40).for_each(|n| assert_eq!(store.take(at(n * 10), |_| true), Some(n as i64)));
         assert_eq!(store.used(at(400)), Use { per_second: 40, lasted: Some(Duration::from_millis(400)) });

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Name, ServerError, show_moment};
+use redgrid_core::{Name, ServerError, describe_time};
 
 /// Why there is no id, or why a generator was not set up or deleted. An id that was not given may be left out for good; none is
 /// given twice.
@@ -133,7 +133,7 @@ impl IdError {
             name: name.clone(),
             option: "epoch",
             expected: "a whole second of the years 1900 to 9999",
-            got: show_moment(got),
+            got: describe_time(got),
         }
     }
 }

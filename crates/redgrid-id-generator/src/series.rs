@@ -5,14 +5,15 @@ use std::sync::{Mutex, MutexGuard};
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, suffixed};
-use redgrid_core::{Client, ConnectionId, Name, OnceScript, Script, ServerError};
+use redgrid_core::{Client, ConnectionId, IdempotentScript, Name, Script, ServerError};
 
 use crate::block::Block;
 use crate::error::IdError;
 use crate::supply::{Need, Source};
 
-static TRY_INIT: OnceScript<2> = OnceScript::new("id_generator/try_init", include_str!("scripts/try_init.lua"));
-static DELETE: OnceScript<2> = OnceScript::new("id_generator/delete", include_str!("scripts/delete.lua"));
+static TRY_INIT: IdempotentScript<2> =
+    IdempotentScript::new("id_generator/try_init", include_str!("scripts/try_init.lua"));
+static DELETE: IdempotentScript<2> = IdempotentScript::new("id_generator/delete", include_str!("scripts/delete.lua"));
 static BLOCK: Script<2> = Script::new("id_generator/block", include_str!("scripts/block.lua"));
 
 /// The numbers under a name, and what a client has had of them.
@@ -127,7 +128,7 @@ impl Source for Series {
             if self.had_elsewhere(by.as_ref()).is_none_or(|end| end <= first) {
                 let end = i64::try_from(i128::from(first) + i128::from(ids)).unwrap_or(i64::MAX);
                 *self.had() = Some(Had { end, by: by.clone() });
-                return Ok(Block { next: first, left: ids, size: ids, until: Instant::NEVER, while_: by });
+                return Ok(Block { next: first, left: ids, size: ids, until: Instant::MAX, while_: by });
             }
         }
     }
@@ -137,7 +138,7 @@ impl Source for Series {
             Change::TryInit { start, size } => TRY_INIT.with(self.keys.clone()).int(start).int(size),
             Change::Delete => DELETE.with(self.keys.clone()),
         };
-        let told = client.run_once::<Vec<i64>>(request).await;
+        let told = client.run_exactly_once::<Vec<i64>>(request).await;
         let is_done = told.map_err(|error| IdError::of_change(&self.name, error))? != [0];
         if is_done {
             // What was had is no measure any more: ids begin anew.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Combine, Combiner, Name, ServerError, WeakClient};
+use redgrid_core::{BatchExecutor, Batcher, Client, Name, ServerError, WeakClient};
 
 use crate::block::{Block, Store, Use};
 use crate::error::IdError;
@@ -58,7 +58,7 @@ pub(crate) struct Need {
 /// The ids of one generator and client. The client keeps it, and it does not keep the client.
 pub(crate) struct Supply<S: Source> {
     shared: Arc<Shared<S>>,
-    combiner: Combiner<Refill<S>>,
+    combiner: Batcher<Refill<S>>,
     /// A block is being asked for ahead of time.
     is_ahead: AtomicBool,
 }
@@ -104,10 +104,10 @@ impl Drop for Place {
 
 impl<S: Source> Supply<S> {
     pub(crate) fn new(client: &Client, source: S) -> Self {
-        let (store, ahead_from) = (Mutex::default(), Mutex::new(Instant::PAST));
+        let (store, ahead_from) = (Mutex::default(), Mutex::new(Instant::MIN));
         let shared =
             Arc::new(Shared { client: client.downgrade(), source, store, ahead_from, waiting: Arc::default() });
-        let combiner = Combiner::new(Refill(Arc::clone(&shared)));
+        let combiner = Batcher::new(Refill(Arc::clone(&shared)));
         Supply { shared, combiner, is_ahead: AtomicBool::new(false) }
     }
 
@@ -133,7 +133,7 @@ impl<S: Source> Supply<S> {
     async fn wait(self: &Arc<Self>, client: &Client) -> Result<i64, IdError> {
         let mut waiting = Waiting { supply: self, client, is_over: false };
         let place = Place::new(&self.shared.waiting);
-        let answer = self.combiner.ask(client, Ask::One(place)).await;
+        let answer = self.combiner.submit(client, Ask::One(place)).await;
         waiting.is_over = true;
         answer.map_err(|error| IdError::of_ids(self.shared.source.name(), error))?
     }
@@ -141,7 +141,7 @@ impl<S: Source> Supply<S> {
     /// Changes where ids come from, and throws away what is in memory if that was done. It stands in the same line as those who wait
     /// for ids: nothing that was asked for before comes after it.
     pub(crate) async fn change(&self, client: &Client, change: S::Change) -> Result<bool, IdError> {
-        let answer = self.combiner.ask(client, Ask::Change(change)).await;
+        let answer = self.combiner.submit(client, Ask::Change(change)).await;
         Ok(answer.map_err(|error| IdError::of_change(self.shared.source.name(), error))?? != 0)
     }
 
@@ -157,7 +157,7 @@ impl<S: Source> Supply<S> {
             let answer = tokio::select! {
                 biased;
                 () = client.closing() => return,
-                answer = supply.combiner.ask(client, Ask::Ahead) => answer,
+                answer = supply.combiner.submit(client, Ask::Ahead) => answer,
             };
             if !matches!(answer, Ok(Ok(_))) {
                 *supply.shared.ahead_from() = client.clock().now() + PAUSE;
@@ -229,17 +229,17 @@ impl<S: Source> Shared<S> {
     }
 }
 
-impl<S: Source> Combine for Refill<S> {
-    type Ask = Ask<S::Change>;
+impl<S: Source> BatchExecutor for Refill<S> {
+    type Request = Ask<S::Change>;
     /// An id; whether a change was made; without meaning where a block was asked for.
-    type Answer = Result<i64, IdError>;
+    type Reply = Result<i64, IdError>;
 
     /// Whatever is no id goes alone: nobody is to wait for that.
-    fn fit<'a>(&self, asks: impl Iterator<Item = &'a Ask<S::Change>>) -> usize {
+    fn max_prefix<'a>(&self, asks: impl Iterator<Item = &'a Ask<S::Change>>) -> usize {
         asks.take(MOST).take_while(|ask| matches!(ask, Ask::One(_))).count()
     }
 
-    async fn carry_out(&self, mut batch: Vec<Ask<S::Change>>, until: Instant) -> Vec<Result<i64, IdError>> {
+    async fn execute(&self, mut batch: Vec<Ask<S::Change>>, until: Instant) -> Vec<Result<i64, IdError>> {
         let Refill(shared) = self;
         let Some(client) = &shared.client.upgrade() else {
             return vec![Err(IdError::of_ids(shared.source.name(), ServerError::ShuttingDown)); batch.len()];

@@ -8,9 +8,7 @@ use bytes::Bytes;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::belongings::{belongings, beside, faces};
 use redgrid_core::object::{Layout, Lifetime, Object, ObjectError, layouts};
-use redgrid_core::{
-    Client, LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, Name, Request, millis_since_1970, show_moment,
-};
+use redgrid_core::{Client, LIFETIMES, LIFETIMES_EXPECTED, Name, Request, TIMES_EXPECTED, describe_time, unix_millis};
 
 use crate::key::Kind;
 use crate::many::{Deed, counted, each, keys_of};
@@ -170,7 +168,7 @@ impl Keys {
         names: impl IntoIterator<Item = K>,
     ) -> Result<u64, KeysError> {
         let millis =
-            millis_since_1970(at).ok_or_else(|| KeysError::invalid("lifetime", MOMENTS_EXPECTED, show_moment(at)))?;
+            unix_millis(at).ok_or_else(|| KeysError::invalid("lifetime", TIMES_EXPECTED, describe_time(at)))?;
         self.done(names, Deed::Live("PEXPIREAT", Some(millis.to_string().into()))).await
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{companion, suffixed};
-use redgrid_core::{BackgroundClient, Client, Heard, Request, Script, ServerError};
+use redgrid_core::{BackgroundClient, ChannelEvent, Client, Request, Script, ServerError};
 
 use crate::message::{self, Message};
 use crate::near::{Near, Pulses, Told};
@@ -54,15 +54,15 @@ impl Drop for Listening<'_> {
 }
 
 async fn listen(near: Arc<Near>, key: Bytes, own: Bytes, on: BackgroundClient) {
-    let mut hearing = on.hear_all_counted([topic(&key), own.clone()], &key);
-    near.fresh().listen(hearing.term());
+    let mut hearing = on.subscribe_all_at_primary([topic(&key), own.clone()], &key);
+    near.fresh().listen(hearing.generation());
     let _listening = Listening(&near);
     let mut closing = pin!(on.closing());
     let interval = near.options.max_stale / PULSES;
     let mut heart = Heart { pulses: Pulses::new(), on: on.clone(), key: key.clone(), own, interval };
     let mut beating: Option<Beat> = None;
     // At once, as soon as the channels are in force.
-    let (mut due, mut unwanted) = (Instant::NEVER, 0);
+    let (mut due, mut unwanted) = (Instant::MAX, 0);
     while !near.is_left() && !on.is_closing() {
         let under_way = async {
             match &mut beating {
@@ -74,7 +74,7 @@ async fn listen(near: Arc<Near>, key: Bytes, own: Bytes, on: BackgroundClient) {
             biased;
             () = &mut closing => {}
             heard = hearing.next() => {
-                if let Heard::Recheck = heard {
+                if let ChannelEvent::Resync = heard {
                     // What was kept before is of another term. The one that begins is soon to be used.
                     due = on.clock().now();
                     near.clear();
@@ -96,7 +96,7 @@ async fn listen(near: Arc<Near>, key: Bytes, own: Bytes, on: BackgroundClient) {
             () = on.clock().sleep_until(due) => {
                 unwanted = if near.take_wanted() { 0 } else { unwanted + 1 };
                 let now = on.clock().now();
-                due = if unwanted >= UNWANTED { Instant::NEVER } else { now + interval };
+                due = if unwanted >= UNWANTED { Instant::MAX } else { now + interval };
                 // One that is late is given up: the next may be answered by another server.
                 beating = near.fresh().present_term().map(|term| heart.beat(term, now));
             }
@@ -124,10 +124,10 @@ impl Heart {
     }
 }
 
-fn take(near: &Near, heart: &mut Heart, heard: Heard) {
+fn take(near: &Near, heart: &mut Heart, heard: ChannelEvent) {
     let (channel, payload) = match heard {
-        Heard::Message { channel, payload } => (channel, payload),
-        Heard::Recheck => return,
+        ChannelEvent::Message { channel, payload } => (channel, payload),
+        ChannelEvent::Resync => return,
     };
     if channel > 0 {
         let Some((number, told)) = read_pulse(&payload) else { return };

@@ -50,7 +50,7 @@ impl FairLock {
             let channel = companion("redisson_lock__channel", &key);
             let mark = companion("redgrid_wait", &key);
             let more = more(&key, client.fair_wait());
-            Arc::new(LockKeys { name, key, channel, mark, more })
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more })
         });
         FairLock(Lock::of(client, &FAIR, target))
     }

@@ -128,7 +128,7 @@ impl Follow {
                 continue;
             }
             let remaining = state.as_ref().and_then(|state| state.remaining);
-            let lease_ends = remaining.map_or(Instant::NEVER, |remaining| asked + remaining.saturating_sub(MARGIN));
+            let lease_ends = remaining.map_or(Instant::MAX, |remaining| asked + remaining.saturating_sub(MARGIN));
             let before = self.seen.replace(Seen { holders: holders.clone(), lease_ends });
             let messages = std::mem::take(&mut self.messages);
             match (before, state) {

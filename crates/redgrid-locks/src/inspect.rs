@@ -110,13 +110,13 @@ pub(crate) async fn until_free(
     within: Option<Duration>,
 ) -> Result<bool, ServerError> {
     let clock = client.clock();
-    let until = within.map_or(Instant::NEVER, |within| clock.now() + within);
+    let until = within.map_or(Instant::MAX, |within| clock.now() + within);
     let wait = async {
         let Some(mut held) = state(client, target).await? else { return Ok(true) };
         let mut watch = client.watch(target.channel.clone(), target.key.clone());
         loop {
             let least = Duration::from_millis(1);
-            let expires = held.remaining.map_or(Instant::NEVER, |left| clock.now() + left.max(least));
+            let expires = held.remaining.map_or(Instant::MAX, |left| clock.now() + left.max(least));
             tokio::select! {
                 _ = watch.wake() => {}
                 () = clock.sleep_until(expires) => {}

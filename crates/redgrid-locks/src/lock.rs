@@ -54,7 +54,7 @@ impl Lock {
             let companions = ["redisson_lock__channel", "redgrid_wait"];
             let (key, [channel, mark]) = with_companions(&client.key(&name), companions);
             let more = more(&key);
-            Arc::new(LockKeys { name, key, channel, mark, more })
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more })
         });
         Lock::of(client, kind, target)
     }

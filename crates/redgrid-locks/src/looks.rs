@@ -47,7 +47,7 @@ impl Looks {
 
     /// Whether messages come in.
     pub(crate) fn hears(&self) -> bool {
-        self.watch.as_ref().is_some_and(Watch::in_force)
+        self.watch.as_ref().is_some_and(Watch::is_active)
     }
 }
 

@@ -183,7 +183,7 @@ impl Members {
         let members = self;
         let clock = members.locks[0].client().clock().clone();
         let began = clock.now();
-        let until = said.wait.map_or(Instant::NEVER, |wait| began + wait);
+        let until = said.wait.map_or(Instant::MAX, |wait| began + wait);
         let mut waited = None;
         let mut tries = 0;
         loop {

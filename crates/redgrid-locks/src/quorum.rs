@@ -380,7 +380,7 @@ impl QuorumLock {
             }
         }
         let (client, began) = (lock.locks[0].client(), lock.clock_now());
-        let until = said.wait.map_or(Instant::NEVER, |wait| began + wait);
+        let until = said.wait.map_or(Instant::MAX, |wait| began + wait);
         let (mut contact, mut tries) = (began, 0_u32);
         let mut watches: Vec<Watch> = Vec::new();
         loop {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::lock::{HoldArgs, LockProtocol, MultiKeyProtocol, TakeoverFrom};
-use redgrid_core::{BulkScript, Joint, Request, Script, Turn};
+use redgrid_core::{BatchPhase, BatchScript, BulkScript, Request, Script};
 
 static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/acquire.lua"));
 static ACQUIRE_MANY: BulkScript = BulkScript::new("lock/acquire-many", include_str!("scripts/acquire_many.lua"));
@@ -18,7 +18,7 @@ static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/exte
 static ATTACH: Script<1> = Script::new("lock/attach", include_str!("scripts/attach.lua"));
 pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
 /// Of `RELEASE` and `ACQUIRE`, which have two arguments each of their own.
-static JOINT: Joint = Joint::new("lock/joint", include_str!("scripts/joint.lua"), 2);
+static JOINT: BatchScript = BatchScript::new("lock/joint", include_str!("scripts/joint.lua"), 2);
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
 /// What follows the holder in the field that keeps a lock taken for its `at_least` after a release.
@@ -100,7 +100,7 @@ impl LockProtocol for OneHolder {
             Some(token) => ACQUIRE_FENCED.with([claim.target.key.clone(), token.clone()]).arg(claim.field.clone()),
             None => {
                 let request = one(&ACQUIRE, claim).int(millis(claim.lease)).not_after_here();
-                return request.joins(&JOINT, Turn::Second).idempotent();
+                return request.joins(&JOINT, BatchPhase::Acquire).idempotent();
             }
         };
         request.int(millis(claim.lease)).not_after_here().idempotent()
@@ -126,11 +126,12 @@ impl LockProtocol for OneHolder {
         let request = one(&RELEASE, claim);
         // In this order it is an argument less in most places.
         let request = if self.tells { request.arg(claim.target.channel.clone()).sharded_here() } else { request };
-        request.joins(&JOINT, Turn::First).idempotent()
+        request.joins(&JOINT, BatchPhase::Release).idempotent()
     }
 
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
-        let request = GIVE_WAY.with([claim.target.key.clone(), claim.target.mark.clone()]).arg(claim.field.clone());
+        let request =
+            GIVE_WAY.with([claim.target.key.clone(), claim.target.poll_waiter_flag.clone()]).arg(claim.field.clone());
         self.told(request, claim).idempotent()
     }
 

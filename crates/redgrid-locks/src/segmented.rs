@@ -183,7 +183,7 @@ impl Tour {
         let client = self.lock.segments[0].lock.client().clone();
         let clock = client.clock();
         let (mut contact, mut patience) = (clock.now(), self.patience);
-        let until = self.wait.map_or(Instant::NEVER, |wait| contact + wait);
+        let until = self.wait.map_or(Instant::MAX, |wait| contact + wait);
         loop {
             self.leave_out();
             // With nothing to go on to, in line for what is left of the wait.

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::MOMENTS_EXPECTED;
+use redgrid_core::TIMES_EXPECTED;
 use redgrid_core::object::{Lifetime, ObjectError, millis};
-use redgrid_core::{millis_since_1970, show_moment};
+use redgrid_core::{describe_time, unix_millis};
 
 use crate::kind::Lifetimes;
 use crate::kind::sealed::Way;
@@ -68,9 +68,9 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
         KC: Encode<Q>,
     {
         let fits = |millis: &u128| Y::WAY != Way::Native || *millis <= LATEST;
-        match millis_since_1970(at).filter(fits) {
+        match unix_millis(at).filter(fits) {
             Some(millis) => self.lives(key, format!("@{}", millis.max(1)).into()).await,
-            None => Err(self.place.invalid("lifetime", MOMENTS_EXPECTED, show_moment(at))),
+            None => Err(self.place.invalid("lifetime", TIMES_EXPECTED, describe_time(at))),
         }
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::name::companion;
 use redgrid_core::object::{Object, ObjectError, layouts, parts};
-use redgrid_core::{Client, LIFETIMES, OnceRequest, OnceScript, Pairs, Request, Script};
+use redgrid_core::{Client, IdempotentRequest, IdempotentScript, LIFETIMES, Pairs, Request, Script};
 
 use crate::elements::{CANCEL, Elements, channel, queue};
 use crate::ends::{End, put_back};
@@ -16,7 +16,7 @@ use crate::taking;
 
 static DELAY: Script<1> = Script::new("queue/delay", include_str!("scripts/delay.lua"));
 static LOOK: Script<2> = Script::new("queue/look_due", include_str!("scripts/look_due.lua"));
-static TAKE: OnceScript<3> = OnceScript::new("queue/take_due", include_str!("scripts/take_due.lua"));
+static TAKE: IdempotentScript<3> = IdempotentScript::new("queue/take_due", include_str!("scripts/take_due.lua"));
 
 /// How many elements of Redisson's list a script passes at most, about, where it has a choice: about 10 ms of a machine of 2024.
 const PASSED: i64 = 250_000;
@@ -52,11 +52,11 @@ impl Source for Due {
         vec![channel(self.key()), redissons(self.key())]
     }
 
-    fn take(&self, most: usize) -> OnceRequest {
+    fn take(&self, most: usize) -> IdempotentRequest {
         TAKE.with(self.keys.clone()).arg(most.to_string()).int(BYTES_AT_ONCE).int(PASSED)
     }
 
-    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> OnceRequest {
+    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest {
         put_back(unique, self.key(), End::Front, items)
     }
 }

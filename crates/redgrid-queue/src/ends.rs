@@ -5,15 +5,15 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{ObjectError, Place, parts};
-use redgrid_core::{OnceRequest, OnceScript, Request, Script};
+use redgrid_core::{IdempotentRequest, IdempotentScript, Request, Script};
 
 use crate::elements::{Elements, PAGE, POPPED_AT_ONCE, channel};
 use crate::line::{BYTES_AT_ONCE, Line, Source};
 
 static PUSH: Script<1> = Script::new("queue/push", include_str!("scripts/push.lua"));
 static MOVE: Script<2> = Script::new("queue/move", include_str!("scripts/move.lua"));
-pub(crate) static TAKE: OnceScript<1> = OnceScript::new("queue/take", include_str!("scripts/take.lua"));
-static PUT_BACK: OnceScript<2> = OnceScript::new("queue/put_back", include_str!("scripts/put_back.lua"));
+pub(crate) static TAKE: IdempotentScript<1> = IdempotentScript::new("queue/take", include_str!("scripts/take.lua"));
+static PUT_BACK: IdempotentScript<2> = IdempotentScript::new("queue/put_back", include_str!("scripts/put_back.lua"));
 
 /// An end of a deque.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,22 +53,22 @@ impl Source for OfList {
         vec![channel(&self.key)]
     }
 
-    fn take(&self, most: usize) -> OnceRequest {
+    fn take(&self, most: usize) -> IdempotentRequest {
         let [pop, push] = self.end.of(["LPOP", "LPUSH"], ["RPOP", "RPUSH"]);
         TAKE.with([self.key.clone()]).arg(pop).arg(push).arg(most.to_string()).int(BYTES_AT_ONCE)
     }
 
-    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> OnceRequest {
+    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest {
         put_back(unique, &self.key, self.end, items)
     }
 }
 
 /// Puts elements that were taken back at an end of a list.
-pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, items: &[Bytes]) -> OnceRequest {
+pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, items: &[Bytes]) -> IdempotentRequest {
     let request = PUT_BACK.with([unique, key.clone()]).arg(end.of("LPUSH", "RPUSH"));
     let request = request.publish_here().arg(channel(key));
     // The one that was first is nearest to the end, and so the last.
-    items.iter().rev().cloned().fold(request, OnceRequest::arg)
+    items.iter().rev().cloned().fold(request, IdempotentRequest::arg)
 }
 
 /// Of one that waits for a channel, told by a place.

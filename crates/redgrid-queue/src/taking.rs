@@ -19,11 +19,11 @@ pub(crate) async fn take<S: Source>(
     lines: &[(Name, Arc<Line<S>>)],
     within: Option<Duration>,
 ) -> Result<Option<(usize, Bytes)>, ObjectError> {
-    let until = within.map_or(Instant::NEVER, |within| client.clock().now() + within);
+    let until = within.map_or(Instant::MAX, |within| client.clock().now() + within);
     let looks = within.is_some_and(|within| within.is_zero());
     if lines.len() > 1 || looks {
         for (at, line) in lines.iter().enumerate() {
-            let mut one = [(at, line.1.enter(client, true, Instant::NEVER))];
+            let mut one = [(at, line.1.enter(client, true, Instant::MAX))];
             if let Some(found) = given(client, lines, &mut one.each_mut().map(Some)).await? {
                 return Ok(Some(found));
             }

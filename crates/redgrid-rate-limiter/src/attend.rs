@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::{Hearing, ServerError};
+use redgrid_core::{OrderedSubscription, ServerError};
 
 use crate::error::LimitError;
 use crate::queue::{AHEAD, Batch, Limit, Offered, Queue};
@@ -59,7 +59,7 @@ pub(crate) async fn attend<L: Limit>(mut attendance: Attendance<L>) {
     let queue = Arc::clone(&attendance.queue);
     let (client, clock) = (&queue.client, queue.client.clock());
     let mut closing = pin!(client.closing());
-    let mut hearing: Option<Hearing> = None;
+    let mut hearing: Option<OrderedSubscription> = None;
     while !attendance.is_over() {
         let batch = queue.first();
         let wishes: Vec<Wish> = batch.asked.iter().map(|(_, wish)| *wish).collect();
@@ -73,10 +73,10 @@ pub(crate) async fn attend<L: Limit>(mut attendance: Attendance<L>) {
         if hearing.is_none() && wait > LISTENS {
             // Whose confirmation is a reason to look.
             let (key, channel) = queue.limit.place();
-            hearing = Some(client.hear_only([channel.clone()], key));
+            hearing = Some(client.subscribe_ordered_unpolled([channel.clone()], key));
         }
         // Who hears of all changes looks for what nobody tells, such as a key that was deleted by hand, less often the longer it waits.
-        let hears = L::IS_TOLD && hearing.as_ref().is_some_and(Hearing::in_force);
+        let hears = L::IS_TOLD && hearing.as_ref().is_some_and(OrderedSubscription::is_active);
         let poll = client.poll_interval().max(if hears { wait / 8 } else { Duration::ZERO });
         let wake = clock.now() + pause(wish, wait).min(poll);
         tokio::select! {
@@ -167,7 +167,7 @@ fn tell<L: Limit>(
     Some((wish, told.next))
 }
 
-async fn hear(hearing: &mut Option<Hearing>) {
+async fn hear(hearing: &mut Option<OrderedSubscription>) {
     match hearing {
         Some(hearing) => {
             hearing.next().await;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
 use redgrid_core::object::{Object, alone};
-use redgrid_core::{Client, Name, OnceScript, Script, ServerError};
+use redgrid_core::{Client, IdempotentScript, Name, Script, ServerError};
 
 use crate::acquire::checked;
 use crate::error::LimitError;
@@ -18,7 +18,7 @@ use crate::rate::Quota;
 use crate::told::{Told, Wish};
 
 static RESET: Script<1> = Script::new("rate/reset", include_str!("scripts/reset.lua"));
-static GCRA: OnceScript<1> = OnceScript::new("rate/gcra", include_str!("scripts/gcra.lua"));
+static GCRA: IdempotentScript<1> = IdempotentScript::new("rate/gcra", include_str!("scripts/gcra.lua"));
 
 /// Permits that are replenished evenly, over all processes that reach the same server, of which so many may be taken at once after a
 /// time of rest. In any time t there are no more than `burst + t × permits / per`.
@@ -226,7 +226,7 @@ impl Limit for Cells {
         let numbers = [self.permits, self.per, self.burst];
         let request = GCRA.with([self.key.clone()]);
         let request = numbers.into_iter().fold(request, |request, number| request.arg(number.to_string()));
-        Told::read(&client.run_once_until::<Vec<String>>(asking(request, wishes), until).await?)
+        Told::read(&client.run_exactly_once_until::<Vec<String>>(asking(request, wishes), until).await?)
     }
 
     fn entry(&self, _: &Told, _: usize) -> Option<()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Name, OnceRequest, OnceScript, Request, ServerError};
+use redgrid_core::{Client, IdempotentRequest, IdempotentScript, Name, Request, ServerError};
 
 use crate::error::LimitError;
 use crate::keys::Keys;
@@ -15,18 +15,18 @@ use crate::told::{Told, Wish};
 
 macro_rules! on_the_log {
     ($name:literal) => {
-        OnceScript::new(
+        IdempotentScript::new(
             concat!("rate/", $name),
             concat!(include_str!("scripts/log.lua"), include_str!(concat!("scripts/", $name, ".lua"))),
         )
     };
 }
 
-static ACQUIRE: OnceScript<6> = on_the_log!("acquire");
-static GIVE_BACK: OnceScript<6> = on_the_log!("give_back");
-static RELEASE: OnceScript<6> = on_the_log!("release");
-static SET: OnceScript<6> = OnceScript::new("rate/set", include_str!("scripts/set.lua"));
-static LIFETIME: OnceScript<6> = OnceScript::new("rate/lifetime", include_str!("scripts/lifetime.lua"));
+static ACQUIRE: IdempotentScript<6> = on_the_log!("acquire");
+static GIVE_BACK: IdempotentScript<6> = on_the_log!("give_back");
+static RELEASE: IdempotentScript<6> = on_the_log!("release");
+static SET: IdempotentScript<6> = IdempotentScript::new("rate/set", include_str!("scripts/set.lua"));
+static LIFETIME: IdempotentScript<6> = IdempotentScript::new("rate/lifetime", include_str!("scripts/lifetime.lua"));
 
 /// A sliding log in Redisson's format.
 #[derive(Debug)]
@@ -78,26 +78,26 @@ impl Log {
     ) -> Result<Option<u64>, ServerError> {
         let request = GIVE_BACK.with(self.keys.all.clone()).arg(entry.id.clone()).arg(entry.score.clone());
         let request = request.arg(permits.to_string()).publish_here().arg(self.keys.channel.clone());
-        Ok(numbers::<1>(client.run_once(request).await?)?.map(|[given]| given))
+        Ok(numbers::<1>(client.run_exactly_once(request).await?)?.map(|[given]| given))
     }
 
     /// How many of the oldest are free again, and how many were over; none where no rate is set.
     pub(crate) async fn release(&self, client: &Client, permits: u64) -> Result<Option<(u64, u64)>, ServerError> {
         let request = RELEASE.with(self.keys.all.clone()).arg(permits.to_string());
         let request = request.publish_here().arg(self.keys.channel.clone());
-        Ok(numbers::<2>(client.run_once(request).await?)?.map(|[given, over]| (given, over)))
+        Ok(numbers::<2>(client.run_exactly_once(request).await?)?.map(|[given, over]| (given, over)))
     }
 
     pub(crate) async fn set(&self, client: &Client, rate: &Rate, mode: Mode, keeps: bool) -> Result<bool, ServerError> {
         let fields = rate.fields().into_iter();
-        let request = fields.fold(SET.with(self.keys.all.clone()), OnceRequest::arg);
+        let request = fields.fold(SET.with(self.keys.all.clone()), IdempotentRequest::arg);
         let mode = match mode {
             Mode::Try => "try",
             Mode::Set => "set",
             Mode::Update => "update",
         };
         let request = request.arg(mode).int(keeps.into()).publish_here().arg(self.keys.channel.clone());
-        done(client.run_once(request).await?)
+        done(client.run_exactly_once(request).await?)
     }
 
     pub(crate) async fn end(&self, client: &Client, ends: Ends) -> Result<bool, ServerError> {
@@ -107,7 +107,7 @@ impl Log {
             Ends::Never => "persist".into(),
         };
         let request = LIFETIME.with(self.keys.all.clone()).arg(what).publish_here().arg(self.keys.channel.clone());
-        done(client.run_once(request).await?)
+        done(client.run_exactly_once(request).await?)
     }
 
     pub(crate) async fn rate(&self, client: &Client) -> Result<Option<Rate>, ServerError> {
@@ -143,7 +143,7 @@ impl Limit for Log {
     async fn ask(&self, client: &Client, wishes: &[Wish], until: Instant) -> Result<Option<Told>, ServerError> {
         let id = fastrand::u128(..).to_be_bytes();
         let request = asking(ACQUIRE.with(self.keys.all.clone()).arg(id.to_vec()), wishes);
-        let told = Told::read(&client.run_once_until::<Vec<String>>(request, until).await?)?;
+        let told = Told::read(&client.run_exactly_once_until::<Vec<String>>(request, until).await?)?;
         // The entries are known by it.
         Ok(told.map(|told| Told { id, ..told }))
     }
@@ -162,7 +162,7 @@ impl Limit for Log {
 }
 
 /// Adds those who ask.
-pub(crate) fn asking(request: OnceRequest, wishes: &[Wish]) -> OnceRequest {
+pub(crate) fn asking(request: IdempotentRequest, wishes: &[Wish]) -> IdempotentRequest {
     wishes.iter().fold(request, |request, wish| {
         let ahead = i64::try_from(wish.ahead.as_millis()).unwrap_or(i64::MAX);
         request.arg(wish.permits.to_string()).int(ahead).int(wish.waits.into())

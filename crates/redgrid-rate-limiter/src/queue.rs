@@ -131,7 +131,7 @@ impl<L: Limit> Queue<L> {
         let began = self.client.clock().now();
         let until = match wait {
             Wait::No => began + self.client.patience(),
-            Wait::For(wait) => wait.map_or(Instant::NEVER, |wait| began + wait),
+            Wait::For(wait) => wait.map_or(Instant::MAX, |wait| began + wait),
         };
         loop {
             let Some(Offered { at, granted }) = self.ask(permits, wait, (began, until)).await? else { return Ok(None) };
@@ -242,7 +242,7 @@ impl<L: Limit> Queue<L> {
             waits: one.waits,
         };
         // Who waits without a bound is not without contact for longer than the client's patience.
-        let bound = |one: &Waiting<L>| if one.until == Instant::NEVER { now + patience } else { one.until };
+        let bound = |one: &Waiting<L>| if one.until == Instant::MAX { now + patience } else { one.until };
         let until = first.clone().map(|(_, one)| bound(one)).max().unwrap_or(now);
         let asked: Vec<_> = first.map(|(number, one)| (*number, wish(one))).collect();
         state.asking = asked.last().map(|(number, _)| (now, number + 1));
@@ -270,7 +270,7 @@ impl Batch {
 impl<L: Limit> Waiting<L> {
     /// Whether it waits for no longer than until then, or not at all without contact.
     pub(crate) fn ends_by(&self, until: Instant) -> bool {
-        self.until == Instant::NEVER || self.until <= until
+        self.until == Instant::MAX || self.until <= until
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
-use redgrid_core::{Client, Combine, Name, ServerError};
+use redgrid_core::{BatchExecutor, Client, Name, ServerError};
 
 use crate::error::QueueError;
 use crate::keys::Keys;
@@ -87,11 +87,11 @@ impl Changes {
     }
 }
 
-impl Combine for Changes {
-    type Ask = Vec<Change>;
-    type Answer = Result<Vec<Told>, ServerError>;
+impl BatchExecutor for Changes {
+    type Request = Vec<Change>;
+    type Reply = Result<Vec<Told>, ServerError>;
 
-    fn fit<'a>(&self, asks: impl Iterator<Item = &'a Self::Ask>) -> usize {
+    fn max_prefix<'a>(&self, asks: impl Iterator<Item = &'a Self::Request>) -> usize {
         let (mut changes, mut bytes) = (0, 0);
         let fits = asks.take_while(|ask| {
             changes += ask.len();
@@ -101,10 +101,10 @@ impl Combine for Changes {
         fits.count()
     }
 
-    async fn carry_out(&self, batch: Vec<Self::Ask>, until: Instant) -> Vec<Self::Answer> {
+    async fn execute(&self, batch: Vec<Self::Request>, until: Instant) -> Vec<Self::Reply> {
         let words = batch.iter().flatten().flatten().cloned();
         let request = words.fold(self.keys.change(), |request, word| request.arg(word));
-        let told: Result<Vec<Bytes>, ServerError> = self.client.run_once_until(request, until).await;
+        let told: Result<Vec<Bytes>, ServerError> = self.client.run_exactly_once_until(request, until).await;
         let mut told = match told {
             Ok(told) => told.into_iter(),
             Err(error) => return vec![Err(error); batch.len()],

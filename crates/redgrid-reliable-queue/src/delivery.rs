@@ -140,7 +140,7 @@ impl<T, C> Delivery<T, C> {
             Ok(Told::Gone) if before == UNANSWERED => self.acknowledged(),
             Ok(other) => {
                 self.state.store(before, Ordering::Release);
-                self.until_at_most(Instant::PAST);
+                self.until_at_most(Instant::MIN);
                 other.settled(&self.desk.name, self.receipt.id)
             }
             Err(error) => {
@@ -165,7 +165,7 @@ impl<T, C> Delivery<T, C> {
     #[doc(alias = "negativeAcknowledge")]
     pub async fn nack(&self, delay: Duration) -> Result<(), QueueError> {
         let delay = delay_of(&self.message.place, "delay", delay)?;
-        self.until_at_most(Instant::PAST);
+        self.until_at_most(Instant::MIN);
         let told = self.desk.settle("nack", &self.receipt, Some(delay)).await?;
         self.given_up(told)
     }
@@ -182,7 +182,7 @@ impl<T, C> Delivery<T, C> {
     #[doc(alias = "negativeAcknowledge")]
     pub async fn reject(&self, reason: &str) -> Result<(), QueueError> {
         let reason = reason_of(&self.message.place, reason)?;
-        self.until_at_most(Instant::PAST);
+        self.until_at_most(Instant::MIN);
         let told = self.desk.settle("reject", &self.receipt, Some(reason)).await?;
         self.given_up(told)
     }
@@ -203,7 +203,7 @@ impl<T, C> Delivery<T, C> {
         self.until_at_most(until);
         let told = self.desk.settle("extend", &self.receipt, Some(asked)).await?;
         if told != Told::Done {
-            self.until_at_most(Instant::PAST);
+            self.until_at_most(Instant::MIN);
         }
         told.settled(&self.desk.name, self.receipt.id)?;
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Client, Combiner, Name, ServerError};
+use redgrid_core::{Batcher, Client, Name, ServerError};
 
 use crate::changes::{Change, Changes, Told, under};
 use crate::error::QueueError;
@@ -18,7 +18,7 @@ pub(crate) struct Desk {
     pub(crate) client: Client,
     pub(crate) name: Name,
     pub(crate) keys: Arc<Keys>,
-    changes: Combiner<Changes>,
+    changes: Batcher<Changes>,
     pub(crate) line: Line,
     /// The number of the last request for messages that was answered. It is remembered as long as the client: what was given behind it
     /// would be given back.
@@ -41,7 +41,7 @@ impl Desk {
             Desk {
                 client: client.clone(),
                 name: name.clone(),
-                changes: Combiner::new(Changes::new(client, &keys)),
+                changes: Batcher::new(Changes::new(client, &keys)),
                 known: client.kept(key, Known::default),
                 line: Line::default(),
                 keys,
@@ -61,7 +61,7 @@ impl Desk {
 
     /// Changes the queue, exactly once; what was told of each change.
     pub(crate) async fn change(&self, changes: Vec<Change>) -> Result<Vec<Told>, QueueError> {
-        let told = self.changes.ask(&self.client, changes).await.and_then(|told| told);
+        let told = self.changes.submit(&self.client, changes).await.and_then(|told| told);
         told.map_err(|source| ObjectError::of(&self.name, source).into())
     }
 

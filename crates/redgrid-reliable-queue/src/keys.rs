@@ -4,17 +4,17 @@ use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
 use redgrid_core::object::layouts::reliable_queue;
-use redgrid_core::{BulkScript, Client, OnceRequest, OnceScript, Request, Script};
+use redgrid_core::{BulkScript, Client, IdempotentRequest, IdempotentScript, Request, Script};
 
 /// How many keys a queue has.
 const KEYS: usize = 10;
 
-static CHANGE: OnceScript<KEYS> = OnceScript::new(
+static CHANGE: IdempotentScript<KEYS> = IdempotentScript::new(
     "reliable_queue/change",
     concat!(include_str!("scripts/state.lua"), include_str!("scripts/queue.lua"), include_str!("scripts/change.lua")),
 );
-static CLEAR: OnceScript<KEYS> = OnceScript::new("reliable_queue/clear", include_str!("scripts/clear.lua"));
-static SET: OnceScript<1> = OnceScript::new("reliable_queue/set", include_str!("scripts/set.lua"));
+static CLEAR: IdempotentScript<KEYS> = IdempotentScript::new("reliable_queue/clear", include_str!("scripts/clear.lua"));
+static SET: IdempotentScript<1> = IdempotentScript::new("reliable_queue/set", include_str!("scripts/set.lua"));
 static RECEIVE: Script<{ KEYS + 1 }> = Script::new(
     "reliable_queue/receive",
     concat!(include_str!("scripts/state.lua"), include_str!("scripts/queue.lua"), include_str!("scripts/receive.lua")),
@@ -55,15 +55,15 @@ impl Keys {
         &self.channel
     }
 
-    pub(crate) fn change(&self) -> OnceRequest {
+    pub(crate) fn change(&self) -> IdempotentRequest {
         CHANGE.with(self.all.clone()).publish_here().arg(self.channel.clone())
     }
 
-    pub(crate) fn clear(&self) -> OnceRequest {
+    pub(crate) fn clear(&self) -> IdempotentRequest {
         CLEAR.with(self.all.clone())
     }
 
-    pub(crate) fn set(&self) -> OnceRequest {
+    pub(crate) fn set(&self) -> IdempotentRequest {
         SET.with([self.queue().clone()])
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{Heard, Hearing, Offer, ServerError};
+use redgrid_core::{ChannelEvent, Offer, OrderedSubscription, ServerError};
 use tokio::sync::{Notify, oneshot};
 
 use crate::ask::{Answer, Given, MOST, Wish, ask};
@@ -115,7 +115,7 @@ impl Desk {
 impl Seat {
     /// The end of a wait whose time is over: [`Left::Nothing`] if there was contact with the server.
     pub(crate) fn timed_out(&self) -> Left {
-        let answered = self.desk.line.state().answered.unwrap_or(Instant::PAST);
+        let answered = self.desk.line.state().answered.unwrap_or(Instant::MIN);
         let failure = self.desk.client.out_of_contact(self.desk.keys.queue(), answered);
         failure.map_or(Left::Nothing, Left::Failed)
     }
@@ -181,13 +181,13 @@ async fn attend(mut attendance: Attendance) {
     let desk = Arc::clone(&attendance.desk);
     let clock = desk.client.clock();
     let mut closing = pin!(desk.client.closing());
-    let mut hearing: Option<Hearing> = None;
+    let mut hearing: Option<OrderedSubscription> = None;
     let mut asking: Option<Asking> = None;
     // There is a reason to ask; those below had come when it was asked last.
-    let (mut is_due, mut seen, mut next_look) = (false, 0, Instant::PAST);
+    let (mut is_due, mut seen, mut next_look) = (false, 0, Instant::MIN);
     // When what was told since then is due: its answer need not know of that.
-    let mut told = Instant::NEVER;
-    let mut lingers_until = Instant::PAST;
+    let mut told = Instant::MAX;
+    let mut lingers_until = Instant::MIN;
     loop {
         let nobody = attendance.nobody_waits();
         if asking.is_none() && nobody && clock.now() >= lingers_until && attendance.is_over() {
@@ -195,7 +195,7 @@ async fn attend(mut attendance: Attendance) {
         }
         let next = desk.line.state().next;
         if asking.is_none() && !nobody && (is_due || seen < next || clock.now() >= next_look) {
-            (is_due, told) = (false, Instant::NEVER);
+            (is_due, told) = (false, Instant::MAX);
             asking = begin(&desk);
         }
         let wake = if nobody { lingers_until } else { next_look };
@@ -215,14 +215,14 @@ async fn attend(mut attendance: Attendance) {
                         if attendance.nobody_waits() {
                             lingers_until = match hearing {
                                 Some(_) => clock.now() + LINGERS,
-                                None => Instant::PAST,
+                                None => Instant::MIN,
                             };
                         } else if hearing.is_none() {
                             // Whose confirmation has it asked once more.
-                            hearing = Some(desk.client.hear_only([desk.keys.channel().clone()], desk.keys.queue()));
+                            hearing = Some(desk.client.subscribe_ordered_unpolled([desk.keys.channel().clone()], desk.keys.queue()));
                         }
                         let poll = desk.client.poll_interval();
-                        let within = match hearing.as_ref().is_some_and(Hearing::in_force) {
+                        let within = match hearing.as_ref().is_some_and(OrderedSubscription::is_active) {
                             true => poll * POLLS,
                             false => poll.min(LOOK_UNSUBSCRIBED),
                         };
@@ -241,7 +241,7 @@ async fn attend(mut attendance: Attendance) {
                         }
                         None => is_due = true,
                     }
-                    heard = hearing.as_mut().and_then(Hearing::take);
+                    heard = hearing.as_mut().and_then(OrderedSubscription::take);
                 }
             }
             () = desk.line.changed.notified() => {}
@@ -304,13 +304,13 @@ fn let_go(desk: &Arc<Desk>, number: u64, who: impl Fn(&Waiting) -> bool, left: i
 }
 
 /// In what time something is due by what was heard; `None` where it is to be asked for at once.
-fn due_of(heard: &Heard) -> Option<Duration> {
-    let Heard::Message { payload, .. } = heard else { return None };
+fn due_of(heard: &ChannelEvent) -> Option<Duration> {
+    let ChannelEvent::Message { payload, .. } = heard else { return None };
     let millis: u64 = std::str::from_utf8(payload).ok()?.parse().ok()?;
     (millis > 0).then(|| Duration::from_millis(millis))
 }
 
-async fn hear(hearing: &mut Option<Hearing>) -> Heard {
+async fn hear(hearing: &mut Option<OrderedSubscription>) -> ChannelEvent {
     match hearing {
         Some(hearing) => hearing.next().await,
         None => std::future::pending().await,

@@ -357,8 +357,12 @@ impl<T, C> ReliableQueue<T, C> {
         Ok(cleared.first().copied().unwrap_or(0))
     }
 
-    pub(crate) async fn once(&self, desk: &Desk, request: redgrid_core::OnceRequest) -> Result<Vec<u64>, ObjectError> {
-        desk.client.run_once(request).await.map_err(|source| ObjectError::of(&desk.name, source))
+    pub(crate) async fn once(
+        &self,
+        desk: &Desk,
+        request: redgrid_core::IdempotentRequest,
+    ) -> Result<Vec<u64>, ObjectError> {
+        desk.client.run_exactly_once(request).await.map_err(|source| ObjectError::of(&desk.name, source))
     }
 
     pub(crate) fn unexpected(&self, expected: &'static str) -> ObjectError {

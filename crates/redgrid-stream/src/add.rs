@@ -7,13 +7,13 @@ use std::pin::Pin;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{OnceScript, Request, Script};
+use redgrid_core::{IdempotentScript, Request, Script};
 
 use crate::error::{NOT_BEHIND, StreamError};
 use crate::id::EntryId;
 use crate::stream::{Stream, channel};
 
-static ADD: OnceScript<1> = OnceScript::new("stream/add", include_str!("scripts/add.lua"));
+static ADD: IdempotentScript<1> = IdempotentScript::new("stream/add", include_str!("scripts/add.lua"));
 static TOLD: Script<1> = Script::new("stream/told", include_str!("scripts/told.lua"));
 
 /// How many arguments a script passes on: Lua has room for 8,000 on its stack.
@@ -204,8 +204,8 @@ impl Add {
             let head = ADD.with([key.clone()]).publish_here().arg(channel(key));
             let whole = words.into_iter().fold(head, |request, word| request.arg(word));
             let answer: Result<Vec<EntryId>, _> = match once {
-                true => client.run_once(whole).await,
-                false => client.run_unremembered(whole, client.clock().now() + client.patience()).await,
+                true => client.run_exactly_once(whole).await,
+                false => client.run_at_most_once(whole, client.clock().now() + client.patience()).await,
             };
             answer.map(|mut answer| answer.pop())
         } else if once {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{BackgroundClient, Client, Heard, Hearing, Request};
+use redgrid_core::{BackgroundClient, ChannelEvent, Client, OrderedSubscription, Request};
 use tokio::sync::watch;
 
 use crate::entry::{OfOne, Raws};
@@ -89,7 +89,7 @@ impl Arrivals {
         client.shared(key, || {
             let known = Arc::new(Known { ids: Mutex::default(), looks: watch::Sender::new(0) });
             let (waiting, waits) = watch::channel(0);
-            let hearing = client.hear_only([channel(key)], key);
+            let hearing = client.subscribe_ordered_unpolled([channel(key)], key);
             let (shared, key) = (Arc::clone(&known), key.clone());
             client.spawn_attached(|attendant| attend(attendant, key, shared, waits, hearing));
             Arrivals { known, waiting }
@@ -205,7 +205,7 @@ async fn attend(
     key: Bytes,
     known: Arc<Known>,
     mut waits: watch::Receiver<usize>,
-    mut hearing: Hearing,
+    mut hearing: OrderedSubscription,
 ) {
     let clock = attendant.clock().clone();
     let (mut pause, mut due, mut look) = (PAUSES.0, clock.now(), clock.now() + LOOK);
@@ -220,8 +220,8 @@ async fn attend(
             },
             heard = hearing.next() => {
                 let id = match &heard {
-                    Heard::Message { payload, .. } => std::str::from_utf8(payload).ok().and_then(|id| id.parse().ok()),
-                    Heard::Recheck => None,
+                    ChannelEvent::Message { payload, .. } => std::str::from_utf8(payload).ok().and_then(|id| id.parse().ok()),
+                    ChannelEvent::Resync => None,
                 };
                 known.learn(|ids| id.is_none_or(|id| ids.told(id)));
                 (pause, due) = (PAUSES.0, clock.now() + PAUSES.0);

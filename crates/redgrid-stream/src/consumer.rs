@@ -210,7 +210,7 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
                 Some(found) if found.is_empty() => {}
                 Some(found) => return Ok(found),
                 None => {
-                    let claims = options.claim.map_or(Instant::NEVER, |_| state.claims.0);
+                    let claims = options.claim.map_or(Instant::MAX, |_| state.claims.0);
                     tokio::select! {
                         () = state.waiter.woken() => {}
                         () = client.clock().sleep_until(claims.min(state.again)) => {}
@@ -224,7 +224,7 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
     async fn look(&self, options: Options, state: &mut State) -> Result<Option<Vec<Given>>, StreamError> {
         let clock = self.group.place().client().clock();
         if state.next == Next::New && clock.now() >= state.again {
-            (state.next, state.again) = (Next::Pending(EntryId::MIN), Instant::NEVER);
+            (state.next, state.again) = (Next::Pending(EntryId::MIN), Instant::MAX);
         }
         if let Next::Pending(after) = state.next {
             let mut found = self.group.pending_behind(&self.consumer, after, options.page).await?;

@@ -46,7 +46,7 @@ macro_rules! heard {
             /// [`ObjectError::InvalidName`].
             #[doc(alias = "countListeners")]
             pub fn count_listeners(&self) -> Result<usize, ObjectError> {
-                Ok(self.place.client().feeds(&self.channels()?))
+                Ok(self.place.client().local_subscriptions(&self.channels()?))
             }
         }
     };

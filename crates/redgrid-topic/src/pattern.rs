@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use redgrid_codecs::Codec;
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Channels, Client};
+use redgrid_core::{ChannelSelector, Client};
 
 use crate::handle::{handle, heard};
 
@@ -71,7 +71,7 @@ impl<T, C: Codec> PatternTopic<T, C> {
     pub async fn active_topics(&self) -> Result<Vec<String>, ObjectError> {
         let name = self.place.named()?.0;
         let client = self.place.client();
-        let found = client.channels_of(&self.at_servers()?).await;
+        let found = client.channels_matching(&self.at_servers()?).await;
         let found = found.map_err(|source| ObjectError::of_read(name, source))?;
         let namespace = client.namespace().as_str();
         let before = if namespace.is_empty() { 0 } else { namespace.len() + 1 };
@@ -79,8 +79,8 @@ impl<T, C: Codec> PatternTopic<T, C> {
         Ok(found.into_iter().map(text).collect())
     }
 
-    fn channels(&self) -> Result<Channels, ObjectError> {
-        Ok(Channels::Pattern(self.at_servers()?))
+    fn channels(&self) -> Result<ChannelSelector, ObjectError> {
+        Ok(ChannelSelector::Pattern(self.at_servers()?))
     }
 
     /// The pattern behind the namespace, which is taken as it is.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Channels, Client, Pairs, Request};
+use redgrid_core::{ChannelSelector, Client, Pairs, Request};
 
 use crate::handle::{handle, heard, one_channel};
 use crate::subscription::SHARDED;
@@ -81,8 +81,8 @@ impl<T, C: Codec> ShardedTopic<T, C> {
         Ok(told.0.into_iter().map(|(_, count)| count).sum())
     }
 
-    fn channels(&self) -> Result<Channels, ObjectError> {
-        Ok(Channels::Sharded(self.place.named()?.1.clone()))
+    fn channels(&self) -> Result<ChannelSelector, ObjectError> {
+        Ok(ChannelSelector::Sharded(self.place.named()?.1.clone()))
     }
 
     /// What a server that knows no sharded channels says is told as that.

@@ -12,7 +12,7 @@ use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::events::Gap;
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Channels, Fed, Feed, Name, ServerError};
+use redgrid_core::{ChannelSelector, Name, PubSubEvent, PubSubStream, ServerError};
 
 use crate::message::{Message, SubscriptionError};
 
@@ -26,14 +26,14 @@ const MOST_KEPT: RangeInclusive<usize> = 1..=1_048_576;
 #[must_use = "nothing is subscribed until this is awaited"]
 pub struct Subscribe<T, C> {
     place: Place,
-    channels: Result<Channels, ObjectError>,
+    channels: Result<ChannelSelector, ObjectError>,
     codec: C,
     kept: usize,
     messages: PhantomData<fn() -> T>,
 }
 
 impl<T, C> Subscribe<T, C> {
-    pub(crate) fn new(place: &Place, channels: Result<Channels, ObjectError>, codec: C) -> Self {
+    pub(crate) fn new(place: &Place, channels: Result<ChannelSelector, ObjectError>, codec: C) -> Self {
         Subscribe { place: place.clone(), channels, codec, kept: KEPT, messages: PhantomData }
     }
 
@@ -55,7 +55,7 @@ impl<T, C: Codec + Decode<T>> Subscribe<T, C> {
         }
         let namespace = place.client().namespace().as_str();
         let before = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
-        match place.client().feed(channels, kept).await {
+        match place.client().subscribe(channels, kept).await {
             Ok(feed) => Ok(Subscription { name, before, codec, feed, messages: PhantomData }),
             Err(why) => Err(refused(&name, why)),
         }
@@ -105,7 +105,7 @@ pub struct Subscription<T, C> {
     /// What is in front of names.
     before: String,
     codec: C,
-    feed: Feed,
+    feed: PubSubStream,
     messages: PhantomData<fn() -> T>,
 }
 
@@ -121,15 +121,15 @@ impl<T, C: Codec + Decode<T>> Subscription<T, C> {
 
     /// Whether the server has confirmed it on the present connection: what is published now is heard.
     pub fn is_in_force(&self) -> bool {
-        self.feed.is_in_force()
+        self.feed.is_active()
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Result<Message<T>, SubscriptionError>>> {
         self.feed.poll_next(context).map(|fed| {
             Some(match fed? {
-                Fed::Message { channel, payload } => self.message(&channel, &payload),
-                Fed::Missed(missed) => Err(SubscriptionError::Gap(Gap::Slow { missed })),
-                Fed::Refused(why) => Err(SubscriptionError::Refused(refused(&self.name, why))),
+                PubSubEvent::Message { channel, payload } => self.message(&channel, &payload),
+                PubSubEvent::Missed(missed) => Err(SubscriptionError::Gap(Gap::Slow { missed })),
+                PubSubEvent::Denied(why) => Err(SubscriptionError::Refused(refused(&self.name, why))),
                 _ => Err(SubscriptionError::Gap(Gap::Interrupted)),
             })
         })

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Channels, Client};
+use redgrid_core::{ChannelSelector, Client};
 
 use crate::handle::{handle, heard, one_channel};
 
@@ -80,7 +80,7 @@ impl<T, C: Codec> Topic<T, C> {
         count.map_err(|source| ObjectError::of_read(name, source))
     }
 
-    fn channels(&self) -> Result<Channels, ObjectError> {
-        Ok(Channels::Plain(self.place.named()?.1.clone()))
+    fn channels(&self) -> Result<ChannelSelector, ObjectError> {
+        Ok(ChannelSelector::Plain(self.place.named()?.1.clone()))
     }
 }

@@ -3,17 +3,18 @@
 use bytes::Bytes;
 use redgrid_codecs::element_hash;
 use redgrid_core::name::suffixed;
-use redgrid_core::{Client, Name, OnceBulkScript, OnceRequest, ServerError};
+use redgrid_core::{Client, IdempotentBulkScript, IdempotentRequest, Name, ServerError};
 
 use crate::error::TransactionError;
 use crate::state::{Element, Kind, MAX_ELEMENTS, State, Touched, Write};
 use crate::transaction::Isolation;
 
-static COMMIT: OnceBulkScript = OnceBulkScript::new("transaction/commit", include_str!("scripts/commit.lua"));
+static COMMIT: IdempotentBulkScript =
+    IdempotentBulkScript::new("transaction/commit", include_str!("scripts/commit.lua"));
 
 /// What is asked for, and of which objects the answer's numbers are.
 pub(crate) struct Commit {
-    pub(crate) request: OnceRequest,
+    pub(crate) request: IdempotentRequest,
     objects: Vec<(Name, Kind)>,
     locks: Vec<(Name, Bytes)>,
 }
@@ -57,7 +58,7 @@ impl Commit {
         keys.extend(locked.iter().map(|(_, lock)| lock.clone()));
         let request = COMMIT.with(keys).int(objects.len() as i64);
         let args = kinds.into_iter().chain(looks).chain(puts).chain(removals);
-        let request = args.fold(request, OnceRequest::arg);
+        let request = args.fold(request, IdempotentRequest::arg);
         Ok(Some(Commit { request, objects, locks: locked }))
     }
 

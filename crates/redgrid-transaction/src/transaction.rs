@@ -181,7 +181,7 @@ impl Transaction {
         let (began, mut pause) = (self.client.clock().now(), PAUSES.0);
         let Some(commit) = Commit::of(&self.client, state, isolation, self.options.locks)? else { return Ok(()) };
         loop {
-            let answer = self.client.run_once::<Vec<String>>(commit.request.clone()).await;
+            let answer = self.client.run_exactly_once::<Vec<String>>(commit.request.clone()).await;
             let Outcome::Locked(name, lock) = commit.outcome(answer.map_err(TransactionError::of_commit)?)? else {
                 return Ok(());
             };

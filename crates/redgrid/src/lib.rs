@@ -60,9 +60,9 @@ pub use redgrid_codecs as codecs;
 pub use redgrid_core::config;
 pub use redgrid_core::object::{self, Object, ObjectError};
 pub use redgrid_core::{
-    Client, Code, Command, Config, ConfigError, ConnectError, Deployment, DeploymentKind, Event, EventReceiver,
-    FromReply, Health, HealthCheck, Holder, InvalidName, Name, NodeHealth, NodeId, NodePart, NotClosed, NotReady,
-    Reply, Request, Script, ServerError, Shard, Token, observe,
+    Client, Code, Command, Config, ConfigError, ConnectError, ConnectionEvent, ConnectionEvents, Deployment,
+    DeploymentKind, FromReply, Health, HealthCheck, Holder, InvalidName, Name, NodeHealth, NodeId, NodePart, NotClosed,
+    NotReady, Reply, Request, Script, ServerError, Shard, Token, observe,
 };
 #[cfg(feature = "countdown-latch")]
 pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};

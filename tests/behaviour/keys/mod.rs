@@ -273,7 +273,8 @@ async fn a_deletion_whose_answer_is_lost_is_unknown_and_made_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(2))).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(2))).await;
     let keys = Keys::new(&client);
     observer.cmd(&["SET", "a", "1"]).await.unwrap();
     // So that the next one goes by its hash.

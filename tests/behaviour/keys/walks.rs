@@ -92,7 +92,8 @@ async fn everything_goes_by_a_pattern_in_bounded_parts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_primary_is_asked_and_one_that_is_gone_is_told() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(300)).retries(1)).await;
+    let client =
+        client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(300)).retries(1)).await;
     let primaries = client.primaries().await.unwrap();
     assert_eq!((primaries.len(), client.is_primary(&primaries[0])), (1, true));
     let ping = || Request::command("PING").idempotent();

@@ -58,8 +58,8 @@ pub fn run(store: &mut Store, call: &Call) -> Result<Reply, ServerError> {
         "lock/renew" => renew(store, call),
         "lock/release-many" => release_many(store, call),
         "lock/inspect" => inspect(store, call),
-        "wait/peek" => peek(store, call),
-        "wait/mark" => mark(store, call),
+        "pubsub/ttl" => peek(store, call),
+        "pubsub/set-waiting" => mark(store, call),
         "PING" => text("PONG"),
         other => return Err(refused(&format!("ERR the simulated server does not know `{other}`"))),
     })

@@ -79,7 +79,8 @@ impl Family {
         let reads =
             [RwLock::new(one, "{tag}:rw").read().await.unwrap(), RwLock::new(two, "{tag}:rw").read().await.unwrap()];
         let lock = RwLock::new(one, "{tag}:rw");
-        let writer = tokio::spawn(async move { lock.write().timeout(3 * SOON).await.unwrap().release().await.unwrap() });
+        let writer =
+            tokio::spawn(async move { lock.write().timeout(3 * SOON).await.unwrap().release().await.unwrap() });
         wait_until(SOON, async || observer.exists("redgrid_rw_wait:{tag}:rw").await.unwrap()).await;
         let permit = Semaphore::new(one, "{tag}:permits").capacity(3).acquire().await.unwrap();
         let theirs = Semaphore::new(two, "{tag}:permits").capacity(3);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{BackgroundClient, Heard, Hearing, Request, ServerError};
+use redgrid_core::{BackgroundClient, ChannelEvent, OrderedSubscription, Request, ServerError};
 
 use super::figure::Figure;
 use super::member::{Desk, Member};
@@ -37,7 +37,7 @@ pub(super) async fn attend<N: Figure>(member: Arc<Member<N>>, at: Arc<Desk>, on:
     // Who is told of the end finds the name free for either kind.
     let desk = at;
     let turn = desk.turn.lock().await;
-    let mut hearing = on.hear_counted(member.keys.topic.clone(), &member.keys.key);
+    let mut hearing = on.subscribe_at_primary(member.keys.topic.clone(), &member.keys.key);
     let mut attendance = Attendance::new(Arc::clone(&member), on.clone());
     let mut closing = pin!(on.closing());
     while !member.is_left() && !on.is_closing() {
@@ -94,10 +94,10 @@ impl<N: Figure> Attendance<N> {
         self.counted
     }
 
-    async fn take(&mut self, heard: Heard) {
+    async fn take(&mut self, heard: ChannelEvent) {
         let payload = match heard {
-            Heard::Message { payload, .. } => payload,
-            Heard::Recheck => return self.member.has_gap(),
+            ChannelEvent::Message { payload, .. } => payload,
+            ChannelEvent::Resync => return self.member.has_gap(),
         };
         let Some((asked, id)) = Asked::read(&payload) else { return };
         if self.heard.iter().any(|known| known == id) {
@@ -142,7 +142,7 @@ impl<N: Figure> Attendance<N> {
         };
         let request = ANSWER.with([keys.counter, keys.semaphore, keys.round]).arg(command).arg(amount).arg(ours);
         let request = request.int(LIVES).publish_here().arg(keys.channel);
-        let done: Vec<i64> = self.on.run_once_until(request, until).await?;
+        let done: Vec<i64> = self.on.run_exactly_once_until(request, until).await?;
         Ok(done == [1])
     }
 
@@ -172,7 +172,7 @@ impl<N: Figure> Attendance<N> {
 
     /// When the next save is due.
     fn save_due(&self) -> Instant {
-        self.member.saves_every().map_or(Instant::NEVER, |interval| self.last_save + interval)
+        self.member.saves_every().map_or(Instant::MAX, |interval| self.last_save + interval)
     }
 
     async fn save_at(&mut self, due: Instant) {
@@ -226,7 +226,7 @@ impl<N: Figure> Attendance<N> {
 
     /// Answers what was heard, saves, and answers what is heard until the server has ended the subscription: whoever publishes before
     /// that counts this member.
-    async fn leave(&mut self, mut hearing: Hearing) -> Result<(), ServerError> {
+    async fn leave(&mut self, mut hearing: OrderedSubscription) -> Result<(), ServerError> {
         while let Some(heard) = hearing.take() {
             self.take(heard).await;
         }
@@ -240,7 +240,7 @@ impl<N: Figure> Attendance<N> {
             let request = Request::command("PEXPIRE").key(saved).int(REMEMBERED_ENDED).idempotent();
             let _ = self.on.run_until::<i64>(request, until).await;
         }
-        let mut last = hearing.end();
+        let mut last = hearing.drain();
         let clock = self.on.clock().clone();
         while let Some(heard) = tokio::select! {
             biased;

@@ -121,7 +121,7 @@ impl<N: Figure> Question<N> {
                 return Err(AdderError::of(name, of.client.ended()));
             }
             // Who asks counts as well, and is asked like the others.
-            if of.client.hears(&of.member.keys.topic) {
+            if of.client.is_subscribed(&of.member.keys.topic) {
                 match of.round(asked, self.within, until, patience).await {
                     Ended::All(sum) => return Ok(sum),
                     Ended::Failed(error) => return Err(error),
@@ -250,7 +250,7 @@ impl<N: Figure> Counting<N> {
             }
             // Who has left meanwhile does not answer any more.
             if pause == LOOKS[1]
-                && let Some(listeners) = client.listeners(&member.keys.topic, &member.keys.key).await
+                && let Some(listeners) = client.subscribers_at_primary(&member.keys.topic, &member.keys.key).await
                 && listeners < expected
             {
                 return Ended::Again(unknown("one who was asked has left"));
@@ -258,7 +258,7 @@ impl<N: Figure> Counting<N> {
             if is_mine {
                 continue;
             }
-            if member.gaps() != gaps || !client.hears(&member.keys.topic) {
+            if member.gaps() != gaps || !client.is_subscribed(&member.keys.topic) {
                 return Ended::Again(unknown("this client's own listener was interrupted"));
             }
             let since = *alone_since.get_or_insert(clock.now());
@@ -276,7 +276,7 @@ impl<N: Figure> Counting<N> {
     pub(super) async fn ready(&self) -> Result<(), AdderError> {
         let (client, name) = (&self.client, &self.member.name);
         let (mut pause, until) = (LOOKS[0], client.clock().now() + client.patience());
-        while !client.hears(&self.member.keys.topic) {
+        while !client.is_subscribed(&self.member.keys.topic) {
             if client.is_shut_down() {
                 return Err(AdderError::of(name, client.ended()));
             }

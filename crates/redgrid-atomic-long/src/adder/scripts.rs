@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use redgrid_core::name::{companion, suffixed};
-use redgrid_core::{OnceScript, Script};
+use redgrid_core::{IdempotentScript, Script};
 
 pub(super) static OPEN: Script<3> = Script::new("adder/open", include_str!("../scripts/adder_open.lua"));
 pub(super) static ENTER: Script<4> = Script::new("adder/enter", include_str!("../scripts/adder_enter.lua"));
-pub(super) static ANSWER: OnceScript<3> = OnceScript::new("adder/answer", include_str!("../scripts/adder_answer.lua"));
+pub(super) static ANSWER: IdempotentScript<3> =
+    IdempotentScript::new("adder/answer", include_str!("../scripts/adder_answer.lua"));
 pub(super) static LOOK: Script<3> = Script::new("adder/look", include_str!("../scripts/adder_look.lua"));
 pub(super) static SAVE: Script<2> = Script::new("adder/save", include_str!("../scripts/adder_save.lua"));
 

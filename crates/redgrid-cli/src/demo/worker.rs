@@ -63,7 +63,8 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
 
 /// A client of the sale's server that has had an answer.
 pub(crate) async fn connect(servers: &Named, namespace: &str) -> Result<Grid, Trouble> {
-    let config = servers.config()?.namespace(namespace)?.client_name("redgrid-demo").response_timeout(TIMEOUT).retries(RETRIES);
+    let config =
+        servers.config()?.namespace(namespace)?.client_name("redgrid-demo").response_timeout(TIMEOUT).retries(RETRIES);
     // What is read under a lock is to be what was written last under it.
     let config = config.read_mode(ReadMode::Primary);
     let grid = Grid::connect(config).await?;

@@ -36,8 +36,7 @@ fn a_file_is_told_with_what_is_not_at_its_default() {
     let fields: Vec<_> =
         json.json()["settings"].as_array().expect("a list").iter().map(|one| one["name"].clone()).collect();
     assert_eq!((json.code(), fields), (0, vec![json!("cluster"), json!("password"), json!("response_timeout")]));
-    let timeout =
-        json!({ "name": "response_timeout", "value": "1s", "default": "3s", "from": format!("`response_timeout` in {}", path(&file)) });
+    let timeout = json!({ "name": "response_timeout", "value": "1s", "default": "3s", "from": format!("`response_timeout` in {}", path(&file)) });
     assert_eq!(json.json()["settings"][2], timeout);
     assert!(!json.stdout().contains("hunter2"));
 }

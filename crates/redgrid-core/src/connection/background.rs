@@ -11,8 +11,8 @@ use super::retry::{Progress, RetryPolicy};
 use super::{Client, FromReply, Request};
 use crate::clock::{Clock, Instant};
 use crate::error::ServerError;
-use crate::once::{OnceRequest, chase, memory};
-use crate::wait::{Copied, Hearing, counts_in};
+use crate::exactly_once::{IdempotentRequest, dedup_key, send_until_answered};
+use crate::pubsub::{OrderedSubscription, ReplicaSubscribers, parse_counts};
 
 /// Longest time that is reserved for cleanup before the end of a shutdown: 1 s.
 const ORDER: Duration = Duration::from_secs(1);
@@ -42,8 +42,8 @@ impl Client {
 
     /// Returns whether the server has confirmed this client's subscription to a channel on the
     /// current connection.
-    pub fn hears(&self, channel: &Bytes) -> bool {
-        self.core().hub.heard(channel).is_some()
+    pub fn is_subscribed(&self, channel: &Bytes) -> bool {
+        self.core().subscriptions.message_count(channel).is_some()
     }
 
     /// Returns the number of subscribers of a channel in the slot of `key`, at its primary.
@@ -53,8 +53,8 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn listeners(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
-        self.core().hub.listeners(channel, key).await
+    pub async fn subscribers_at_primary(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
+        self.core().subscriptions.subscribers_at_primary(channel, key).await
     }
 }
 
@@ -73,20 +73,20 @@ impl Client {
     ///
     /// Dropping the future changes nothing.
     pub async fn waiting_subscribers(&self, channels: &[Bytes], key: &Bytes) -> Result<u64, ServerError> {
-        let hub = &self.core().hub;
+        let subscriptions = &self.core().subscriptions;
         // The channels are passed as keys, which routes the request to the primary of their slot.
-        let request = Request::subcommand("PUBSUB", hub.question()).keys(channels.iter().cloned());
-        let counts = counts_in(self.run(request.idempotent()).await?)?;
+        let request = Request::subcommand("PUBSUB", subscriptions.numsub_subcommand()).keys(channels.iter().cloned());
+        let counts = parse_counts(self.run(request.idempotent()).await?)?;
         let pairs: Vec<_> = channels.iter().map(|channel| (channel, key)).collect();
-        let copied = match hub.copied(&pairs) {
-            Some(copied) => copied.await,
+        let at_replicas = match subscriptions.replica_subscribers(&pairs) {
+            Some(counting) => counting.await,
             None => Vec::new(),
         };
-        let copied = copied.into_iter().map(|copied| match copied {
-            Copied::Listeners(count) => Ok(count),
-            Copied::Unknown => Err(ServerError::unknown("a replica did not count its subscribers in time")),
+        let at_replicas = at_replicas.into_iter().map(|subscribers| match subscribers {
+            ReplicaSubscribers::Count(count) => Ok(count),
+            ReplicaSubscribers::Unknown => Err(ServerError::unknown("a replica did not count its subscribers in time")),
         });
-        Ok(counts.into_iter().sum::<u64>() + copied.sum::<Result<u64, _>>()?)
+        Ok(counts.into_iter().sum::<u64>() + at_replicas.sum::<Result<u64, _>>()?)
     }
 }
 
@@ -144,16 +144,20 @@ impl BackgroundClient {
     /// Subscribes to a channel at the primary of `key`, whatever `subscription_mode` says.
     ///
     /// A publisher at that primary therefore counts this client.
-    pub fn hear_counted(&self, channel: Bytes, key: &Bytes) -> Hearing {
-        self.core.hub.hear_counted([channel], key)
+    pub fn subscribe_at_primary(&self, channel: Bytes, key: &Bytes) -> OrderedSubscription {
+        self.core.subscriptions.subscribe_ordered_at_primary([channel], key)
     }
 
     /// Subscribes to several channels in the slot of `key`, at its primary, whatever
     /// `subscription_mode` says.
     ///
     /// Messages arrive in the order in which they are published.
-    pub fn hear_all_counted(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> Hearing {
-        self.core.hub.hear_counted(channels, key)
+    pub fn subscribe_all_at_primary(
+        &self,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+    ) -> OrderedSubscription {
+        self.core.subscriptions.subscribe_ordered_at_primary(channels, key)
     }
 
     /// Sends a request until it is finally answered or `until` has passed.
@@ -188,13 +192,17 @@ impl BackgroundClient {
     /// # Cancel safety
     ///
     /// A transmission that was sent is executed even if the future is dropped.
-    pub async fn run_once_until<T: FromReply>(&self, request: OnceRequest, until: Instant) -> Result<T, ServerError> {
-        let memory = memory(&self.core, request.first_key(), "");
-        let request = request.numbered(memory, 1, self.core.settings.response_timeout);
+    pub async fn run_exactly_once_until<T: FromReply>(
+        &self,
+        request: IdempotentRequest,
+        until: Instant,
+    ) -> Result<T, ServerError> {
+        let dedup_key = dedup_key(&self.core, request.first_key(), "");
+        let request = request.with_sequence(dedup_key, 1, self.core.settings.response_timeout);
         let progress = Progress::default();
         tokio::select! {
             biased;
-            (answer, _) = chase(&self.core, &request, &progress) => answer?.into_typed(),
+            (answer, _) = send_until_answered(&self.core, &request, &progress) => answer?.into_typed(),
             () = self.core.clock.sleep_until(until) => Err(progress.at_the_end()),
         }
     }

@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 pub use self::drive::NotDriven;
 pub use self::end::NotClosed;
-use super::core::{Closing, Core, abandoned, follow, hear, is_one_thread, ready, run};
-use super::events::{EventReceiver, Events};
+use super::core::{Closing, Core, abandoned, follow, follow_notices, is_one_thread, ready, run};
+use super::events::{ConnectionEvents, Events};
 use super::given_back::{GivenBack, repeat};
 use super::health::HealthCheck;
 use super::shared::{Kept, Shared};
@@ -25,13 +25,13 @@ use super::{ConnectionId, Deployment, Ended, Request, Server, Topology, topology
 use crate::clock::{Clock, Instant};
 use crate::config::{Config, ConfigError, Durability, Settings};
 use crate::error::ServerError;
+use crate::exactly_once::KeyLocks;
 use crate::lock::Table;
 use crate::name::{Name, Namespace};
-use crate::once::Lanes;
+use crate::participant::Participants;
 use crate::permits::Pools;
-use crate::seat::Seats;
-use crate::unpolled::Unattended;
-use crate::wait::Hub;
+use crate::pubsub::SubscriptionManager;
+use crate::unpolled::UnpolledRegistry;
 
 /// A client for Redis or Valkey, with everything that is held and awaited through it.
 ///
@@ -43,7 +43,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     core: Arc<Core>,
     table: Arc<Table>,
-    lanes: Lanes,
+    key_locks: KeyLocks,
     pools: Arc<Pools>,
     shared: Shared,
     kept: Kept,
@@ -99,24 +99,25 @@ impl Client {
 
     fn start(topology: Arc<dyn Topology>, settings: Settings, database: u8, clock: Clock) -> Client {
         let events = Events::new();
-        let hub = Hub::new(Arc::clone(&topology), clock.clone(), settings.clone(), Arc::clone(&events));
+        let subscriptions =
+            SubscriptionManager::new(Arc::clone(&topology), clock.clone(), settings.clone(), Arc::clone(&events));
         let id = Uuid::new_v4().to_string();
-        let (seats, tasks) = (Seats::default(), Mutex::default());
+        let (participants, tasks) = (Participants::default(), Mutex::default());
         let one_thread = is_one_thread();
         let given_back = GivenBack::default();
         let (ended, runtime) = (Ended::default(), Handle::current().id());
-        let unattended = Unattended::default();
+        let unpolled = UnpolledRegistry::default();
         let core = Core {
             id,
             clock,
             settings,
             database,
             topology,
-            hub,
+            subscriptions,
             events,
-            seats,
+            participants,
             given_back,
-            unattended,
+            unpolled,
             one_thread,
             tasks,
             ended,
@@ -124,11 +125,11 @@ impl Client {
         };
         let core = Arc::new(core);
         let (table, work) = Table::new(Arc::clone(&core));
-        core.tasks().push(tokio::spawn(hear(core.hub.listen(core.notices()), Arc::clone(&table))));
+        core.tasks().push(tokio::spawn(follow_notices(core.subscriptions.listen(core.notices()), Arc::clone(&table))));
         core.tasks().push(tokio::spawn(Arc::clone(&table).run_renewal()));
         core.tasks().push(tokio::spawn(repeat(Arc::clone(&core))));
         let (watching, to_tasks) = (Arc::clone(&core), table.background());
-        core.tasks().push(tokio::spawn(async move { watching.unattended.watch(to_tasks).await }));
+        core.tasks().push(tokio::spawn(async move { watching.unpolled.watch(to_tasks).await }));
         let pools = Pools::new(&core, table.background());
         core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&pools))));
         let closing = Arc::new(watch::Sender::new(Closing::No));
@@ -136,8 +137,8 @@ impl Client {
         let end = (abandoned(&core, (&table, &pools), &closing), done);
         let watched = closing.subscribe();
         tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&pools)), work, watched, end));
-        let (lanes, shared, kept) = (Lanes::default(), Shared::default(), Kept::default());
-        Client(Arc::new(Inner { core, table, lanes, pools, shared, kept, closing, closed }))
+        let (key_locks, shared, kept) = (KeyLocks::default(), Shared::default(), Kept::default());
+        Client(Arc::new(Inner { core, table, key_locks, pools, shared, kept, closing, closed }))
     }
 
     /// Returns the id of this client. Its holder fields are this id and a number.
@@ -267,27 +268,35 @@ impl Client {
     }
 
     /// Watches a channel for wake-ups, and polls the key that belongs to it.
-    pub fn watch(&self, channel: Bytes, key: Bytes) -> crate::wait::Watch {
-        self.0.core.hub.watch(channel, key)
+    pub fn watch(&self, channel: Bytes, key: Bytes) -> crate::pubsub::Watch {
+        self.0.core.subscriptions.watch(channel, key)
     }
 
     /// Watches a channel in the slot of a key, without a key to poll: the waiter polls by itself.
-    pub fn watch_only(&self, channel: Bytes, slot_of: &Bytes) -> crate::wait::Watch {
-        self.0.core.hub.watch_for(channel, slot_of, Arc::default())
+    pub fn watch_unpolled(&self, channel: Bytes, slot_of: &Bytes) -> crate::pubsub::Watch {
+        self.0.core.subscriptions.watch_with_notify(channel, slot_of, Arc::default())
     }
 
     /// Subscribes to `channels` in the slot of a key, without a key to poll.
     ///
     /// Use it for objects whose key need not exist while they are awaited.
-    pub fn hear_only(&self, channels: impl IntoIterator<Item = Bytes>, slot_of: &Bytes) -> crate::wait::Hearing {
-        self.0.core.hub.hear(channels, slot_of, false)
+    pub fn subscribe_ordered_unpolled(
+        &self,
+        channels: impl IntoIterator<Item = Bytes>,
+        slot_of: &Bytes,
+    ) -> crate::pubsub::OrderedSubscription {
+        self.0.core.subscriptions.subscribe_ordered(channels, slot_of, false)
     }
 
     /// Subscribes to `channels` in the slot of `key`, and polls whether the key is gone.
     ///
     /// Messages arrive in the order in which they are published at the server.
-    pub fn hear(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> crate::wait::Hearing {
-        self.0.core.hub.hear(channels, key, true)
+    pub fn subscribe_ordered(
+        &self,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+    ) -> crate::pubsub::OrderedSubscription {
+        self.0.core.subscriptions.subscribe_ordered(channels, key, true)
     }
 
     /// Returns a weak reference to the client, for tasks that should end with it.
@@ -344,7 +353,7 @@ impl Client {
     /// }
     /// # }
     /// ```
-    pub fn events(&self) -> EventReceiver {
+    pub fn events(&self) -> ConnectionEvents {
         self.0.core.events.receiver()
     }
 
@@ -398,8 +407,8 @@ impl Client {
     }
 
     /// Returns the locks per name that serialize exactly-once requests.
-    pub(crate) fn lanes(&self) -> &Lanes {
-        &self.0.lanes
+    pub(crate) fn key_locks(&self) -> &KeyLocks {
+        &self.0.key_locks
     }
 
     pub(crate) fn table(&self) -> &Arc<Table> {
@@ -410,7 +419,7 @@ impl Client {
     /// and diagnosis.
     pub fn in_hand(&self) -> InHand {
         // One channel is the client's own, for notices.
-        let channels = self.0.core.hub.channels().saturating_sub(1);
+        let channels = self.0.core.subscriptions.channel_count().saturating_sub(1);
         let table = &self.0.table;
         let (names, permits, waiting) = self.0.pools.in_hand();
         InHand {

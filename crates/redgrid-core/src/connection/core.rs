@@ -19,13 +19,13 @@ use super::{CommitError, Deployment, Request, Server, Topology, is_same};
 use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
 use crate::error::ServerError;
+use crate::inline_bytes::InlineBytes;
 use crate::lock::{BackgroundTask, Table};
+use crate::participant::Participants;
 use crate::permits::Pools;
 use crate::pinned::pinned;
-use crate::seat::Seats;
-use crate::short::Short;
-use crate::unpolled::Unattended;
-use crate::wait::{Hub, Listener};
+use crate::pubsub::{Listener, SubscriptionManager};
+use crate::unpolled::UnpolledRegistry;
 
 /// Time limit of background work after the last handle was dropped without a shutdown: 5 s.
 pub(super) const FAREWELL: Duration = Duration::from_secs(5);
@@ -46,12 +46,12 @@ pub(crate) struct Core {
     /// The database of the servers.
     pub(crate) database: u8,
     pub(crate) topology: Arc<dyn Topology>,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) subscriptions: Arc<SubscriptionManager>,
     pub(super) events: Arc<Events>,
-    pub(crate) seats: Seats,
+    pub(crate) participants: Participants,
     pub(crate) given_back: GivenBack,
     /// Requests that their callers poll in place, and grants that are not accepted yet.
-    pub(crate) unattended: Unattended,
+    pub(crate) unpolled: UnpolledRegistry,
     /// See [`is_one_thread`].
     pub(crate) one_thread: bool,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -182,8 +182,8 @@ impl Core {
 
     /// Returns the holder field for a number, in Redisson's form `<uuid>:<number>`.
     pub(crate) fn field(&self, number: u64) -> Bytes {
-        let text = Short::new().with(self.id.as_bytes()).and_then(|id| id.with(b":")?.with_number(number));
-        text.map_or_else(|| format!("{}:{number}", self.id).into(), Short::into_bytes)
+        let text = InlineBytes::new().with(self.id.as_bytes()).and_then(|id| id.with(b":")?.with_number(number));
+        text.map_or_else(|| format!("{}:{number}", self.id).into(), InlineBytes::into_bytes)
     }
 
     /// Returns the channel that notifies this client of holds taken over by force: prefix, id and
@@ -228,7 +228,7 @@ pub(super) fn abandoned(
             }
             first
         });
-        core.hub.close();
+        core.subscriptions.close();
     })
 }
 
@@ -259,7 +259,7 @@ pub(super) async fn run(
         tasks.spawn(left);
     }
     pools.close();
-    core.seats.leave_all().into_iter().for_each(|farewell| table.run_detached(farewell));
+    core.participants.take_leave_requests().into_iter().for_each(|leave_request| table.run_detached(leave_request));
     let drained = async {
         loop {
             tokio::select! {
@@ -281,7 +281,7 @@ pub(super) async fn run(
     for task in core.tasks().drain(..) {
         task.abort();
     }
-    core.hub.close();
+    core.subscriptions.close();
     let mut closed = core.topology.close();
     // Connections that do not end in time end by themselves soon after. Nothing is held on them any
     // more.
@@ -301,7 +301,7 @@ pub(super) async fn run(
     }
 }
 
-pub(super) async fn hear(mut notices: Listener, table: Arc<Table>) {
+pub(super) async fn follow_notices(mut notices: Listener, table: Arc<Table>) {
     while let Some(notice) = notices.next().await {
         match notice {
             Some(field) => table.preempted(&field),
@@ -401,7 +401,7 @@ pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, pools: Arc<Pools>
                 watched.push((server, [watching, permits].map(AbortOnDrop)));
             }
         }
-        core.hub.rehome();
+        core.subscriptions.reassign();
         core.given_back.look();
         table.verify_moved();
         pools.verify_all();

@@ -35,7 +35,7 @@ const KEPT: usize = 256;
 /// reported as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum ConnectionEvent {
     /// A node has answered its handshake and accepts requests.
     Connected {
         /// The node.
@@ -77,18 +77,18 @@ pub enum Event {
 /// It buffers up to 256 events. When more arrive, the oldest are dropped, and [`Event::Missed`]
 /// contains their number. A slow receiver delays no other part of the client.
 #[derive(Debug)]
-pub struct EventReceiver(broadcast::Receiver<Event>);
+pub struct ConnectionEvents(broadcast::Receiver<ConnectionEvent>);
 
-impl EventReceiver {
+impl ConnectionEvents {
     /// Waits for the next event; `None` when the client has ended.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses no event.
-    pub async fn recv(&mut self) -> Option<Event> {
+    pub async fn recv(&mut self) -> Option<ConnectionEvent> {
         match self.0.recv().await {
             Ok(event) => Some(event),
-            Err(RecvError::Lagged(count)) => Some(Event::Missed { count }),
+            Err(RecvError::Lagged(count)) => Some(ConnectionEvent::Missed { count }),
             Err(RecvError::Closed) => None,
         }
     }
@@ -99,7 +99,7 @@ pub(crate) struct Events(Mutex<State>);
 
 struct State {
     /// `None` when the client has ended.
-    sender: Option<broadcast::Sender<Event>>,
+    sender: Option<broadcast::Sender<ConnectionEvent>>,
     nodes: HashMap<NodeId, Seen>,
     next: u64,
 }
@@ -119,9 +119,9 @@ impl Events {
         Arc::new(Events(Mutex::new(State { sender: Some(sender), nodes: HashMap::new(), next: 0 })))
     }
 
-    pub(super) fn receiver(&self) -> EventReceiver {
+    pub(super) fn receiver(&self) -> ConnectionEvents {
         let state = self.state();
-        EventReceiver(match &state.sender {
+        ConnectionEvents(match &state.sender {
             Some(sender) => sender.subscribe(),
             None => broadcast::channel(1).1,
         })
@@ -146,9 +146,9 @@ impl Events {
         seen.is_up = true;
         let gap = std::mem::take(&mut seen.gap);
         count::connected(again);
-        state.tell(|| Event::Connected { node: node.clone() });
+        state.tell(|| ConnectionEvent::Connected { node: node.clone() });
         if gap {
-            state.tell(|| Event::Gap { node: node.clone() });
+            state.tell(|| ConnectionEvent::Gap { node: node.clone() });
         }
     }
 
@@ -157,7 +157,7 @@ impl Events {
         let Some(seen) = state.watched(node, watcher) else { return };
         if std::mem::take(&mut seen.is_up) {
             count::disconnected();
-            state.tell(|| Event::Lost { node: node.clone(), why: why() });
+            state.tell(|| ConnectionEvent::Lost { node: node.clone(), why: why() });
         }
     }
 
@@ -167,7 +167,7 @@ impl Events {
         let mut state = self.state();
         match state.nodes.get_mut(node) {
             Some(seen) if !seen.is_up => seen.gap = true,
-            _ => state.tell(|| Event::Gap { node: node.clone() }),
+            _ => state.tell(|| ConnectionEvent::Gap { node: node.clone() }),
         }
     }
 
@@ -197,7 +197,7 @@ impl State {
     }
 
     /// Builds the event only if there is a receiver.
-    fn tell(&self, event: impl FnOnce() -> Event) {
+    fn tell(&self, event: impl FnOnce() -> ConnectionEvent) {
         if let Some(sender) = self.sender.as_ref().filter(|sender| sender.receiver_count() > 0) {
             let _ = sender.send(event());
         }
@@ -264,7 +264,7 @@ impl Views {
     }
 
     /// Returns the events that lead from the previous topology to `now`.
-    fn next(&mut self, now: Deployment) -> Vec<Event> {
+    fn next(&mut self, now: Deployment) -> Vec<ConnectionEvent> {
         let before = std::mem::replace(&mut self.last, now);
         let now = &self.last;
         let mut events = Vec::new();
@@ -280,11 +280,11 @@ impl Views {
             let new = now.shards.iter().find(follows).or_else(|| now.shards.iter().find(inherits));
             if let Some(new) = new {
                 let from = std::mem::replace(&mut shard.primary, new.primary.clone());
-                events.push(Event::PrimaryChanged { from, to: new.primary.clone() });
+                events.push(ConnectionEvent::PrimaryChanged { from, to: new.primary.clone() });
             }
         }
         if sorted(expected) != sorted(now.shards.clone()) {
-            events.push(Event::TopologyChanged);
+            events.push(ConnectionEvent::TopologyChanged);
         }
         self.heirs.retain(|(heir, of)| now.shard(heir).is_some() && now.shard(&of.primary).is_some());
         for new in now.shards.iter().filter(|new| before.shard(&new.primary).is_none()) {
@@ -315,11 +315,11 @@ mod tests {
         Deployment { kind: DeploymentKind::Cluster, shards: shards.to_vec() }
     }
 
-    fn changed(from: &str, to: &str) -> Event {
-        Event::PrimaryChanged { from: NodeId(from.into()), to: NodeId(to.into()) }
+    fn changed(from: &str, to: &str) -> ConnectionEvent {
+        ConnectionEvent::PrimaryChanged { from: NodeId(from.into()), to: NodeId(to.into()) }
     }
 
-    fn differences(before: &Deployment, after: &Deployment) -> Vec<Event> {
+    fn differences(before: &Deployment, after: &Deployment) -> Vec<ConnectionEvent> {
         Views { last: before.clone(), heirs: Vec::new() }.next(after.clone())
     }
 
@@ -347,12 +347,12 @@ mod tests {
         let grown = cluster(&[shard("a", &[(0, 99)], &["x"]), shard("b", &[(100, 149)], &[]), shard("c", &[], &[])]);
         let bare = cluster(&[shard("a", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
         for after in [&moved, &grown, &bare, &cluster(&[])] {
-            assert_eq!(differences(&before, after), [Event::TopologyChanged]);
-            assert_eq!(differences(after, &before), [Event::TopologyChanged]);
+            assert_eq!(differences(&before, after), [ConnectionEvent::TopologyChanged]);
+            assert_eq!(differences(after, &before), [ConnectionEvent::TopologyChanged]);
         }
         // A promoted replica causes both: a new primary, and one replica less.
         let promoted = cluster(&[shard("x", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
-        assert_eq!(differences(&before, &promoted), [changed("a", "x"), Event::TopologyChanged]);
+        assert_eq!(differences(&before, &promoted), [changed("a", "x"), ConnectionEvent::TopologyChanged]);
     }
 
     #[test]
@@ -362,15 +362,15 @@ mod tests {
         let first =
             cluster(&[shard("a", &[(0, 49), (51, 99)], &[]), shard("c", &[(50, 50)], &[]), before.shards[1].clone()]);
         let after = cluster(&[before.shards[1].clone(), shard("c", &[(0, 99)], &[])]);
-        assert_eq!(views.next(before.clone()), [Event::TopologyChanged]);
-        assert_eq!(views.next(first), [Event::TopologyChanged]);
-        assert_eq!(views.next(after), [changed("a", "c"), Event::TopologyChanged]);
+        assert_eq!(views.next(before.clone()), [ConnectionEvent::TopologyChanged]);
+        assert_eq!(views.next(first), [ConnectionEvent::TopologyChanged]);
+        assert_eq!(views.next(after), [changed("a", "c"), ConnectionEvent::TopologyChanged]);
         assert!(views.heirs.is_empty());
         // A primary whose slots went to several others was given up, not replaced.
         let first = cluster(&[shard("c", &[(0, 49)], &[]), shard("d", &[(50, 99)], &[]), before.shards[1].clone()]);
         let parted = cluster(&[shard("d", &[(50, 99)], &[]), shard("b", &[(0, 49), (100, 199)], &[])]);
-        assert_eq!(views.next(first), [Event::TopologyChanged]);
-        assert_eq!(views.next(parted), [Event::TopologyChanged]);
+        assert_eq!(views.next(first), [ConnectionEvent::TopologyChanged]);
+        assert_eq!(views.next(parted), [ConnectionEvent::TopologyChanged]);
     }
 
     #[tokio::test]
@@ -381,9 +381,9 @@ mod tests {
         for _ in 0..KEPT + 10 {
             events.gap(&node);
         }
-        assert_eq!(receiver.recv().await, Some(Event::Missed { count: 10 }));
+        assert_eq!(receiver.recv().await, Some(ConnectionEvent::Missed { count: 10 }));
         for _ in 0..KEPT {
-            assert_eq!(receiver.recv().await, Some(Event::Gap { node: node.clone() }));
+            assert_eq!(receiver.recv().await, Some(ConnectionEvent::Gap { node: node.clone() }));
         }
         events.close();
         assert_eq!(receiver.recv().await, None);
@@ -400,8 +400,8 @@ mod tests {
         events.gap(&node);
         events.connected(&node, 2, true);
         events.connected(&node, 1, true);
-        assert_eq!(receiver.recv().await, Some(Event::Lost { node: node.clone(), why: "cut".into() }));
-        assert_eq!(receiver.recv().await, Some(Event::Connected { node: node.clone() }));
-        assert_eq!(receiver.recv().await, Some(Event::Gap { node }));
+        assert_eq!(receiver.recv().await, Some(ConnectionEvent::Lost { node: node.clone(), why: "cut".into() }));
+        assert_eq!(receiver.recv().await, Some(ConnectionEvent::Connected { node: node.clone() }));
+        assert_eq!(receiver.recv().await, Some(ConnectionEvent::Gap { node }));
     }
 }

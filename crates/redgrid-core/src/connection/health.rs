@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use super::{Client, NodeId, Request, Server};
 use crate::clock::Clock;
 use crate::error::ServerError;
-use crate::wait::Hub;
+use crate::pubsub::SubscriptionManager;
 
 /// A health check that pings every node when awaited; made by [`Client::health`].
 #[must_use = "nobody is asked until this is awaited"]
@@ -45,8 +45,8 @@ impl HealthCheck {
             asked.push((shard.primary, NodePart::Primary));
             asked.extend(shard.replicas.into_iter().map(|replica| (replica, NodePart::Replica)));
         }
-        let (clock, hub) = (&core.clock, &core.hub);
-        let nodes = asked.into_iter().map(|(server, part)| ask(server, part, self.within, clock, hub));
+        let (clock, manager) = (&core.clock, &core.subscriptions);
+        let nodes = asked.into_iter().map(|(server, part)| ask(server, part, self.within, clock, manager));
         let nodes = join_all(nodes).await;
         let in_hand = self.client.in_hand();
         Health {
@@ -159,7 +159,13 @@ impl NodeHealth {
     }
 }
 
-async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &Clock, hub: &Hub) -> NodeHealth {
+async fn ask(
+    server: Arc<dyn Server>,
+    part: NodePart,
+    within: Duration,
+    clock: &Clock,
+    manager: &SubscriptionManager,
+) -> NodeHealth {
     let asked = clock.now();
     let ping = async {
         let answer = server.call(vec![Request::command("PING")]).await.pop();
@@ -177,7 +183,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         Err(_) => Some(format!("no answer within {within:?}")),
     };
     let epoch = server.current_connection_id();
-    let subscriptions = hub.subscriptions(server.id());
+    let subscriptions = manager.counts_at(server.id());
     NodeHealth {
         node: server.id().clone(),
         part,
@@ -191,7 +197,7 @@ async fn ask(server: Arc<dyn Server>, part: NodePart, within: Duration, clock: &
         is_behind: server.is_lagging(),
         channels: subscriptions.wanted,
         subscribed: subscriptions.confirmed,
-        subscription_trouble: subscriptions.trouble.map(|error| error.to_string()),
+        subscription_trouble: subscriptions.last_error.map(|error| error.to_string()),
     }
 }
 

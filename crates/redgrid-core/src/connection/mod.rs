@@ -80,7 +80,7 @@ pub use deployment::{Deployment, DeploymentKind, Shard};
 pub use durability::CommitError;
 pub(crate) use ended::Ended;
 pub(crate) use events::Events;
-pub use events::{Event, EventReceiver};
+pub use events::{ConnectionEvent, ConnectionEvents};
 pub use health::{Health, HealthCheck, NodeHealth, NodePart};
 pub use primary::Primary;
 pub use reply::{FromReply, Pairs, Reply};

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 
 use super::slot::slot;
 use crate::clock::Instant;
-use crate::script::{Body, Called, Joint, Turn};
-use crate::short::decimal;
+use crate::inline_bytes::decimal;
+use crate::script::{BatchPhase, BatchScript, ScriptRef, ScriptText};
 
 /// A command or a script call.
 ///
@@ -34,14 +34,14 @@ pub struct Request {
     pub(crate) writes_nothing: bool,
     pub(crate) in_order: bool,
     pub(crate) aside: bool,
-    pub(crate) joint: Option<(&'static Joint, Turn)>,
+    pub(crate) joint: Option<(&'static BatchScript, BatchPhase)>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum What {
     /// The command's name; `keys` are sent before `args`.
     Command(Bytes),
-    Script(Called),
+    Script(ScriptRef),
     /// A function, and the code of its library if that is known.
     Function {
         name: Bytes,
@@ -108,11 +108,11 @@ impl Request {
         Request { subcommand: Some(subcommand), ..self }
     }
 
-    pub(crate) fn script(body: &'static Body) -> Self {
-        Request::called(Called::Static(body))
+    pub(crate) fn script(body: &'static ScriptText) -> Self {
+        Request::for_script(ScriptRef::Static(body))
     }
 
-    pub(crate) fn called(script: Called) -> Self {
+    pub(crate) fn for_script(script: ScriptRef) -> Self {
         Request::new(What::Script(script))
     }
 
@@ -283,9 +283,9 @@ impl Request {
     /// It is sent individually unless it has exactly one key, and as many arguments of its own as
     /// [`Joint::new`] states.
     #[inline]
-    pub fn joins(mut self, joint: &'static Joint, turn: Turn) -> Self {
+    pub fn joins(mut self, joint: &'static BatchScript, turn: BatchPhase) -> Self {
         let words = self.args.iter().filter(|arg| arg.is_its_own()).count();
-        self.joint = Some((joint, turn)).filter(|_| self.keys.len() == 1 && words == joint.words);
+        self.joint = Some((joint, turn)).filter(|_| self.keys.len() == 1 && words == joint.arg_count);
         self
     }
 
@@ -296,10 +296,10 @@ impl Request {
         match &self.what {
             // UNKILLABLE says that the script goes on.
             _ if self.aside => false,
-            What::Script(Called::Owned(_)) | What::Function { .. } => {
+            What::Script(ScriptRef::Owned(_)) | What::Function { .. } => {
                 OWN_WORDS.iter().any(|words| message.starts_with(words)) || self.is_sent_elsewhere(message)
             }
-            What::Command(_) | What::Script(Called::Static(_)) | What::Together(_) => true,
+            What::Command(_) | What::Script(ScriptRef::Static(_)) | What::Together(_) => true,
         }
     }
 

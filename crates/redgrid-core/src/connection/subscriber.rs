@@ -19,7 +19,7 @@ use self::read::{Carried, read};
 use super::link::{Connection, wants_login};
 use super::{ChannelKind, ConnectionId, Push, Refused};
 use crate::error::{Code, ServerError};
-use crate::pattern::are_apart;
+use crate::pattern::are_disjoint;
 
 /// How long to wait for the connection for events, which is opened at the first subscription: 250
 /// ms.
@@ -70,7 +70,7 @@ impl Subscriber {
     /// Returns whether the pattern was added.
     pub(super) fn take_in(&self, pattern: &Bytes) -> bool {
         let mut carried = self.carried();
-        carried.iter().all(|other| are_apart(pattern, other)) && carried.insert(pattern.clone())
+        carried.iter().all(|other| are_disjoint(pattern, other)) && carried.insert(pattern.clone())
     }
 
     /// Removes patterns.

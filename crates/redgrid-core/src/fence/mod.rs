@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::connection::{Client, Request};
 use crate::error::ServerError;
-use crate::name::{InvalidName, Name, companion, share_a_slot};
+use crate::name::{InvalidName, Name, companion, same_slot};
 use crate::object::Lives;
 use crate::script::Script;
 use crate::token::Token;
@@ -211,7 +211,7 @@ impl Fence {
         let name = Name::of_key(key)?;
         let (command, args) = write.command(&name)?;
         let key = self.client.key(&name);
-        if !share_a_slot(&key, &guarded.key) {
+        if !same_slot(&key, &guarded.key) {
             return Err(FenceError::OtherSlot { name: guarded.name.clone(), key: name });
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -46,7 +46,7 @@ impl Attempt {
     /// Builds the release of what the attempt may acquire until `limit`.
     fn deferred_release(&self, field: &Bytes, limit: Instant, at_once: bool) -> DeferredRelease {
         let (kind, target, field, lease) = (self.protocol, Arc::clone(&self.keys), field.clone(), self.lease);
-        DeferredRelease { protocol: kind, keys: target, field, limit, at_once, keep_until: Instant::PAST, lease }
+        DeferredRelease { protocol: kind, keys: target, field, limit, at_once, keep_until: Instant::MIN, lease }
     }
 }
 
@@ -87,7 +87,7 @@ impl Table {
             until: entry.until.min(now + patience),
             lease: entry.request.server_lease(spare),
             stretch,
-            continued: Some(std::mem::take(&mut slot.continued)).filter(|ends| *ends > Instant::PAST),
+            continued: Some(std::mem::take(&mut slot.continued)).filter(|ends| *ends > Instant::MIN),
             context: AcquireContext {
                 under: slot.under.as_deref().cloned(),
                 since: slot.waits_since,
@@ -139,7 +139,7 @@ impl Table {
                     // Its slot or its primary is moving (migration, failover): the replicas are not
                     // at fault.
                     let what =
-                        attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::PAST), true);
+                        attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::MIN), true);
                     Box::pin(self.clean_up(what)).await;
                     attempt.status.position.moved(self.number());
                     tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
@@ -152,7 +152,7 @@ impl Table {
                     // Release before the failure is delivered. An immediate new request must not
                     // find the lock held by the grant that is being released.
                     let what =
-                        attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::PAST), true);
+                        attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::MIN), true);
                     Box::pin(self.clean_up(what)).await;
                     self.failed(
                         &attempt,
@@ -228,7 +228,7 @@ impl Table {
         unknown: bool,
     ) {
         // A reply that cannot be parsed may have been a grant.
-        let limit = asked.retransmission_ends.or(unknown.then_some(Instant::PAST));
+        let limit = asked.retransmission_ends.or(unknown.then_some(Instant::MIN));
         if attempt.queue().is_some() {
             // The position is released together with the request or the hold.
             limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
@@ -273,7 +273,7 @@ impl Table {
         slot.completed(attempt.entry);
         if attempt.queue().is_some() && !slot.promote(attempt.entry, received) {
             // The server granted it at this waiter's queue position: no other waiter may use it.
-            self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
+            self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
             self.go_on(&mut state, &attempt.key);
             return None;
         }
@@ -289,7 +289,7 @@ impl Table {
             if attempt.queue().is_some() {
                 // The server granted it at this waiter's queue position: no other waiter may use
                 // it.
-                self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
+                self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
                 self.go_on(&mut state, &attempt.key);
                 drop(state);
                 send(answers);

@@ -35,7 +35,7 @@ pub(super) struct DeferredRelease {
 impl Table {
     /// Releases a server lease that no local task has received.
     pub(super) fn give_back(self: &Arc<Self>, server_lease: &Arc<ServerLease>) {
-        self.leave_until(server_lease, Instant::PAST);
+        self.leave_until(server_lease, Instant::MIN);
     }
 
     /// Releases a server lease that no local task has received.
@@ -43,7 +43,7 @@ impl Table {
     /// Its lock stays taken until `keep_until`.
     pub(super) fn leave_until(self: &Arc<Self>, server_lease: &Arc<ServerLease>, keep_until: Instant) {
         server_lease.end();
-        let limit = server_lease.retransmission_ends().unwrap_or(Instant::PAST);
+        let limit = server_lease.retransmission_ends().unwrap_or(Instant::MIN);
         self.schedule_cleanup(self.deferred_release(server_lease, limit, true, keep_until));
     }
 
@@ -93,12 +93,12 @@ impl Table {
     pub(super) fn schedule_cleanup(self: &Arc<Self>, what: DeferredRelease) {
         let table = Arc::clone(self);
         self.spawn_background(Box::pin(async move {
-            let mut left = Instant::PAST;
+            let mut left = Instant::MIN;
             if what.at_once {
                 left = table.release_unclaimed(&what).await;
             }
             // A release that left before the limit may have executed before a late retransmission.
-            while left < table.certain_limit(&what) || left == Instant::PAST {
+            while left < table.certain_limit(&what) || left == Instant::MIN {
                 table.core.clock.sleep_until(table.certain_limit(&what)).await;
                 left = table.release_unclaimed(&what).await;
             }
@@ -108,7 +108,7 @@ impl Table {
     /// Returns from when on no retransmission executes. That is later than `limit` if the server's
     /// clock was set back meanwhile.
     fn certain_limit(&self, what: &DeferredRelease) -> Instant {
-        if what.limit == Instant::PAST {
+        if what.limit == Instant::MIN {
             return what.limit;
         }
         what.limit + self.core.home(&what.keys.key).time().set_back(self.now()).min(LONGEST_STEP)
@@ -120,10 +120,10 @@ impl Table {
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {
             left = self.release_unclaimed(&what) => left,
-            () = self.core.clock.sleep_until(until) => Instant::PAST,
+            () = self.core.clock.sleep_until(until) => Instant::MIN,
         };
-        if left < self.certain_limit(&what) || left == Instant::PAST {
-            self.schedule_cleanup(DeferredRelease { at_once: left == Instant::PAST, ..what });
+        if left < self.certain_limit(&what) || left == Instant::MIN {
+            self.schedule_cleanup(DeferredRelease { at_once: left == Instant::MIN, ..what });
         }
     }
 

@@ -72,7 +72,7 @@ fn encoded(at: Instant) -> u64 {
 
 fn decoded(word: u64) -> Instant {
     match word & NEVER {
-        NEVER => Instant::NEVER,
+        NEVER => Instant::MAX,
         nanos => Instant::from_nanos(nanos),
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn at(millis: u64) -> Instant {
-        Instant::PAST + Duration::from_millis(millis)
+        Instant::MIN + Duration::from_millis(millis)
     }
 
     #[test]
@@ -98,8 +98,8 @@ mod tests {
         deadline.lower(at(30));
         assert_eq!(deadline.at(), at(11));
         assert!(!deadline.extend(at(30), at(11)) && deadline.at() == at(11));
-        assert!(!Deadline::new(Instant::NEVER).has_passed(at(1)));
-        assert_eq!(Deadline::new(Instant::NEVER).at(), Instant::NEVER);
+        assert!(!Deadline::new(Instant::MAX).has_passed(at(1)));
+        assert_eq!(Deadline::new(Instant::MAX).at(), Instant::MAX);
     }
 
     /// The extending task read its clock before the deadline, and was slower than an observer.

@@ -210,7 +210,7 @@ impl Table {
         let Some(request) = kind.adopt(claim, &detached.field) else { return Ok(None) };
         // The job has run where the hold was detached: its lock stays taken, whatever the outcome
         // here.
-        let keep_until = if at_least.is_zero() { Instant::PAST } else { self.now() + at_least };
+        let keep_until = if at_least.is_zero() { Instant::MIN } else { self.now() + at_least };
         let settlement = |limit| {
             let (target, field, lease) = (Arc::clone(&target), field.clone(), lease.duration());
             DeferredRelease { protocol: kind, keys: target, field, limit, at_once: true, keep_until, lease }
@@ -240,13 +240,13 @@ impl Table {
                 let failure = failure_of(error);
                 let failure = if limit.is_some() { failure.unknown() } else { failure };
                 if matches!(failure, AcquireFailure::Unknown(_)) {
-                    self.schedule_cleanup(settlement(limit.unwrap_or(Instant::PAST)));
+                    self.schedule_cleanup(settlement(limit.unwrap_or(Instant::MIN)));
                 }
                 return Err(failure);
             }
         };
         if let Err(error) = self.core.commit(&asked, durability, &target.key).await {
-            self.clean_up(settlement(limit.unwrap_or(Instant::PAST))).await;
+            self.clean_up(settlement(limit.unwrap_or(Instant::MIN))).await;
             return Err(AcquireFailure::NotDurable(error));
         }
         if let LeaseMode::Fixed(_) = lease {
@@ -256,7 +256,7 @@ impl Table {
         let on_server = if wanted.is_zero() { left } else { wanted };
         let sent = asked.sent;
         if self.now() >= terms::deadline(sent, on_server).min(terms::deadline(sent, acquire.lease.duration())) {
-            self.schedule_cleanup(settlement(limit.unwrap_or(Instant::PAST)));
+            self.schedule_cleanup(settlement(limit.unwrap_or(Instant::MIN)));
             return Ok(None);
         }
         let stretch = self.handover_window(kind, &LockId::of(kind, &target));

@@ -19,7 +19,7 @@ use super::table::Table;
 use crate::clock::Instant;
 use crate::connection::once;
 use crate::observe::count;
-use crate::wait::Watch;
+use crate::pubsub::Watch;
 
 /// Interval of the keepalive: 250 ms.
 ///
@@ -99,8 +99,8 @@ impl Table {
             target,
             changed,
             watches: HashMap::new(),
-            next_beat: Instant::NEVER,
-            next_all: Instant::PAST,
+            next_beat: Instant::MAX,
+            next_all: Instant::MIN,
         })
     }
 
@@ -154,7 +154,7 @@ impl Table {
         drop(state);
         send(answers);
         if places.is_empty() {
-            return Step::Sleep(Instant::NEVER);
+            return Step::Sleep(Instant::MAX);
         }
         line.next_beat = line.next_beat.min(now + self.keepalive_interval());
         match line.next_beat <= now {
@@ -183,7 +183,7 @@ impl Table {
             }
             let mut watch = line.watches.remove(&number).unwrap_or_else(|| {
                 let channel = queue.channel(&line.target, &self.core.field(number));
-                self.core.hub.watch_for(channel, line.key.key(), Arc::clone(&line.changed))
+                self.core.subscriptions.watch_with_notify(channel, line.key.key(), Arc::clone(&line.changed))
             });
             if let Some(wake) = watch.take() {
                 if wake.messages > 0 {

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::wait::{Copied, Own};
+use crate::pubsub::{OwnSubscription, ReplicaSubscribers};
 
 /// Shortest quiet period: 2 ms. A process that was woken tries within a fraction of it.
 const SILENCE: Duration = Duration::from_millis(2);
@@ -49,7 +49,7 @@ pub(crate) struct SubscriberCount {
     /// The server refused to publish the release. Listeners notice it by polling at this interval.
     pub(crate) unannounced: Option<Duration>,
     /// This process's own subscription before the release was sent.
-    pub(crate) own: Own,
+    pub(crate) own: OwnSubscription,
     /// Listeners that are not counted, because they never acquired the lock.
     pub(crate) ignored: u64,
     /// A listener gets more time than usual before it counts as one that never acquires the lock.
@@ -62,14 +62,14 @@ impl SubscriberCount {
     /// `None` means that no subscriber of the channel is at a replica. `Copied::Unknown` means that
     /// the replica did not answer, which counts as one subscriber other than this process. It may
     /// be that no process is subscribed there.
-    pub(crate) fn with(self, copied: Option<Copied>) -> SubscriberCount {
-        match copied {
+    pub(crate) fn with(self, replica_subscribers: Option<ReplicaSubscribers>) -> SubscriberCount {
+        match replica_subscribers {
             None => self,
-            Some(Copied::Listeners(count)) => {
+            Some(ReplicaSubscribers::Count(count)) => {
                 SubscriberCount { listeners: self.listeners + count, by_replica: count > 0, ..self }
             }
-            Some(Copied::Unknown) => {
-                let least = 1 + u64::from(self.own.heard.is_some());
+            Some(ReplicaSubscribers::Unknown) => {
+                let least = 1 + u64::from(self.own.message_count.is_some());
                 SubscriberCount { listeners: self.listeners + least, by_replica: true, ..self }
             }
         }
@@ -77,7 +77,7 @@ impl SubscriberCount {
 
     /// Returns the number of subscribers other than this process.
     pub(crate) fn others(self) -> u64 {
-        self.listeners.saturating_sub(u64::from(self.own.heard.is_some()))
+        self.listeners.saturating_sub(u64::from(self.own.message_count.is_some()))
     }
 }
 
@@ -120,7 +120,7 @@ impl YieldPlan {
         let (passes, unannounced) = (listeners + u64::from(unseen), unannounced.is_some());
         let is_for_all = ignored == 0;
         let may_be_ours = unannounced && own.is_pending && listeners <= 1;
-        let from = own.heard;
+        let from = own.message_count;
         Some(YieldPlan { passes, unseen, from, silence, by_replica, unannounced, may_be_ours, is_for_all, patient })
     }
 
@@ -137,11 +137,11 @@ impl YieldPlan {
     /// next also probes first. The period is normally shorter than a hand-over window. It is longer
     /// for polling waiters, replicas and slow listeners. A probe at the end of a window would
     /// overtake a process that waits for its message.
-    pub(crate) fn quiet_period(&self, heard: Option<u64>) -> Duration {
+    pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
             return self.silence;
         }
-        let passed = heard.zip(self.from).map_or(0, |(heard, from)| heard.saturating_sub(from));
+        let passed = message_count.zip(self.from).map_or(0, |(message_count, from)| message_count.saturating_sub(from));
         let left = self.passes.saturating_sub(passed) as f64 / self.passes.max(1) as f64;
         // This process's own release has not arrived: no listener has received it and could try.
         let least = match self.patient || (self.by_replica && passed == 0) {
@@ -160,11 +160,11 @@ impl YieldPlan {
     ///
     /// Returns `None` if the messages do not show that: some listeners were ignored, or a known
     /// waiter receives no messages.
-    pub(crate) fn missing(&self, heard: Option<u64>) -> Option<(u64, u64)> {
+    pub(crate) fn missing(&self, message_count: Option<u64>) -> Option<(u64, u64)> {
         if !self.is_for_all || self.is_wanted() {
             return None;
         }
-        let passed = heard?.checked_sub(self.from?)?;
+        let passed = message_count?.checked_sub(self.from?)?;
         Some((self.passes, self.passes.saturating_sub(passed)))
     }
 
@@ -177,19 +177,19 @@ impl YieldPlan {
     /// Returns whether every other process has had the lock after `heard` messages.
     ///
     /// `heard` is `None` without a subscription.
-    pub(crate) fn is_over(&mut self, heard: Option<u64>) -> bool {
-        let Some(heard) = heard else { return false };
+    pub(crate) fn is_over(&mut self, message_count: Option<u64>) -> bool {
+        let Some(message_count) = message_count else { return false };
         // If it was another process after all, the next release counts both.
         if self.may_be_ours {
             return true;
         }
-        let from = *self.from.get_or_insert(heard);
+        let from = *self.from.get_or_insert(message_count);
         // A count that begins anew belongs to a new subscription: count from its beginning.
-        if heard < from {
-            self.from = Some(heard);
+        if message_count < from {
+            self.from = Some(message_count);
             return false;
         }
-        heard - from >= self.passes
+        message_count - from >= self.passes
     }
 }
 
@@ -204,8 +204,12 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn audience(listeners: u64, heard: Option<u64>) -> SubscriberCount {
-        SubscriberCount { listeners, own: Own { heard, is_pending: false }, ..SubscriberCount::default() }
+    fn audience(listeners: u64, message_count: Option<u64>) -> SubscriberCount {
+        SubscriberCount {
+            listeners,
+            own: OwnSubscription { message_count, is_pending: false },
+            ..SubscriberCount::default()
+        }
     }
 
     #[test]
@@ -217,7 +221,7 @@ mod tests {
     #[test]
     fn a_turn_lets_everybody_go_once() {
         let mut turn = YieldPlan::after(audience(3, Some(7)), MS).unwrap();
-        assert_eq!([8, 9].map(|heard| turn.is_over(Some(heard))), [false, false]);
+        assert_eq!([8, 9].map(|message_count| turn.is_over(Some(message_count))), [false, false]);
         assert!(turn.is_over(Some(10)));
     }
 
@@ -225,7 +229,7 @@ mod tests {
     fn a_listener_that_may_be_this_process_is_not_waited_for_once_the_subscription_is_confirmed() {
         let after = |listeners, is_pending| {
             let unannounced = Some(Duration::from_secs(600));
-            let own = Own { heard: None, is_pending };
+            let own = OwnSubscription { message_count: None, is_pending };
             YieldPlan::after(SubscriberCount { unannounced, own, ..audience(listeners, None) }, MS).unwrap()
         };
         assert!(!after(1, true).is_over(None), "the subscription may be refused: then it is another process");
@@ -238,10 +242,10 @@ mod tests {
     fn who_was_not_subscribed_counts_from_when_it_is() {
         let mut turn = YieldPlan::after(audience(2, None), MS).unwrap();
         assert!(!turn.is_over(None));
-        assert_eq!([5, 6, 7].map(|heard| turn.is_over(Some(heard))), [false, false, true]);
+        assert_eq!([5, 6, 7].map(|message_count| turn.is_over(Some(message_count))), [false, false, true]);
         // A new subscription counts from its own beginning.
         let mut turn = YieldPlan::after(audience(2, Some(5)), MS).unwrap();
-        assert_eq!([0, 1, 2].map(|heard| turn.is_over(Some(heard))), [false, false, true]);
+        assert_eq!([0, 1, 2].map(|message_count| turn.is_over(Some(message_count))), [false, false, true]);
     }
 
     #[test]
@@ -250,7 +254,7 @@ mod tests {
         let mut turn = YieldPlan::after(unseen, MS).unwrap();
         assert_eq!(turn.quiet_period(Some(2)), SILENCE_FOR_POLLERS);
         // The message of this process, and that of the waiter that receives none.
-        assert_eq!([1, 2].map(|heard| turn.is_over(Some(heard))), [false, true]);
+        assert_eq!([1, 2].map(|message_count| turn.is_over(Some(message_count))), [false, true]);
     }
 
     #[test]
@@ -267,16 +271,16 @@ mod tests {
     fn who_listens_at_a_replica_is_counted_there_and_given_the_time_to_hear() {
         // The primary reaches no subscriber: without the replica's count there would be no yield.
         assert_eq!(YieldPlan::after(audience(0, Some(7)), MS), None);
-        let mut turn = YieldPlan::after(audience(0, Some(7)).with(Some(Copied::Listeners(2))), MS).unwrap();
+        let mut turn = YieldPlan::after(audience(0, Some(7)).with(Some(ReplicaSubscribers::Count(2))), MS).unwrap();
         assert_eq!(turn.quiet_period(Some(7)), 2 * PATIENCE);
         assert!(turn.quiet_period(Some(8)) < 2 * SILENCE);
-        assert_eq!([8, 9].map(|heard| turn.is_over(Some(heard))), [false, true]);
+        assert_eq!([8, 9].map(|message_count| turn.is_over(Some(message_count))), [false, true]);
         // Alone at the replica, and alone although no subscriber was counted there.
-        assert_eq!(YieldPlan::after(audience(0, Some(7)).with(Some(Copied::Listeners(1))), MS), None);
+        assert_eq!(YieldPlan::after(audience(0, Some(7)).with(Some(ReplicaSubscribers::Count(1))), MS), None);
         assert_eq!(YieldPlan::after(audience(1, Some(7)).with(None), MS), None);
         // If the replica did not answer, one other subscriber is assumed.
-        for heard in [Some(7), None] {
-            assert_eq!(audience(0, heard).with(Some(Copied::Unknown)).others(), 1);
+        for message_count in [Some(7), None] {
+            assert_eq!(audience(0, message_count).with(Some(ReplicaSubscribers::Unknown)).others(), 1);
         }
     }
 

@@ -449,7 +449,7 @@ impl Table {
         let slot = state.slots.get(&hold.server_lease.slot_key());
         if let Some(slot) = slot.filter(|slot| slot.position(hold).is_some()) {
             let first = slot.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
-            hold.server_lease.set_owner_due(first.unwrap_or(Instant::NEVER));
+            hold.server_lease.set_owner_due(first.unwrap_or(Instant::MAX));
             state.schedule.moved(hold.server_lease.id);
             self.wake_renewal(&state.schedule);
         }

@@ -107,7 +107,7 @@ impl Table {
             return Answers::new();
         };
         let Some(at) = slot.next_at(now) else {
-            self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
+            self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
             return Answers::new();
         };
         // On the server, another process may be before the next waiter of this one.
@@ -134,7 +134,7 @@ impl Table {
         };
         if along && confirmed.is_some_and(|sent| now >= terms::deadline(sent, next.request.lease.duration())) {
             // The adjusted lease is over, because a pass request was slow.
-            self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
+            self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
             return Answers::new();
         }
         if confirmed.is_none() {
@@ -142,7 +142,7 @@ impl Table {
             // arrived.
             let in_stretch = along || server_lease.may_hand_over(now) || server_lease.is_unowned();
             if !in_stretch || !server_lease.is_valid_locally_at(now) {
-                self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
+                self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
                 return Answers::new();
             }
             let (renewed, lease) = (server_lease.has_renewed_lease(), server_lease.lease());
@@ -268,7 +268,7 @@ impl Table {
         keep_until: Instant,
     ) {
         let id = self.number();
-        slot.busy = Busy::Release { id, server_lease: server_lease.id, queued: keep_until == Instant::PAST };
+        slot.busy = Busy::Release { id, server_lease: server_lease.id, queued: keep_until == Instant::MIN };
         self.spawn_background(self.release_work(Some(id), Arc::clone(server_lease), keep_until, None));
     }
 
@@ -337,7 +337,7 @@ impl Table {
         let mut answers = Answers::new();
         match (slot.has(server_lease), basis) {
             (true, Some(basis)) => answers = self.hand_over_next(&mut state, key, basis, self.now()),
-            (true, None) => self.release_unclaimed_grant(slot, server_lease, Instant::PAST),
+            (true, None) => self.release_unclaimed_grant(slot, server_lease, Instant::MIN),
             (false, _) => self.go_on(&mut state, key),
         }
         drop(state);

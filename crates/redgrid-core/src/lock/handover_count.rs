@@ -27,7 +27,7 @@ impl HandoverCount {
     /// `first` is the token of the first owner, and `granted` is when its grant arrived.
     pub(super) fn next_token(&self, first: u64, granted: Instant) -> (u64, Instant) {
         match self.0.load(Ordering::Acquire) {
-            0 => (first, Instant::PAST),
+            0 => (first, Instant::MIN),
             k => (first + k, handover_window::token_due(granted, k)),
         }
     }
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn tokens_rise_however_many_there_were() {
-        let (first, granted) = (1_700_000_000_000_000, Instant::PAST);
+        let (first, granted) = (1_700_000_000_000_000, Instant::MIN);
         for former in [0, 1, u64::from(u32::MAX) - 1, u64::from(u32::MAX)] {
             let owners = HandoverCount::default();
             owners.0.store(former, Ordering::Relaxed);

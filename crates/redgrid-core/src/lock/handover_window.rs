@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn tokens_wait_for_the_servers_clock() {
-        let granted = Instant::PAST + SECOND;
+        let granted = Instant::MIN + SECOND;
         for k in [1, 2, 10, 499, 500, 10_000] {
             let due = token_due(granted, k);
             let slowest = due.since(granted).as_micros() as f64 * 0.999;
@@ -111,7 +111,7 @@ mod tests {
     /// Cases: (current lease, its age, requested lease, `at_least` in seconds, what is to be done).
     #[test]
     fn wishes_across_a_hand_over() {
-        let now = Instant::PAST + 100 * SECOND;
+        let now = Instant::MIN + 100 * SECOND;
         let stretch = 10 * MS;
         let renewed = |seconds: u32| LeaseMode::Renewed(seconds * SECOND);
         let fixed = |seconds: u32| LeaseMode::Fixed(seconds * SECOND);
@@ -153,7 +153,7 @@ mod tests {
     /// A grant with the durability `held` is handed to a request for `asked`.
     #[test]
     fn a_weaker_grant_is_made_as_durable_as_asked_before_it_is_handed_over() {
-        let now = Instant::PAST + 100 * SECOND;
+        let now = Instant::MIN + 100 * SECOND;
         let replicas = |at_least| Durability::Replicas { at_least, timeout: SECOND };
         let disk = Durability::Disk { timeout: SECOND };
         let lease = LeaseMode::Renewed(30 * SECOND);

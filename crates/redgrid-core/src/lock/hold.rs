@@ -114,8 +114,8 @@ impl Hold {
             given: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Held as u8),
             offer: AtomicU8::new(OFFERED),
-            ends: AtomicU64::new(Instant::NEVER.as_nanos()),
-            deadline: Deadline::new(Instant::NEVER),
+            ends: AtomicU64::new(Instant::MAX.as_nanos()),
+            deadline: Deadline::new(Instant::MAX),
             ended: OnceLock::new(),
             request: wanted,
         };
@@ -123,7 +123,7 @@ impl Hold {
         if let LeaseMode::Fixed(lease) = hold.request.lease {
             hold.set_end(from, lease, now);
         }
-        let renewed_until = hold.request.max_hold.map_or(Instant::NEVER, |longest| now + longest);
+        let renewed_until = hold.request.max_hold.map_or(Instant::MAX, |longest| now + longest);
         hold.server_lease.serve(
             hold.request.lease,
             hold.request.durability,
@@ -286,18 +286,14 @@ impl Hold {
     /// A hold that no caller was given does not keep its lock taken.
     pub(crate) fn retained_until(&self) -> Instant {
         let is_its_own = self.is_given() && !self.retained_elsewhere.load(Ordering::Acquire);
-        if is_its_own && !self.request.at_least.is_zero() {
-            self.granted + self.request.at_least
-        } else {
-            Instant::PAST
-        }
+        if is_its_own && !self.request.at_least.is_zero() { self.granted + self.request.at_least } else { Instant::MIN }
     }
 
     /// Returns until when the lock stays taken after a shutdown. A forgotten hold is left to its
     /// lease.
     pub(crate) fn retained_after_shutdown(&self) -> Instant {
-        let is_forgotten = self.guards.load(Ordering::Acquire) == 0 && self.ends() != Instant::NEVER;
-        self.retained_until().max(if is_forgotten { self.ends() } else { Instant::PAST })
+        let is_forgotten = self.guards.load(Ordering::Acquire) == 0 && self.ends() != Instant::MAX;
+        self.retained_until().max(if is_forgotten { self.ends() } else { Instant::MIN })
     }
 
     /// Records that another hold keeps the lock taken from here on.

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::{Context, Waker};
 
-use crate::unpolled::{Unattended, Unpolled};
+use crate::unpolled::{Unpolled, UnpolledRegistry};
 
 /// Work that ends by itself and delivers its own result.
 pub(crate) type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -36,9 +36,9 @@ impl InlineTask {
     /// Creates work that may acquire or release something.
     ///
     /// A task takes it over if it is still here after a quarter to half a second.
-    pub(crate) fn observed(unattended: &Unattended, work: BackgroundTask) -> Self {
+    pub(crate) fn observed(unpolled: &UnpolledRegistry, work: BackgroundTask) -> Self {
         let inline_task = InlineTask::new(work);
-        unattended.note_inline(&inline_task.0);
+        unpolled.register_inline(&inline_task.0);
         inline_task
     }
 

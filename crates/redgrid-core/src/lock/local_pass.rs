@@ -157,7 +157,7 @@ impl Table {
         let Some(slot) = state.slots.get_mut(key) else { return false };
         match slot.local_pass.as_mut().filter(|_| asks) {
             Some(run) => run.waits = Some((server_lease.id, basis)),
-            None => self.release_unclaimed_grant(slot, server_lease, Instant::PAST),
+            None => self.release_unclaimed_grant(slot, server_lease, Instant::MIN),
         }
         false
     }
@@ -212,7 +212,7 @@ impl Table {
             // The server may refuse only this pass request.
             return None;
         }
-        self.release_late_copies(server_lease, asked.sent, Instant::PAST);
+        self.release_late_copies(server_lease, asked.sent, Instant::MIN);
         self.given_back_along(server_lease, &asked);
         let was_ours = told.map(|told| matches!(told, PassReply::GivenBack));
         Some(Released { result: released(server_lease, &asked, was_ours), subscribers: None })
@@ -232,7 +232,7 @@ impl Table {
     pub(super) fn take_out_served(self: &Arc<Self>, slot: &mut LockState) {
         let served = slot.local_pass.as_mut().map(|run| std::mem::take(&mut run.served)).unwrap_or_default();
         for number in served {
-            self.take_out(slot, number, (Instant::PAST, true));
+            self.take_out(slot, number, (Instant::MIN, true));
         }
     }
 
@@ -246,7 +246,7 @@ impl Table {
 
     fn take_out(self: &Arc<Self>, slot: &LockState, number: u64, (limit, at_once): (Instant, bool)) {
         let (kind, target, field) = (slot.protocol, Arc::clone(&slot.keys), self.core.field(number));
-        let (keep_until, lease) = (Instant::PAST, self.core.settings.watchdog_lease);
+        let (keep_until, lease) = (Instant::MIN, self.core.settings.watchdog_lease);
         self.schedule_cleanup(DeferredRelease {
             protocol: kind,
             keys: target,
@@ -346,7 +346,7 @@ impl Table {
                 }
                 if let Some(basis) = waits {
                     match may_be_undone || (frees && !slot.promote_next_of_pass(asked.received)) {
-                        true => self.release_unclaimed_grant(slot, &server_lease, Instant::PAST),
+                        true => self.release_unclaimed_grant(slot, &server_lease, Instant::MIN),
                         false => answers = self.hand_over_next(&mut state, key, basis, self.now()),
                     }
                 }
@@ -359,7 +359,7 @@ impl Table {
             Ok(PassReply::GivenBack | PassReply::NotOurs) => {
                 state.schedule.remove(server_lease.id);
                 drop(state);
-                self.release_late_copies(&server_lease, asked.sent, Instant::PAST);
+                self.release_late_copies(&server_lease, asked.sent, Instant::MIN);
                 self.given_back_along(&server_lease, asked);
                 return self.release_answered(None, &server_lease, None);
             }
@@ -368,7 +368,7 @@ impl Table {
                 run.ended = Some(server_lease.id);
                 self.take_out_served(slot);
                 if waits.is_some() {
-                    self.release_unclaimed_grant(slot, &server_lease, Instant::PAST);
+                    self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
                 }
                 self.go_on(&mut state, key);
             }
@@ -402,7 +402,7 @@ impl Table {
         if slot.is_none_or(|slot| !slot.has_id(*number)) {
             let (kind, target, field) =
                 (server_lease.protocol, Arc::clone(&server_lease.keys), self.core.field(*number));
-            let (limit, lease) = (asked.retransmission_ends.unwrap_or(Instant::PAST), wanted.lease.duration());
+            let (limit, lease) = (asked.retransmission_ends.unwrap_or(Instant::MIN), wanted.lease.duration());
             let limit = limit.max(request_status.may_execute_until());
             self.schedule_cleanup(DeferredRelease {
                 protocol: kind,
@@ -410,7 +410,7 @@ impl Table {
                 field,
                 limit,
                 at_once: true,
-                keep_until: Instant::PAST,
+                keep_until: Instant::MIN,
                 lease,
             });
         }

@@ -255,9 +255,9 @@ impl LockState {
             contended: false,
             yield_plan: None,
             local_pass: None,
-            continued: Instant::PAST,
+            continued: Instant::MIN,
             changed: None,
-            last: (0, Instant::PAST),
+            last: (0, Instant::MIN),
             contact: now,
         }
     }

@@ -236,7 +236,7 @@ impl Table {
         }
         let mut entered: Vec<(usize, Arc<Hold>)> = Vec::new();
         let mut wanted = Vec::with_capacity(look.targets.len());
-        let mut not_before = Instant::PAST;
+        let mut not_before = Instant::MIN;
         for (at, target) in look.targets.iter().enumerate() {
             let key = look.key(at);
             let Some(slot) = state.slots.get_mut(&key) else {
@@ -384,7 +384,7 @@ impl Table {
         }
         let (table, kind, claims) = (Arc::clone(self), look.kind, ask.fields(look));
         self.spawn_background(Box::pin(async move {
-            let limit = limit.unwrap_or(Instant::PAST);
+            let limit = limit.unwrap_or(Instant::MIN);
             if at_once && table.give_back_all(kind, &claims, limit, lease).await >= limit {
                 return;
             }
@@ -395,14 +395,14 @@ impl Table {
 
     /// Like `schedule_cleanup_of_all`, but waits up to one response timeout for the first release.
     async fn clean_up_all(self: &Arc<Self>, look: &MultiRequest, ask: &MultiCall, lease: Duration) {
-        let (limit, claims) = (ask.asked.retransmission_ends.unwrap_or(Instant::PAST), ask.fields(look));
+        let (limit, claims) = (ask.asked.retransmission_ends.unwrap_or(Instant::MIN), ask.fields(look));
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {
             left = self.give_back_all(look.kind, &claims, limit, lease) => left,
-            () = self.core.clock.sleep_until(until) => Instant::PAST,
+            () = self.core.clock.sleep_until(until) => Instant::MIN,
         };
-        if left < limit || left == Instant::PAST {
-            self.schedule_cleanup_of_all(look, ask, lease, left == Instant::PAST);
+        if left < limit || left == Instant::MIN {
+            self.schedule_cleanup_of_all(look, ask, lease, left == Instant::MIN);
         }
     }
 }

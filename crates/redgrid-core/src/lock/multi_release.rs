@@ -188,13 +188,20 @@ impl Table {
             each.map(|((_, server_lease), field)| server_lease.claim(field, std::time::Duration::ZERO)).collect();
         let ends =
             going.iter().map(|(_, server_lease)| server_lease.deadline() + terms::margin(server_lease.lease())).min();
-        let own: Vec<_> = going.iter().map(|(_, server_lease)| self.core.hub.own(&server_lease.keys.channel)).collect();
+        let own: Vec<_> = going
+            .iter()
+            .map(|(_, server_lease)| self.core.subscriptions.own_subscription(&server_lease.keys.channel))
+            .collect();
         let channels: Vec<_> =
             going.iter().map(|(_, server_lease)| (&server_lease.keys.channel, &server_lease.keys.key)).collect();
-        let counting = if yields_to_others(first.protocol) { self.core.hub.copied(&channels) } else { None };
+        let counting = if yields_to_others(first.protocol) {
+            self.core.subscriptions.replica_subscribers(&channels)
+        } else {
+            None
+        };
         let counting = async { if let Some(counting) = counting { counting.await } else { Vec::new() } };
-        let sending = self.send_all_back(first.protocol, &claims, ends.unwrap_or(Instant::PAST));
-        let (asked, copied) = join(sending, counting).await;
+        let sending = self.send_all_back(first.protocol, &claims, ends.unwrap_or(Instant::MIN));
+        let (asked, replica_subscribers) = join(sending, counting).await;
         let answers = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let answers = answers.ok().filter(|answers| answers.len() == going.len());
         for (nth, (id, server_lease)) in going.iter().enumerate() {
@@ -203,7 +210,7 @@ impl Table {
                 // The key is read-only, all keys were rejected, or the slot is migrating: release
                 // it alone for its own error.
                 let leaving =
-                    PendingRelease { id: *id, server_lease: Arc::clone(server_lease), keep_until: Instant::PAST };
+                    PendingRelease { id: *id, server_lease: Arc::clone(server_lease), keep_until: Instant::MIN };
                 waited.push(self.release_begun(leaving));
                 continue;
             }
@@ -211,7 +218,7 @@ impl Table {
             let unannounced = (status < -1).then_some(self.core.settings.poll_interval);
             let listeners = status.unsigned_abs().saturating_sub(if status < 0 { 2 } else { 1 });
             let told = SubscriberCount { listeners, unannounced, own: own[nth], ..SubscriberCount::default() };
-            let audience = (status != 0).then_some(told.with(copied.get(nth).copied()));
+            let audience = (status != 0).then_some(told.with(replica_subscribers.get(nth).copied()));
             errors.extend(released(server_lease, &asked, Ok(status != 0)).err());
             self.release_answered(Some(*id), server_lease, audience);
         }
@@ -250,7 +257,7 @@ impl Table {
         limit: Instant,
         lease: std::time::Duration,
     ) -> Instant {
-        let mut sent = Instant::NEVER;
+        let mut sent = Instant::MAX;
         for part in claims.chunks(BULK) {
             let claims: Vec<_> = part
                 .iter()

@@ -94,7 +94,7 @@ impl Phantom {
 
 impl Default for Phantom {
     fn default() -> Self {
-        Phantom { silent: 0, count: 0, of: 0, until: Instant::PAST, seen: Instant::PAST }
+        Phantom { silent: 0, count: 0, of: 0, until: Instant::MIN, seen: Instant::MIN }
     }
 }
 
@@ -107,23 +107,28 @@ mod tests {
     use super::*;
     use crate::lock::LockKeys;
     use crate::name::Name;
-    use crate::wait::Own;
+    use crate::pubsub::OwnSubscription;
 
     const MS: Duration = Duration::from_millis(1);
 
     fn key() -> LockId {
         let (name, key) = (Name::new("a").unwrap(), Bytes::from("a"));
-        let target = LockKeys { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
+        let target =
+            LockKeys { name, key, channel: Bytes::new(), poll_waiter_flag: Bytes::new(), more: Box::default() };
         LockId("lock", Arc::new(target), 0)
     }
 
     fn audience(listeners: u64) -> SubscriberCount {
-        SubscriberCount { listeners, own: Own { heard: Some(0), is_pending: false }, ..SubscriberCount::default() }
+        SubscriberCount {
+            listeners,
+            own: OwnSubscription { message_count: Some(0), is_pending: false },
+            ..SubscriberCount::default()
+        }
     }
 
     #[test]
     fn a_listener_that_takes_no_turn_is_ignored_for_a_while_and_tried_again() {
-        let (mut phantoms, key, begin) = (Phantoms::default(), key(), Instant::PAST + 1000 * MS);
+        let (mut phantoms, key, begin) = (Phantoms::default(), key(), Instant::MIN + 1000 * MS);
         for turn in 1..=ENOUGH {
             let told = phantoms.without(&key, audience(3), begin);
             assert_eq!((told.listeners, told.ignored, told.patient), (3, 0, turn == ENOUGH), "{turn}");
@@ -147,7 +152,7 @@ mod tests {
 
     #[test]
     fn those_count_who_took_no_turn_in_any_of_the_turns() {
-        let (mut phantoms, key, now) = (Phantoms::default(), key(), Instant::PAST + 1000 * MS);
+        let (mut phantoms, key, now) = (Phantoms::default(), key(), Instant::MIN + 1000 * MS);
         for missing in [2, 3, 1] {
             phantoms.turn_ended(&key, 5, missing, now);
         }

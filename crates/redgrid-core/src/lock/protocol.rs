@@ -17,7 +17,7 @@ pub struct LockKeys {
     /// The channel on which a release is published.
     pub channel: Bytes,
     /// The key that flags waiters without a subscription.
-    pub mark: Bytes,
+    pub poll_waiter_flag: Bytes,
     /// Further keys of the lock kind, in the hash slot of `key`.
     pub more: Box<[Bytes]>,
 }

@@ -117,8 +117,8 @@ impl QueuePosition {
     /// Returns when to try: at once after a notification, otherwise when the holder's lease ends.
     pub(super) fn due(&self) -> Instant {
         match (self.called.load(Ordering::Acquire), self.next_at.load(Ordering::Acquire)) {
-            (true, _) => Instant::PAST,
-            (false, 0) => Instant::NEVER,
+            (true, _) => Instant::MIN,
+            (false, 0) => Instant::MAX,
             (false, at) => Instant::from_nanos(at),
         }
     }
@@ -147,7 +147,7 @@ impl Table {
             field,
             limit,
             at_once: true,
-            keep_until: Instant::PAST,
+            keep_until: Instant::MIN,
             lease,
         });
     }

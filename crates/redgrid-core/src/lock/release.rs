@@ -186,7 +186,7 @@ impl Table {
             // Registered as the lock's inline task: a new waiter moves it to a background task.
             let (tell, told) = oneshot::channel();
             let inline_task = InlineTask::observed(
-                &self.core.unattended,
+                &self.core.unpolled,
                 self.begun_release(id, Arc::clone(server_lease), (keep_until, false), tell),
             );
             slot.register(server_lease.id, &inline_task);
@@ -277,16 +277,21 @@ impl Table {
             }
         }
         let mut until = self.sent_until(server_lease, way);
-        let own = self.core.hub.own(&server_lease.keys.channel);
+        let own = self.core.subscriptions.own_subscription(&server_lease.keys.channel);
         // Run both requests concurrently, so that the release does not wait for the replica's
         // count. Without subscribers on replicas no count is requested.
         let channel = (&server_lease.keys.channel, &server_lease.keys.key);
-        let counting = if yields_to_others(server_lease.protocol) { self.core.hub.copied(&[channel]) } else { None };
-        let (mut asked, copied) = match counting {
+        let counting = if yields_to_others(server_lease.protocol) {
+            self.core.subscriptions.replica_subscribers(&[channel])
+        } else {
+            None
+        };
+        let (mut asked, replica_subscribers) = match counting {
             None => (self.send_release(server_lease, way, until).await, None),
             Some(counting) => {
-                let (asked, copied) = Box::pin(join(self.send_release(server_lease, way, until), counting)).await;
-                (asked, copied.first().copied())
+                let (asked, replica_subscribers) =
+                    Box::pin(join(self.send_release(server_lease, way, until), counting)).await;
+                (asked, replica_subscribers.first().copied())
             }
         };
         while asked.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
@@ -314,7 +319,8 @@ impl Table {
         let audience = audience.map(|answer| {
             let (listeners, unseen) = (answer.listeners, answer.unseen);
             let unannounced = answer.refused.then_some(self.core.settings.poll_interval);
-            SubscriberCount { listeners, unseen, unannounced, own, ..SubscriberCount::default() }.with(copied)
+            SubscriberCount { listeners, unseen, unannounced, own, ..SubscriberCount::default() }
+                .with(replica_subscribers)
         });
         let result = released(server_lease, &asked, answer.map(|answer| answer.was_ours));
         Released { result, subscribers: audience }
@@ -386,7 +392,7 @@ impl Table {
     /// Returns the mode of a release that retains the lock until `keep_until`, as of now.
     fn release_mode(&self, keep_until: Instant, give_way: bool) -> ReleaseMode {
         // Most releases retain nothing; then the clock is not read.
-        let keep = if keep_until == Instant::PAST { Duration::ZERO } else { keep_until.since(self.now()) };
+        let keep = if keep_until == Instant::MIN { Duration::ZERO } else { keep_until.since(self.now()) };
         match (keep.is_zero(), give_way) {
             (false, _) => ReleaseMode::Retain(keep),
             (true, true) => ReleaseMode::Yield,
@@ -486,8 +492,7 @@ impl Table {
             slot.server_lease = None;
             // A forgotten hold is left to its lease.
             let forgotten = slot.is_forgotten();
-            let keep_until =
-                slot.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::PAST);
+            let keep_until = slot.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::MIN);
             for hold in slot.holds.drain(..) {
                 hold.end(Phase::ShutDown);
             }

@@ -90,11 +90,11 @@ impl Table {
         if slot.holds.is_empty() {
             // Between two owners: drop the former owner's end. The end of the server lease stays
             // scheduled.
-            server_lease.set_owner_due(Instant::NEVER);
+            server_lease.set_owner_due(Instant::MAX);
             state.schedule.moved(server_lease.id);
             return Answers::new();
         }
-        let (mut due, mut keep_until) = (Instant::NEVER, Instant::PAST);
+        let (mut due, mut keep_until) = (Instant::MAX, Instant::MIN);
         for hold in std::mem::take(&mut slot.holds) {
             match due_of(&hold, now) {
                 Due::At(at) => {
@@ -143,7 +143,7 @@ impl Table {
             }
             if unheld && reason == LostReason::Expired {
                 // No guard exists that would release what the server may still hold.
-                self.spawn_background(self.release_work(None, Arc::clone(server_lease), Instant::PAST, None));
+                self.spawn_background(self.release_work(None, Arc::clone(server_lease), Instant::MIN, None));
             } else if lives_on && reason == LostReason::Expired {
                 // Other holders extend the key, and with it this holder field, beyond the lease.
                 self.release_when_over(server_lease);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::server_lease::ServerLease;
 use crate::clock::Instant;
-use crate::slack::give_back;
+use crate::shrink::shrink_if_sparse;
 
 #[derive(Default)]
 pub(super) struct Schedule {
@@ -24,13 +24,13 @@ struct Registered {
 
 /// Adds an entry, unless its time is `NEVER`.
 fn note(set: &mut BTreeSet<(Instant, u64)>, at: Instant, id: u64) {
-    if at != Instant::NEVER {
+    if at != Instant::MAX {
         set.insert((at, id));
     }
 }
 
 fn strike(set: &mut BTreeSet<(Instant, u64)>, at: Instant, id: u64) {
-    if at != Instant::NEVER {
+    if at != Instant::MAX {
         set.remove(&(at, id));
     }
 }
@@ -45,7 +45,7 @@ impl Schedule {
 
     pub(super) fn remove(&mut self, id: u64) -> Option<Arc<ServerLease>> {
         let registered = self.server_leases.remove(&id)?;
-        give_back(&mut self.server_leases);
+        shrink_if_sparse(&mut self.server_leases);
         strike(&mut self.ends, registered.end, id);
         strike(&mut self.due, registered.due, id);
         Some(registered.server_lease)
@@ -79,8 +79,8 @@ impl Schedule {
 
     /// Returns when something is due next.
     pub(super) fn next(&self) -> Instant {
-        let due = self.due.first().map_or(Instant::NEVER, |(due, _)| *due);
-        let end = self.ends.first().map_or(Instant::NEVER, |(end, _)| *end);
+        let due = self.due.first().map_or(Instant::MAX, |(due, _)| *due);
+        let end = self.ends.first().map_or(Instant::MAX, |(end, _)| *end);
         due.min(end)
     }
 
@@ -104,7 +104,7 @@ impl Schedule {
             }
             self.ends.pop_first();
             // The caller removes or reschedules it; until then it is not returned again.
-            registered.end = if is_over { Instant::NEVER } else { end };
+            registered.end = if is_over { Instant::MAX } else { end };
             note(&mut self.ends, registered.end, id);
             if is_over {
                 out.push(Arc::clone(&registered.server_lease));
@@ -129,7 +129,7 @@ impl Schedule {
             }
             self.due.pop_first();
             if let Some(registered) = self.server_leases.get_mut(&id) {
-                registered.due = Instant::NEVER;
+                registered.due = Instant::MAX;
                 out.push(Arc::clone(&registered.server_lease));
             }
         }

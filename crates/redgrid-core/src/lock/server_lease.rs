@@ -16,7 +16,7 @@ use super::terms::{self, LeaseMode};
 use crate::clock::{Clock, Instant, nanos};
 use crate::config::Durability;
 use crate::connection::{NodeId, RequestOutcome};
-use crate::short::Short;
+use crate::inline_bytes::InlineBytes;
 
 /// A grant of the server, before it becomes a server lease.
 pub(crate) struct GrantReply {
@@ -126,14 +126,14 @@ struct ColdFields {
 /// A holder field, stored compactly: it is sent rarely and kept for long, so each request copies
 /// it.
 enum Field {
-    Here(Short),
+    Here(InlineBytes),
     /// A field that is longer than those of this client.
     Apart(Bytes),
 }
 
 impl Field {
     fn of(text: Bytes) -> Field {
-        Short::new().with(&text).map_or(Field::Apart(text), Field::Here)
+        InlineBytes::new().with(&text).map_or(Field::Apart(text), Field::Here)
     }
 }
 
@@ -158,7 +158,7 @@ struct PendingShortenings {
 impl PendingShortenings {
     /// Returns from when on a new request is certain to execute after all of them.
     fn over(&self) -> Instant {
-        self.unanswered.iter().copied().max().unwrap_or(Instant::PAST).max(self.settled)
+        self.unanswered.iter().copied().max().unwrap_or(Instant::MIN).max(self.settled)
     }
 }
 
@@ -191,7 +191,7 @@ impl ServerLease {
             lease: AtomicU64::new(nanos(granted.lease)),
             renewed: AtomicBool::new(false),
             renewed_until: AtomicU64::new(0),
-            owner_due: AtomicU64::new(Instant::NEVER.as_nanos()),
+            owner_due: AtomicU64::new(Instant::MAX.as_nanos()),
             over: AtomicBool::new(false),
         }
     }
@@ -264,7 +264,7 @@ impl ServerLease {
     /// Returns the latest time at which its lease ends on the server.
     pub(crate) fn lease_ends(&self) -> Instant {
         let believed = self.deadline() + terms::margin(self.lease());
-        believed.max(self.inner().cold.as_ref().map_or(Instant::PAST, |rare| rare.server_lease_upper_bound))
+        believed.max(self.inner().cold.as_ref().map_or(Instant::MIN, |rare| rare.server_lease_upper_bound))
     }
 
     /// Returns the lease that renewals send.
@@ -397,7 +397,7 @@ impl ServerLease {
 
     /// Lowers the deadline for a shortening that is sent at `sent` or later.
     pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
-        self.inner().cold.get_or_insert_default().shortenings.unanswered.push(Instant::NEVER);
+        self.inner().cold.get_or_insert_default().shortenings.unanswered.push(Instant::MAX);
         self.deadline.lower(terms::deadline(sent, lease));
     }
 
@@ -408,7 +408,7 @@ impl ServerLease {
         let now = self.clock.now();
         let mut changing = self.inner();
         let shortenings = &mut changing.cold.get_or_insert_default().shortenings;
-        let begun = shortenings.unanswered.iter().position(|until| *until == Instant::NEVER);
+        let begun = shortenings.unanswered.iter().position(|until| *until == Instant::MAX);
         if let Some(begun) = begun {
             shortenings.unanswered.swap_remove(begun);
         }

@@ -29,7 +29,7 @@ use super::terms::AcquireRequest;
 use super::wakeup::Wakeup;
 use crate::clock::Instant;
 use crate::connection::{Client, Core};
-use crate::slack::give_back;
+use crate::shrink::shrink_if_sparse;
 
 /// All locks that one client holds or waits for.
 pub(crate) struct Table {
@@ -75,7 +75,7 @@ impl State {
 
     fn forget(&mut self, key: &LockId) {
         self.slots.remove(key);
-        give_back(&mut self.slots);
+        shrink_if_sparse(&mut self.slots);
         self.parts.remove(key);
     }
 
@@ -176,7 +176,7 @@ impl Table {
     ) -> Result<PendingAcquire, AcquireError> {
         let now = self.now();
         let key = LockId::of(kind, target);
-        let until = wanted.wait.map_or(Instant::NEVER, |wait| now + wait);
+        let until = wanted.wait.map_or(Instant::MAX, |wait| now + wait);
         let (answer, receiver) = oneshot::channel();
         let request_status = Arc::new(RequestStatus::default());
         let id = self.number();
@@ -262,7 +262,7 @@ impl Table {
             self.go_on(&mut state, &key);
         } else if alone {
             let continued = before.as_ref().map(|before| before.stretch_ends).filter(|ends| *ends > now);
-            slot.continued = continued.unwrap_or(Instant::PAST);
+            slot.continued = continued.unwrap_or(Instant::MIN);
             if continued.is_none() {
                 slot.yield_plan = before.filter(|_| !once).map(|before| Box::new(before.plan));
             }
@@ -272,7 +272,7 @@ impl Table {
                 slot.asking = true;
                 let attempt = self.attempt(&key, slot, now);
                 let inline_task = InlineTask::observed(
-                    &self.core.unattended,
+                    &self.core.unpolled,
                     match after {
                         Some((_, at)) => self.begin_at(at, attempt),
                         None => attempt,
@@ -399,7 +399,7 @@ impl Table {
         // Another process holds it. While the connection is up and the server does not hang,
         // waiting does not count as loss of contact.
         let waits = if slot.contended { self.core.contact(key.key()) } else { None };
-        Some(slot.contact.max(self.core.hub.contact(key.key())).max(waits.unwrap_or(Instant::PAST)))
+        Some(slot.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }
 }
 

@@ -83,12 +83,12 @@ impl Table {
                 let robbed = robbed || asked.was_retransmitted();
                 let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
                 if let Err(error) = self.core.commit(&asked, request.durability, &takeover.target.key).await {
-                    let limit = granted.retransmission_ends.unwrap_or(Instant::PAST);
+                    let limit = granted.retransmission_ends.unwrap_or(Instant::MIN);
                     self.free(&takeover, &granted.field, limit.max(self.now()));
                     return Err(AcquireFailure::NotDurable(error));
                 }
                 let Takeover { kind, target, .. } = takeover;
-                let grant = self.install(client, kind, target, granted, (request, Instant::PAST));
+                let grant = self.install(client, kind, target, granted, (request, Instant::MIN));
                 if grant.is_none() { Err(AcquireFailure::ShuttingDown) } else { Ok(grant) }
             }
             AcquireReply::Busy(_) | AcquireReply::TooLate if asked.retransmission_ends.is_some() => {
@@ -140,7 +140,7 @@ impl Table {
         let unanswered_until = asked.retransmission_ends.max(granted.retransmission_ends);
         // The former holder's window is over. A late retransmission finds its own hold, or preempts
         // another holder.
-        let settled = unanswered_until.map_or(Instant::PAST, |limit| limit + handover_window::LONGEST);
+        let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + handover_window::LONGEST);
         match parse_reply(&asked) {
             AcquireReply::Granted { token, .. } => {
                 let again = GrantReply::by(
@@ -202,7 +202,7 @@ impl Table {
         match self.install_grant(&mut state, &key, &server_lease, sent) {
             InstallOutcome::Ours { slot, schedule } => {
                 let hold = self.create_hold((schedule, slot), &server_lease, (sent, now), wanted);
-                if keep_until != Instant::PAST {
+                if keep_until != Instant::MIN {
                     // The job has run already: the lock stays taken, whether or not the grant is
                     // accepted.
                     hold.set_given();
@@ -248,7 +248,7 @@ impl Table {
 
     fn free(self: &Arc<Self>, takeover: &Takeover, field: &Bytes, limit: Instant) {
         let (kind, target) = (takeover.kind, Arc::clone(&takeover.target));
-        let (kind, field, lease, keep_until) = (kind, field.clone(), takeover.lease, Instant::PAST);
+        let (kind, field, lease, keep_until) = (kind, field.clone(), takeover.lease, Instant::MIN);
         self.schedule_cleanup(DeferredRelease {
             protocol: kind,
             keys: target,

@@ -22,7 +22,7 @@ use super::lock_state::{Busy, LockId, send};
 use super::table::{State, Table};
 use super::terms::Backoff;
 use crate::clock::Instant;
-use crate::wait::{Hub, Watch};
+use crate::pubsub::{SubscriptionManager, Watch};
 
 /// How long a lock that a probe found free must stay free, without a message, before it is
 /// acquired: 1 ms.
@@ -70,9 +70,9 @@ enum Step {
 /// The state of the loop of one lock.
 struct WaitLoop {
     key: LockId,
-    hub: Arc<Hub>,
+    subscriptions: Arc<SubscriptionManager>,
     channel: Bytes,
-    mark: Bytes,
+    poll_waiter_flag: Bytes,
     changed: Arc<Notify>,
     watch: Option<Watch>,
     yield_plan: Option<YieldPlan>,
@@ -91,19 +91,21 @@ struct WaitLoop {
 impl WaitLoop {
     /// Returns the subscription, and starts it on first use.
     fn watch(&mut self) -> &mut Watch {
-        let WaitLoop { hub, channel, key, mark, watch, .. } = self;
-        watch.get_or_insert_with(|| hub.watch_contended(channel.clone(), key.key().clone(), mark.clone()))
+        let WaitLoop { subscriptions, channel, key, poll_waiter_flag, watch, .. } = self;
+        watch.get_or_insert_with(|| {
+            subscriptions.watch_contended(channel.clone(), key.key().clone(), poll_waiter_flag.clone())
+        })
     }
 
     /// Returns whether every other waiter has had the lock.
     fn turn_is_over(&mut self) -> bool {
-        let heard = self.hub.heard(&self.channel);
-        self.yield_plan.as_mut().is_none_or(|turn| turn.is_over(heard))
+        let message_count = self.subscriptions.message_count(&self.channel);
+        self.yield_plan.as_mut().is_none_or(|turn| turn.is_over(message_count))
     }
 
     /// Ends the yield. Returns the number of subscribers and how many acquired nothing, if known.
     fn end_turn(&mut self) -> Option<(u64, u64)> {
-        self.yield_plan.take()?.missing(self.hub.heard(&self.channel))
+        self.yield_plan.take()?.missing(self.subscriptions.message_count(&self.channel))
     }
 }
 
@@ -138,15 +140,15 @@ impl Table {
     fn new_wait_loop(&self, key: LockId) -> Option<WaitLoop> {
         let mut state = self.state();
         let slot = state.slots.get_mut(&key)?;
-        let (hub, changed) = (Arc::clone(&self.core.hub), slot.changed());
-        let (channel, mark) = (slot.keys.channel.clone(), slot.keys.mark.clone());
+        let (subscriptions, changed) = (Arc::clone(&self.core.subscriptions), slot.changed());
+        let (channel, poll_waiter_flag) = (slot.keys.channel.clone(), slot.keys.poll_waiter_flag.clone());
         let announces = slot.protocol.announces_every();
         let backoff = slot.queue.front().and_then(|first| first.request.backoff);
         Some(WaitLoop {
             key,
-            hub,
+            subscriptions,
             channel,
-            mark,
+            poll_waiter_flag,
             changed,
             watch: None,
             yield_plan: None,
@@ -186,10 +188,10 @@ impl Table {
             }
             let half = self.handover_window(slot.protocol, &wait_loop.key) / 2;
             let listens = wait_loop.backoff.is_none();
-            return Step::Local { listen_at: if listens { server_lease.stretch_ends - half } else { Instant::NEVER } };
+            return Step::Local { listen_at: if listens { server_lease.stretch_ends - half } else { Instant::MAX } };
         }
         if slot.busy != Busy::No || slot.asking {
-            return Step::Local { listen_at: Instant::NEVER };
+            return Step::Local { listen_at: Instant::MAX };
         }
         if let Some(turn) = slot.yield_plan.take() {
             wait_loop.yield_plan = Some(*turn);
@@ -206,7 +208,7 @@ impl Table {
                 slot.asking = true;
                 Step::Try(Box::new(attempt))
             }
-            None => Step::Local { listen_at: Instant::NEVER },
+            None => Step::Local { listen_at: Instant::MAX },
         }
     }
 
@@ -235,7 +237,7 @@ impl Table {
                 wait_loop.silent = 0;
                 return;
             }
-            let say = said.zip(wait_loop.announces).map_or(Instant::NEVER, |(said, every)| said + every);
+            let say = said.zip(wait_loop.announces).map_or(Instant::MAX, |(said, every)| said + every);
             let WaitLoop { watch, changed, yield_plan: turn, key, .. } = &mut *wait_loop;
             let Some(watch) = watch else { return };
             tokio::select! {
@@ -257,12 +259,12 @@ impl Table {
                         wait_loop.silent = wait_loop.silent.wrapping_add(1);
                         return;
                     }
-                    match wait_loop.hub.peek(wait_loop.key.key()).await {
+                    match wait_loop.subscriptions.key_ttl(wait_loop.key.key()).await {
                         Some(left) => {
-                            (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::NEVER);
+                            (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
                             // Others had their chance to go first: announce from now on, so that it
                             // ends.
-                            said = said.or(wait_loop.announces.map(|_| Instant::PAST));
+                            said = said.or(wait_loop.announces.map(|_| Instant::MIN));
                         }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
                     }
@@ -296,7 +298,7 @@ impl Table {
         let until = self.now() + others + pause.min(left);
         wait_loop.tries = wait_loop.tries.saturating_add(1);
         if wait_loop.tries > FLAG_WAITER_AFTER {
-            wait_loop.hub.mark(&wait_loop.mark).await;
+            wait_loop.subscriptions.set_waiter_flag(&wait_loop.poll_waiter_flag).await;
         }
         loop {
             tokio::select! {
@@ -308,14 +310,17 @@ impl Table {
 
     /// Returns when the quiet period ends while others go first.
     fn quiet_until(&self, wait_loop: &WaitLoop) -> Instant {
-        let heard = wait_loop.hub.heard(&wait_loop.channel);
+        let message_count = wait_loop.subscriptions.message_count(&wait_loop.channel);
         // Periodically longer, for subscribers that need more time to respond than most.
         let least = if wait_loop.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
             LONG_QUIET_PERIOD
         } else {
             Duration::ZERO
         };
-        wait_loop.yield_plan.as_ref().map_or(Instant::NEVER, |turn| self.now() + turn.quiet_period(heard).max(least))
+        wait_loop
+            .yield_plan
+            .as_ref()
+            .map_or(Instant::MAX, |turn| self.now() + turn.quiet_period(message_count).max(least))
     }
 
     fn nobody_waits(&self, key: &LockId) -> bool {

@@ -21,7 +21,7 @@ pub(super) struct Wakeup {
 impl Wakeup {
     /// Creates an alarm that fires at once.
     pub(super) fn new() -> Self {
-        Wakeup { at: AtomicU64::new(Instant::PAST.as_nanos()), moved: Notify::new() }
+        Wakeup { at: AtomicU64::new(Instant::MIN.as_nanos()), moved: Notify::new() }
     }
 
     /// Sets the time. Only the sleeping task calls it, while it is awake.
@@ -78,7 +78,7 @@ mod tests {
         alarm.bring_forward(begin + S);
         alarm.elapsed(&clock).await;
         assert_eq!(clock.now(), begin, "it was not set, and rings at once");
-        alarm.set(Instant::NEVER);
+        alarm.set(Instant::MAX);
         let mut rings = pin!(alarm.elapsed(&clock));
         let mut poll = || rings.as_mut().poll(&mut Context::from_waker(&waker));
         assert_eq!(poll(), Poll::Pending);

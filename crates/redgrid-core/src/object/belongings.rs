@@ -265,7 +265,7 @@ fn untagged(tagged: &[u8]) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::share_a_slot;
+    use crate::name::same_slot;
 
     const CLIENT: &str = "b8a8d7c6-0f4e-4a7b-9a53-2d7e7a1c9f00";
     const ROUND: &str = "0123456789abcdef0123456789abcdef";
@@ -286,7 +286,7 @@ mod tests {
             for key in &all[1..] {
                 let (object, fate) = belongs_to(key).unwrap();
                 assert_eq!((&object[..], fate != Fate::Stays), (name.as_bytes(), true), "{key:?}");
-                assert!(share_a_slot(key, name.as_bytes()), "{key:?}");
+                assert!(same_slot(key, name.as_bytes()), "{key:?}");
             }
             assert_eq!(belongs_to(name.as_bytes()), None);
             for key in beside(name.as_bytes()) {

@@ -226,7 +226,7 @@ pub static ALL: [Kind; 34] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::share_a_slot;
+    use crate::name::same_slot;
 
     #[test]
     fn all_keys_of_an_object_share_its_slot_and_are_different() {
@@ -234,7 +234,7 @@ mod tests {
             for kind in ALL {
                 let keys: Vec<_> = [(kind.keys)(name.as_bytes()), (kind.along)(name.as_bytes())].concat();
                 for (at, key) in keys.iter().enumerate() {
-                    assert!(share_a_slot(key, name.as_bytes()), "{}: {key:?}", kind.name);
+                    assert!(same_slot(key, name.as_bytes()), "{}: {key:?}", kind.name);
                     assert!(!keys[..at].contains(key), "{}: {key:?}", kind.name);
                 }
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use super::ObjectError;
-use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED, MOMENTS_EXPECTED, millis_since_1970, show_moment};
+use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED, TIMES_EXPECTED, describe_time, unix_millis};
 use crate::name::Name;
 
 /// What is said of the lifetime of a new value.
@@ -78,5 +78,5 @@ fn checked(lifetime: Duration) -> Result<Bytes, Unfit> {
 }
 
 fn since_1970(at: SystemTime) -> Result<u128, Unfit> {
-    millis_since_1970(at).ok_or_else(|| Unfit { expected: MOMENTS_EXPECTED, got: show_moment(at) })
+    unix_millis(at).ok_or_else(|| Unfit { expected: TIMES_EXPECTED, got: describe_time(at) })
 }

@@ -10,7 +10,7 @@ use super::{Inner, Object, ObjectError, Rounds};
 use crate::connection::{FromReply, Reply, Request};
 use crate::error::ServerError;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
-use crate::name::{Name, companion, share_a_slot};
+use crate::name::{Name, companion, same_slot};
 use crate::script::BulkScript;
 
 static MOVE: BulkScript = BulkScript::new("object/move", include_str!("scripts/move.lua"));
@@ -171,7 +171,7 @@ impl Inner {
     /// names decide, too, where slots do not.
     fn is_beside(&self, other: &Inner) -> bool {
         let (one, other) = (&self.keys[0], &other.keys[0]);
-        share_a_slot(one, other) || self.client.slot(one) == self.client.slot(other)
+        same_slot(one, other) || self.client.slot(one) == self.client.slot(other)
     }
 
     /// In one step.

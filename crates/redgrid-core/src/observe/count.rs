@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::Metric;
-use crate::connection::Event;
+use crate::connection::ConnectionEvent;
 use crate::lock::LostReason;
 
 /// A node's connection has answered its handshake, for the first time or again.
@@ -37,9 +37,9 @@ pub(crate) fn gap() {
 }
 
 /// Who serves what has changed.
-pub(crate) fn topology_changed(event: &Event) {
+pub(crate) fn topology_changed(event: &ConnectionEvent) {
     match event {
-        Event::PrimaryChanged { .. } => add(&super::PRIMARY_CHANGES, []),
+        ConnectionEvent::PrimaryChanged { .. } => add(&super::PRIMARY_CHANGES, []),
         _ => add(&super::TOPOLOGY_CHANGES, []),
     }
 }

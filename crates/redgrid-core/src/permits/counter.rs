@@ -14,19 +14,19 @@ use super::stock::{PermitId, millis};
 use crate::config::LONGEST_LEASE;
 use crate::connection::{Client, FromReply, Request};
 use crate::error::ServerError;
+use crate::exactly_once::IdempotentScript;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 use crate::name::InvalidName;
 use crate::object::{Layout, Lifetime, Object};
-use crate::once::OnceScript;
 use crate::script::Script;
 
-static SET: OnceScript<2> = OnceScript::new("permits/set", include_str!("scripts/set.lua"));
-static ADD: OnceScript<1> = OnceScript::new("permits/add", include_str!("scripts/add.lua"));
-static DRAIN: OnceScript<1> = OnceScript::new("permits/drain", include_str!("scripts/drain.lua"));
+static SET: IdempotentScript<2> = IdempotentScript::new("permits/set", include_str!("scripts/set.lua"));
+static ADD: IdempotentScript<1> = IdempotentScript::new("permits/add", include_str!("scripts/add.lua"));
+static DRAIN: IdempotentScript<1> = IdempotentScript::new("permits/drain", include_str!("scripts/drain.lua"));
 static COUNT: Script<2> = Script::new("permits/count", include_str!("scripts/count.lua"));
 static LEASE: Script<1> = Script::new("permits/lease", include_str!("scripts/lease.lua"));
-static EXTEND: OnceScript<1> = OnceScript::new("permits/extend", include_str!("scripts/extend.lua"));
-static RETURN: OnceScript<2> = OnceScript::new("permits/return", include_str!("scripts/return.lua"));
+static EXTEND: IdempotentScript<1> = IdempotentScript::new("permits/extend", include_str!("scripts/extend.lua"));
+static RETURN: IdempotentScript<2> = IdempotentScript::new("permits/return", include_str!("scripts/return.lua"));
 
 /// The shortest that a lease is set to from now on.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -117,7 +117,7 @@ impl Counter {
         let call = SET.with([source.key.clone(), source.leases.clone()]).publish_here().arg(source.channel.clone());
         let call = call.arg(permits.to_string()).arg(if anew { "1" } else { "0" });
         let call = call.arg(lifetime.map(|lifetime| millis(lifetime).to_string()).unwrap_or_default());
-        let answer: Vec<i64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
+        let answer: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::failed(source))?;
         Ok(answer.first() == Some(&1))
     }
 
@@ -133,7 +133,7 @@ impl Counter {
         within(source, "permits", -most..=most, permits, "-2147483647 to 2147483647")?;
         let call = ADD.with([source.key.clone()]).publish_here().arg(source.channel.clone());
         let call = call.int(permits).arg(if if_set { "1" } else { "0" });
-        let answer: Vec<i64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
+        let answer: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::failed(source))?;
         Ok(answer.get(1).copied().filter(|_| answer.first() == Some(&1)))
     }
 
@@ -157,7 +157,7 @@ impl Counter {
     pub async fn drain(&self) -> Result<u64, SemaphoreError> {
         let source = self.source()?;
         let call = DRAIN.with([source.key.clone()]);
-        let answer: Vec<u64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
+        let answer: Vec<u64> = self.client.run_exactly_once(call).await.map_err(Self::failed(source))?;
         Ok(answer.first().copied().unwrap_or(0))
     }
 
@@ -182,7 +182,7 @@ impl Counter {
         let source = self.source()?;
         within(source, "lease", SHORTEST..=LONGEST_LEASE, lease, "1 ms to 30 days")?;
         let call = EXTEND.with([source.leases.clone()]).int(millis(lease)).arg(Bytes::copy_from_slice(id.as_bytes()));
-        let answer: Vec<i64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
+        let answer: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::failed(source))?;
         Ok(answer.first() == Some(&1))
     }
 
@@ -206,7 +206,7 @@ impl Counter {
         let source = self.source()?;
         let call = RETURN.with([source.key.clone(), source.leases.clone()]);
         let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_here().arg(source.channel.clone());
-        let answer: Vec<i64> = self.client.run_once(call).await.map_err(Self::failed(source))?;
+        let answer: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::failed(source))?;
         Ok(match answer.first() {
             Some(1) => Returned::Released,
             Some(0) => Returned::Expired,
@@ -237,7 +237,7 @@ impl Counter {
 pub(super) fn return_of(source: &Source, id: PermitId) -> Request {
     let call = RETURN.with([source.key.clone(), source.leases.clone()]);
     let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_here().arg(source.channel.clone());
-    call.plain().idempotent()
+    call.at_most_once().idempotent()
 }
 
 fn within<T: PartialOrd + Debug>(

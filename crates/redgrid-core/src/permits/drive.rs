@@ -20,9 +20,9 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::RequestOutcome;
 use crate::error::ServerError;
+use crate::exactly_once;
 use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, deadline, stretch_length};
-use crate::once;
-use crate::wait::{Copied, Own, Watch};
+use crate::pubsub::{OwnSubscription, ReplicaSubscribers, Watch};
 
 /// How long what was refused stays with us before it is offered again: from 100 ms on, twice as long each time, up to 30 s.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
@@ -60,7 +60,7 @@ impl Pool {
                 Step::Wait { until, listens } => {
                     if listens && course.watch.is_none() {
                         let (channel, wake) = (self.source.channel.clone(), Arc::clone(&self.wake));
-                        course.watch = Some(self.core.hub.watch_for(channel, &self.source.key, wake));
+                        course.watch = Some(self.core.subscriptions.watch_with_notify(channel, &self.source.key, wake));
                     }
                     tokio::select! {
                         () = self.wake.notified() => {}
@@ -74,10 +74,10 @@ impl Pool {
     fn step(self: &Arc<Self>, course: &mut Course) -> Step {
         let now = self.clock().now();
         let woken = course.watch.as_mut().and_then(Watch::take);
-        let heard = self.core.hub.heard(&self.source.channel);
+        let heard = self.core.subscriptions.message_count(&self.source.channel);
         let mut guard = self.state();
         let state = &mut *guard;
-        state.in_force = course.watch.as_ref().is_some_and(Watch::in_force);
+        state.in_force = course.watch.as_ref().is_some_and(Watch::is_active);
         state.prune(self, now);
         if let Some((turn, silence)) = &mut state.turn {
             if course.heard != heard {
@@ -91,7 +91,7 @@ impl Pool {
             state.ask |= woken.is_some();
         }
         if now >= state.look_at.min(state.next_end) {
-            (state.look_at, state.next_end) = (Instant::NEVER, Instant::NEVER);
+            (state.look_at, state.next_end) = (Instant::MAX, Instant::MAX);
             state.ask |= state.turn.is_none();
         }
         state.serve(self, now);
@@ -116,8 +116,8 @@ impl Pool {
         course.idle_since = None;
         let look = state.next_look(self, now);
         state.look_at = state.look_at.min(look);
-        let turn = state.turn.as_ref().map_or(Instant::NEVER, |(_, silence)| *silence);
-        let paused = if state.back.is_empty() { Instant::NEVER } else { state.paused_until };
+        let turn = state.turn.as_ref().map_or(Instant::MAX, |(_, silence)| *silence);
+        let paused = if state.back.is_empty() { Instant::MAX } else { state.paused_until };
         // The keeper wakes it for renewals.
         let until = [state.look_at, state.next_end, turn, state.first_until, paused].into_iter().min().unwrap_or(look);
         Step::Wait {
@@ -138,12 +138,12 @@ impl Pool {
         let request = call.words.request(&self.core, &self.source, self.pools.number());
         // Of all copies the first one may be the one that was carried out: leases are counted from before it.
         let sent = self.clock().now();
-        let chase = once::chase(&self.core, &request, &call.progress);
+        let chase = exactly_once::send_until_answered(&self.core, &request, &call.progress);
         // Its own message may be heard before the answer.
-        let own = self.core.hub.own(&self.source.channel);
+        let own = self.core.subscriptions.own_subscription(&self.source.channel);
         // Where others listen at a replica, it is asked how many.
         let channel = (&self.source.channel, &self.source.key);
-        let counting = if call.ends_stretch { self.core.hub.copied(&[channel]) } else { None };
+        let counting = if call.ends_stretch { self.core.subscriptions.replica_subscribers(&[channel]) } else { None };
         let ((answer, asked), copied) = match counting {
             None => (chase.await, None),
             Some(counting) => {
@@ -168,14 +168,14 @@ impl Pool {
         call: Call,
         said: Said,
         (sent, by): (Instant, &RequestOutcome),
-        (own, copied): (Own, Option<Copied>),
+        (own, copied): (OwnSubscription, Option<ReplicaSubscribers>),
     ) -> Vec<Unproven> {
         let now = self.clock().now();
         let Call { words, back, ends_stretch, durability, extension, .. } = call;
         let mut guard = self.state();
         let state = &mut *guard;
         state.contact = now;
-        (state.paused_until, state.refusals, state.left) = (Instant::PAST, 0, said.left);
+        (state.paused_until, state.refusals, state.left) = (Instant::MIN, 0, said.left);
         self.remember_back(&words, by);
         tell_back(self, back, &said.back);
         let returned = words.returned + said.back.iter().filter(|found| **found).count() as u64;
@@ -234,7 +234,7 @@ impl Pool {
         }
         let unproven = self.take_in(state, (grants, durability), Belief { leased: beliefs, extension });
         state.note_contention(self.source.fair);
-        state.next_end = said.next.map_or(Instant::NEVER, |next| now + next + Duration::from_millis(1));
+        state.next_end = said.next.map_or(Instant::MAX, |next| now + next + Duration::from_millis(1));
         if let Some((turn, _)) = &mut state.turn
             && said.told.is_some()
         {
@@ -251,7 +251,7 @@ impl Pool {
             match YieldPlan::after(audience, round_trip) {
                 Some(turn) => {
                     // Nobody has anything to say while his stretch lasts.
-                    let silence = now + turn.quiet_period(own.heard) + self.stretch();
+                    let silence = now + turn.quiet_period(own.message_count) + self.stretch();
                     (state.turn, state.turn_left) = (Some((turn, silence)), said.left);
                 }
                 None => state.ask = true,

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use super::stock::{Leased, PermitId, millis};
 use crate::connection::{Core, Reply, Request};
 use crate::error::ServerError;
+use crate::exactly_once::{self, IdempotentScript};
 use crate::lock::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
-use crate::once::{self, OnceScript};
 
-static EXCHANGE: OnceScript<2> = OnceScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
+static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 /// The same with the line of a fair one: what is not declared is not there, and a slot that moves has no use for absent keys.
-static IN_LINE: OnceScript<4> = OnceScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
+static IN_LINE: IdempotentScript<4> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 
 /// How long a client with a place in a line is believed to live without a word: 3 s. It has its say each second.
 pub(super) const ALIVE: Duration = Duration::from_secs(3);
@@ -141,7 +141,7 @@ impl Words {
                 call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
             }
         }
-        call.numbered(once::memory(core, key, source.memory()), number, core.settings.response_timeout)
+        call.with_sequence(exactly_once::dedup_key(core, key, source.memory()), number, core.settings.response_timeout)
     }
 }
 

@@ -39,7 +39,7 @@ impl Client {
     /// Asks for permits: the way of every semaphore.
     pub fn permits(&self, source: &Arc<Source>, ask: Ask) -> Ticket {
         let entered = self.clock().now();
-        let until = ask.wait.map_or(Instant::NEVER, |wait| entered + wait);
+        let until = ask.wait.map_or(Instant::MAX, |wait| entered + wait);
         let seen = Arc::default();
         let (pool, receiver, id, flight) = self.pools().enter(self, source, ask.clone(), until, &seen);
         Ticket { client: self.clone(), pool, ask, id, entered, until, seen, receiver, flight, done: false }

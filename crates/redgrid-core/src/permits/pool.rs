@@ -15,7 +15,7 @@ use crate::config::Durability;
 use crate::connection::{Client, CommitError, Core};
 use crate::error::ServerError;
 use crate::lock::{BackgroundTask, InlineTask, LeaseMode, LostReason};
-use crate::unpolled::{UNCLAIMED, Unpolled};
+use crate::unpolled::{UNCLAIMED_AGE, Unpolled};
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -124,7 +124,7 @@ impl Pool {
     /// hang, waiting is contact.
     pub(super) fn contact(&self, state: &State) -> Instant {
         let waits = if state.in_force { self.core.contact(&self.source.key) } else { None };
-        state.contact.max(waits.unwrap_or(Instant::PAST))
+        state.contact.max(waits.unwrap_or(Instant::MIN))
     }
 
     /// Has the loop run: by whoever called, until somebody else needs it.
@@ -134,7 +134,7 @@ impl Pool {
             return Kick { mine: None, theirs: state.flight.take() };
         }
         state.driven = true;
-        let flight = InlineTask::observed(&self.core.unattended, Box::pin(Arc::clone(self).drive()));
+        let flight = InlineTask::observed(&self.core.unpolled, Box::pin(Arc::clone(self).drive()));
         state.flight = Some(flight.clone());
         Kick { mine: Some(flight), theirs: None }
     }
@@ -242,7 +242,7 @@ impl Pool {
     pub(super) fn note_offer(self: &Arc<Self>, state: &mut State, seen: &Arc<Seen>, now: Instant) {
         state.offered.push(now, Arc::downgrade(seen));
         if !std::mem::replace(&mut state.watched, true) {
-            self.core.unattended.note_next(self);
+            self.core.unpolled.register_for_next_check(self);
         }
     }
 
@@ -260,10 +260,10 @@ impl Unpolled for Pool {
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
         let mut due = Vec::new();
         let mut state = self.state();
-        state.offered.take_due(self.clock().now() - UNCLAIMED, &mut due);
+        state.offered.take_due(self.clock().now() - UNCLAIMED_AGE, &mut due);
         state.watched = !state.offered.is_empty();
         if state.watched {
-            self.core.unattended.note_next(&self);
+            self.core.unpolled.register_for_next_check(&self);
         }
         drop(state);
         // They give themselves back, for which the pool must not be locked.

@@ -43,7 +43,7 @@ impl Pools {
             work,
             state: Mutex::default(),
             next: AtomicU64::new(1),
-            keeper_wakes: AtomicU64::new(Instant::NEVER.as_nanos()),
+            keeper_wakes: AtomicU64::new(Instant::MAX.as_nanos()),
             keeper: Notify::new(),
             kept: AtomicBool::new(false),
         })
@@ -133,7 +133,7 @@ impl Pools {
 
     /// Has the keeper look at `at`, if it would not earlier.
     pub(super) fn keep(self: &Arc<Self>, at: Instant) {
-        if at == Instant::NEVER {
+        if at == Instant::MAX {
             return;
         }
         if !self.kept.swap(true, Ordering::AcqRel) {
@@ -148,14 +148,14 @@ impl Pools {
     async fn run_keeper(self: Arc<Self>) {
         loop {
             // Until it is known when it wakes next, whatever is due is worth a word.
-            self.keeper_wakes.store(Instant::NEVER.as_nanos(), Ordering::Release);
+            self.keeper_wakes.store(Instant::MAX.as_nanos(), Ordering::Release);
             let pools: Vec<_> = self.state().pools.values().cloned().collect();
-            let next = pools.iter().map(Pool::look_after).min().unwrap_or(Instant::NEVER);
+            let next = pools.iter().map(Pool::look_after).min().unwrap_or(Instant::MAX);
             self.keeper_wakes.store(next.as_nanos(), Ordering::Release);
-            if next == Instant::NEVER {
+            if next == Instant::MAX {
                 self.kept.store(false, Ordering::Release);
                 // One that came in between is seen here, or has begun anew.
-                let none = self.state().pools.values().all(|pool| pool.state().renew_at == Instant::NEVER);
+                let none = self.state().pools.values().all(|pool| pool.state().renew_at == Instant::MAX);
                 if none || self.kept.swap(true, Ordering::AcqRel) {
                     return;
                 }
@@ -258,7 +258,7 @@ impl Pool {
         for leased in &leased {
             leased.end(LostReason::ShutDown);
         }
-        state.renew_at = Instant::NEVER;
+        state.renew_at = Instant::MAX;
         let stock = Stock { n: plain + leased.len() as u64, leased, ..Stock::default() };
         if !stock.is_empty() {
             state.back.push(Back { stock, audience: None });

@@ -16,7 +16,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Progress};
 use crate::lock::{ExtendError, InlineTask, LeaseMode, Phantom, YieldPlan, deadline};
-use crate::unpolled::Queue;
+use crate::unpolled::AgeQueue;
 
 /// Requests that leave together at most, and permits with a lease in one exchange: a script of some milliseconds.
 const MOST_REQUESTS: usize = 64;
@@ -113,7 +113,7 @@ pub(super) struct State {
     /// Leases that are to be of another length: one at a time, as the last one counts.
     pub(super) extensions: VecDeque<Extension>,
     /// Permits that were granted and may not have been taken yet.
-    pub(super) offered: Queue<Instant, Seen>,
+    pub(super) offered: AgeQueue<Instant, Seen>,
     /// The next check of the client looks at them.
     pub(super) watched: bool,
     /// How many permits guards have.
@@ -174,33 +174,33 @@ impl State {
     pub(super) fn new() -> State {
         State {
             queue: VecDeque::new(),
-            first_until: Instant::NEVER,
+            first_until: Instant::MAX,
             has_lookers: false,
             next: 0,
             spare: Stock::default(),
             back: Vec::new(),
             gone: Vec::new(),
             extensions: VecDeque::new(),
-            offered: Queue::default(),
+            offered: AgeQueue::default(),
             watched: false,
             out: 0,
             leased: HashMap::new(),
-            renew_at: Instant::NEVER,
+            renew_at: Instant::MAX,
             driven: false,
             flight: None,
             ask: false,
             left: i64::MAX,
-            stretch_ends: Instant::PAST,
+            stretch_ends: Instant::MIN,
             turn: None,
             phantom: Phantom::default(),
             silent_turn: None,
             turn_left: 0,
             contended: false,
-            look_at: Instant::NEVER,
-            next_end: Instant::NEVER,
-            contact: Instant::PAST,
+            look_at: Instant::MAX,
+            next_end: Instant::MAX,
+            contact: Instant::MIN,
             in_force: false,
-            paused_until: Instant::PAST,
+            paused_until: Instant::MIN,
             refusals: 0,
             apart: false,
             closed: false,
@@ -233,7 +233,7 @@ impl State {
             }
             live
         });
-        self.first_until = self.queue.iter().map(|entry| entry.until).min().unwrap_or(Instant::NEVER);
+        self.first_until = self.queue.iter().map(|entry| entry.until).min().unwrap_or(Instant::MAX);
     }
 
     /// Whether who only looks is told that there is nothing for it: there are others who wait, here or elsewhere.
@@ -427,7 +427,7 @@ impl State {
 
     /// When the next of our leases is due.
     pub(super) fn next_due(&self) -> Instant {
-        self.leased.values().map(|leased| leased.due()).min().unwrap_or(Instant::NEVER)
+        self.leased.values().map(|leased| leased.due()).min().unwrap_or(Instant::MAX)
     }
 
     /// When it is looked by itself: so often that others of a line believe that we live.

@@ -99,14 +99,14 @@ impl Leased {
     pub(super) fn looked_at(&self, now: Instant) {
         let due = match self.lease {
             LeaseMode::Renewed(lease) => now + lease / 3,
-            LeaseMode::Fixed(_) => Instant::NEVER,
+            LeaseMode::Fixed(_) => Instant::MAX,
         };
         self.due.store(due.as_nanos(), Ordering::Release);
     }
 
     /// It is to be asked about at once.
     pub(super) fn look_now(&self) {
-        self.due.store(Instant::PAST.as_nanos(), Ordering::Release);
+        self.due.store(Instant::MIN.as_nanos(), Ordering::Release);
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -190,7 +190,7 @@ impl Stock {
 
     /// Until when all of them are believed.
     pub(super) fn deadline(&self) -> Instant {
-        self.leased.iter().map(|leased| leased.deadline()).min().unwrap_or(Instant::NEVER)
+        self.leased.iter().map(|leased| leased.deadline()).min().unwrap_or(Instant::MAX)
     }
 
     /// How the first of them that was lost ended.

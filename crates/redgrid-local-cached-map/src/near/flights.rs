@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    const NOW: Instant = Instant::PAST;
+    const NOW: Instant = Instant::MIN;
 
     #[test]
     fn what_was_named_since_a_read_began_is_not_kept() {

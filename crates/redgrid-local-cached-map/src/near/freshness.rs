@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
-use redgrid_core::Term;
+use redgrid_core::Generation;
 use redgrid_core::clock::Instant;
 
 #[derive(Default)]
 pub(crate) struct Freshness {
     /// Of the channel of invalidations, once it is listened to.
-    term: OnceLock<Term>,
+    term: OnceLock<Generation>,
     /// The term in which the last pulse was heard; 0 before there was one. Written behind `until`.
     heard_in: AtomicU64,
     /// In nanoseconds.
@@ -24,13 +24,13 @@ pub(crate) struct Freshness {
 }
 
 impl Freshness {
-    pub(crate) fn listen(&self, term: Term) {
+    pub(crate) fn listen(&self, term: Generation) {
         let _ = self.term.set(term);
     }
 
     /// Since when it is listened without a break, if it is.
     pub(crate) fn present_term(&self) -> Option<u64> {
-        self.term.get()?.now()
+        self.term.get()?.current()
     }
 
     /// The same if a pulse was heard in it that is young enough.
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_pulse_counts_once_and_tells_that_one_before_it_is_missing() {
-        let (mut pulses, at) = (Pulses::default(), Instant::PAST);
+        let (mut pulses, at) = (Pulses::default(), Instant::MIN);
         let numbers = [(); 4].map(|()| pulses.send(1, at));
         assert!(!pulses.hear(numbers[0]).unwrap().others_missing);
         assert!(pulses.hear(numbers[0]).is_none(), "twice");
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_was_to_end_has_ended_whatever_is_told_next() {
-        let (mut pulses, at, second) = (Pulses::new(), Instant::PAST, Duration::from_secs(1));
+        let (mut pulses, at, second) = (Pulses::new(), Instant::MIN, Duration::from_secs(1));
         let mut hears = |told, now| {
             let number = pulses.send(1, at);
             let pulse = pulses.hear(number).unwrap();

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     fn entry(size: usize) -> Entry {
-        Entry::new(Bytes::from(vec![0; size]), None, 1, Instant::PAST)
+        Entry::new(Bytes::from(vec![0; size]), None, 1, Instant::MIN)
     }
 
     #[test]

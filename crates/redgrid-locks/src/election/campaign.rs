@@ -88,7 +88,7 @@ impl Campaign {
             backoff: None,
         };
         let clock = client.clock();
-        let until = request.wait.map_or(Instant::NEVER, |wait| clock.now() + wait);
+        let until = request.wait.map_or(Instant::MAX, |wait| clock.now() + wait);
         let elected = client.enter(&LEADING, target, request)?.outcome().await?;
         let Some(grant) = elected else {
             return Err(busy(name, client.holds(&LEADING, target)).into());

@@ -64,7 +64,8 @@ impl LockProtocol for Leading {
 
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
         let target = claim.target;
-        let request = RESIGN.with([target.key.clone(), leader(target), target.mark.clone()]).arg(claim.field.clone());
+        let request =
+            RESIGN.with([target.key.clone(), leader(target), target.poll_waiter_flag.clone()]).arg(claim.field.clone());
         request.publish_here().arg(target.channel.clone()).arg(observed(target)).idempotent()
     }
 

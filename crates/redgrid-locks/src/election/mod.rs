@@ -68,7 +68,7 @@ impl Election {
             let channel = companion("redisson_lock__channel", &key);
             let mark = companion("redgrid_wait", &key);
             let more = [companion("redgrid_leader", &key), companion("redgrid_leader__channel", &key)].into();
-            Arc::new(LockKeys { name, key, channel, mark, more })
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more })
         });
         Election { client: client.clone(), target }
     }

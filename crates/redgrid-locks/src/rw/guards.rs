@@ -366,7 +366,7 @@ impl Word {
         let look = clock.now() + self.client.poll_interval() / LOOKS;
         let mut alone = pin!(read.0.grant().unshared());
         loop {
-            let say = self.said.map_or(Instant::PAST, |said| said + SAYS);
+            let say = self.said.map_or(Instant::MIN, |said| said + SAYS);
             tokio::select! {
                 // Not put off by many messages.
                 biased;

@@ -45,7 +45,7 @@ pub(crate) static WRITING: Writing = Writing;
 
 /// Where the clients of waiting writers are: the first further key of a read-write lock.
 fn waiting(target: &LockKeys) -> Bytes {
-    target.more.first().cloned().unwrap_or_else(|| target.mark.clone())
+    target.more.first().cloned().unwrap_or_else(|| target.poll_waiter_flag.clone())
 }
 
 /// The key that is there while a reader's lease lasts. Redisson has one for each time a reader has entered; ours enter once.
@@ -240,7 +240,7 @@ impl LockProtocol for Writing {
     }
 
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
-        let request = END_WRITE.with([lock(&claim), claim.target.mark.clone()]).arg(writer(claim.field));
+        let request = END_WRITE.with([lock(&claim), claim.target.poll_waiter_flag.clone()]).arg(writer(claim.field));
         request.publish_here().arg(claim.target.channel.clone()).idempotent()
     }
 
@@ -252,7 +252,7 @@ impl LockProtocol for Writing {
     /// Its holder may read, and have the key renewed for that.
     fn end_retained(&self, claim: HoldArgs<'_>) -> Option<Request> {
         let kept = kept(&writer(claim.field));
-        let request = END_WRITE.with([lock(&claim), claim.target.mark.clone()]).arg(kept);
+        let request = END_WRITE.with([lock(&claim), claim.target.poll_waiter_flag.clone()]).arg(kept);
         Some(request.publish_here().arg(claim.target.channel.clone()).idempotent())
     }
 
@@ -285,7 +285,8 @@ mod tests {
     fn level_keys_are_named_as_redisson_names_them() {
         for (key, expected) in [("R", "{R}:id:7:rwlock_timeout:1"), ("a{R}", "a{R}:id:7:rwlock_timeout:1")] {
             let (name, key) = (Name::new(key).unwrap(), Bytes::from(key));
-            let target = LockKeys { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
+            let target =
+                LockKeys { name, key, channel: Bytes::new(), poll_waiter_flag: Bytes::new(), more: Box::default() };
             let field = Bytes::from("id:7");
             assert_eq!(level(&HoldArgs { target: &target, field: &field, lease: Duration::ZERO }), expected);
         }
@@ -294,7 +295,8 @@ mod tests {
     #[test]
     fn the_dead_are_looked_for_among_readers_and_at_each_of_their_entries() {
         let (name, key) = (Name::new("R").unwrap(), Bytes::from("R"));
-        let target = LockKeys { name, key, channel: Bytes::new(), mark: Bytes::new(), more: Box::default() };
+        let target =
+            LockKeys { name, key, channel: Bytes::new(), poll_waiter_flag: Bytes::new(), more: Box::default() };
         let said =
             ["30000", "5", "mode", "read", "id:7", "1", "id:8:write", "1", "java:3", "2", "odd", "x"].map(Bytes::from);
         let requests = bury(&target, &said);

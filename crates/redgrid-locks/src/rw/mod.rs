@@ -98,7 +98,7 @@ impl RwLock {
             let key = client.key(&name);
             let channel = companion(RW_CHANNEL, &key);
             let (mark, waiting) = (companion("redgrid_wait", &key), companion("redgrid_rw_wait", &key));
-            Arc::new(LockKeys { name, key, channel, mark, more: Box::new([waiting]) })
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more: Box::new([waiting]) })
         });
         RwLock { client: client.clone(), target, line: None }
     }
@@ -127,7 +127,7 @@ impl RwLock {
             let (name, key) = (target.name.clone(), companion(LINE, &target.key));
             let (channel, mark) = (companion("redisson_lock__channel", &key), companion("redgrid_wait", &key));
             let more = fair::more(&key, self.client.fair_wait());
-            Arc::new(LockKeys { name, key, channel, mark, more })
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more })
         };
         let line = self.target.as_ref().ok().map(line);
         RwLock { line, ..self }
@@ -211,7 +211,7 @@ impl RwLock {
         let gate = self.target.clone().map(|target| {
             let (name, key) = (target.name.clone(), companion(UPGRADING, &target.key));
             let (channel, mark) = (companion("redisson_lock__channel", &key), companion("redgrid_wait", &key));
-            Arc::new(LockKeys { name, key, channel, mark, more: Box::default() })
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more: Box::default() })
         });
         UpgradableRead::new(self, gate)
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
 use redgrid_core::object::parts;
-use redgrid_core::{BackgroundClient, Hearing, ServerError};
+use redgrid_core::{BackgroundClient, OrderedSubscription, ServerError};
 
 use super::{Items, Left, Line, Source, Taken};
 
@@ -89,10 +89,10 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Backgro
     let line = Arc::clone(&attendance.line);
     let clock = on.clock().clone();
     let mut closing = pin!(on.closing());
-    let mut hearing: Option<Hearing> = None;
+    let mut hearing: Option<OrderedSubscription> = None;
     let (mut asking, mut putting): (Option<UnderWay<Taken>>, Option<UnderWay<Vec<i64>>>) = (None, None);
-    let (mut pause, mut next_look, mut due) = (PAUSES.0, Instant::PAST, true);
-    let (mut again, mut next_back) = (AGAIN.0, Instant::PAST);
+    let (mut pause, mut next_look, mut due) = (PAUSES.0, Instant::MIN, true);
+    let (mut again, mut next_back) = (AGAIN.0, Instant::MIN);
     loop {
         line.take_again(clock.now());
         line.hand_out();
@@ -146,7 +146,7 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Backgro
                     }
                     if hearing.is_none() && line.state().waiting.range(..upto).next().is_some() {
                         // Whose confirmation has it looked at once more.
-                        hearing = line.client.upgrade().map(|client| client.hear_only(line.source.channels(), line.source.key()));
+                        hearing = line.client.upgrade().map(|client| client.subscribe_ordered_unpolled(line.source.channels(), line.source.key()));
                     }
                 }
                 Some(Err(error)) => {
@@ -158,7 +158,7 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Backgro
             },
             (_, answer) = answered(&mut putting, &on) => match answer {
                 Some(answer) if line.returned(&answer) => {
-                    (again, next_back, due) = (AGAIN.0, Instant::PAST, true);
+                    (again, next_back, due) = (AGAIN.0, Instant::MIN, true);
                 }
                 Some(_) => {
                     next_back = clock.now() + again;
@@ -167,7 +167,7 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Backgro
                 None => line.let_go(u64::MAX, || Left::Failed(late()), |_| true),
             },
             () = hear(&mut hearing) => {
-                while hearing.as_mut().and_then(Hearing::take).is_some() {}
+                while hearing.as_mut().and_then(OrderedSubscription::take).is_some() {}
                 (due, pause) = (true, PAUSES.0);
             }
             () = line.changed.notified() => {}
@@ -199,7 +199,7 @@ pub(super) async fn attend<S: Source>(mut attendance: Attendance<S>, on: Backgro
         }
     };
     tokio::join!(asked, put);
-    line.take_again(Instant::NEVER);
+    line.take_again(Instant::MAX);
     while let Some(putting) = line.put_back(&on) {
         if !line.returned(&putting.answer.await) {
             // Told by the end of the attendance.
@@ -217,7 +217,7 @@ impl<S: Source> Line<S> {
     fn next_look(&self, now: Instant, pause: Duration) -> Instant {
         let state = self.state();
         let last = state.waiting.values().map(|waiting| waiting.until - LAST_LOOK).filter(|last| *last > now).min();
-        let last = last.map_or(Instant::NEVER, |last| last.max(now + PAUSES.0));
+        let last = last.map_or(Instant::MAX, |last| last.max(now + PAUSES.0));
         last.min(now + pause)
     }
 
@@ -247,7 +247,7 @@ impl<S: Source> Line<S> {
         let unique = [&unique[..], b":", uuid::Uuid::new_v4().to_string().as_bytes()].concat();
         let (on, request) = (on.clone(), self.source.put_back(unique.into(), &items));
         let (now, patience) = (on.clock().now(), on.contact_timeout());
-        let answer = Box::pin(async move { on.run_once_until(request, now + PUT_BACK).await });
+        let answer = Box::pin(async move { on.run_exactly_once_until(request, now + PUT_BACK).await });
         Some(UnderWay { upto: 0, until: now + patience, answer })
     }
 
@@ -285,7 +285,7 @@ impl<S: Source> Line<S> {
             (most, state.waiting.keys().nth(most).copied().unwrap_or(next))
         };
         let request = self.source.take(most);
-        let answer = Box::pin(async move { client.run_once_until(request, now + LONGEST).await });
+        let answer = Box::pin(async move { client.run_exactly_once_until(request, now + LONGEST).await });
         Some(UnderWay { upto, until: now + on.contact_timeout(), answer })
     }
 }
@@ -313,7 +313,7 @@ fn late() -> ServerError {
     ServerError::Unknown { reason: "no answer came in time; what is taken goes to others, or back".into() }
 }
 
-async fn hear(hearing: &mut Option<Hearing>) {
+async fn hear(hearing: &mut Option<OrderedSubscription>) {
     match hearing {
         Some(hearing) => drop(hearing.next().await),
         None => std::future::pending().await,

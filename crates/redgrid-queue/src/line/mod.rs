@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::{Clock, Instant};
-use redgrid_core::{Client, OnceRequest, ServerError, WeakClient};
+use redgrid_core::{Client, IdempotentRequest, ServerError, WeakClient};
 use tokio::sync::{Notify, oneshot};
 
 use attend::{Attendance, attend};
@@ -29,10 +29,10 @@ pub(crate) trait Source: Send + Sync + 'static {
     fn channels(&self) -> Vec<Bytes>;
 
     /// Takes so many at most; answered by them, and by what may be known of the next: see [`Taken`].
-    fn take(&self, most: usize) -> OnceRequest;
+    fn take(&self, most: usize) -> IdempotentRequest;
 
     /// Puts some back that were taken, in their order. `unique` is a key in the slot that no other request has.
-    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> OnceRequest;
+    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest;
 }
 
 /// Elements, and 0 where there are more, in how many milliseconds the next is due, or -1 where nothing is known of one.
@@ -205,7 +205,7 @@ impl<S: Source> Line<S> {
 
     /// When the first of them is taken back.
     fn unclaimed_until(&self) -> Instant {
-        self.state().given.values().map(|given| given.until).min().unwrap_or(Instant::NEVER)
+        self.state().given.values().map(|given| given.until).min().unwrap_or(Instant::MAX)
     }
 
     /// What was taken is the line's.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_codecs::Decode;
 use redgrid_core::object::ObjectError;
-use redgrid_core::{OnceRequest, OnceScript, Pairs, Script};
+use redgrid_core::{IdempotentRequest, IdempotentScript, Pairs, Script};
 
 use super::PriorityQueue;
 use crate::elements::{POPPED_AT_ONCE, channel};
@@ -15,8 +15,8 @@ use crate::line::{BYTES_AT_ONCE, Line, Source};
 use crate::taking;
 
 static MOVE_OUT: Script<2> = Script::new("queue/move_out", include_str!("../scripts/move_out.lua"));
-static PUT_BACK: OnceScript<2> =
-    OnceScript::new("queue/put_back_in_place", include_str!("../scripts/put_back_in_place.lua"));
+static PUT_BACK: IdempotentScript<2> =
+    IdempotentScript::new("queue/put_back_in_place", include_str!("../scripts/put_back_in_place.lua"));
 
 /// An end of the order, as a source.
 struct InOrder {
@@ -33,14 +33,14 @@ impl Source for InOrder {
         vec![channel(&self.key)]
     }
 
-    fn take(&self, most: usize) -> OnceRequest {
+    fn take(&self, most: usize) -> IdempotentRequest {
         let request = TAKE.with([self.key.clone()]).arg(popping(self.end)).arg("ZADD");
         request.arg(most.to_string()).int(BYTES_AT_ONCE)
     }
 
-    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> OnceRequest {
+    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest {
         let request = PUT_BACK.with([unique, self.key.clone()]).publish_here().arg(channel(&self.key));
-        items.iter().cloned().fold(request, OnceRequest::arg)
+        items.iter().cloned().fold(request, IdempotentRequest::arg)
     }
 }
 

@@ -145,7 +145,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         let keys = keys(&place)?;
         let client = place.client().clone();
         // Before it is a subscriber: no message falls in between.
-        let watch = client.watch_only(channel(&keys), &keys[0]);
+        let watch = client.watch_unpolled(channel(&keys), &keys[0]);
         let desk = Desk {
             place,
             keys,
@@ -169,7 +169,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         let renewal = Renewal { enter: desk.enter(String::new()), every: terms.lease / 3, desk: Arc::downgrade(&desk) };
         client.spawn_attached(|on| renewal.run(on, ended));
         let messages = PhantomData;
-        Ok(Deliveries { desk, codec, watch, epoch, settled: 0, not_before: Instant::PAST, _renewed: renewed, messages })
+        Ok(Deliveries { desk, codec, watch, epoch, settled: 0, not_before: Instant::MIN, _renewed: renewed, messages })
     }
 
     /// The id of the subscriber, by which another process can go on as it.

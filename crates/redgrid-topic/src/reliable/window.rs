@@ -89,7 +89,7 @@ impl Window {
     pub(super) fn take(&mut self, id: MessageId, payload: Option<Bytes>) {
         self.read = self.read.max(id);
         // What is none of the topic is nobody's.
-        let state = if payload.is_some() { State::Waits(Instant::PAST) } else { State::Acknowledged };
+        let state = if payload.is_some() { State::Waits(Instant::MIN) } else { State::Acknowledged };
         let again = self.came.remove(&id);
         let message = Message { payload: payload.unwrap_or_default(), state, again };
         self.messages.entry(id).or_insert(message);
@@ -102,7 +102,7 @@ impl Window {
 
     /// What is to be delivered now, or when the next is.
     pub(super) fn next(&mut self, now: Instant) -> Result<Ready, Instant> {
-        let mut next = Instant::NEVER;
+        let mut next = Instant::MAX;
         for (id, message) in &mut self.messages {
             match message.state {
                 State::Waits(due) if due <= now => {
@@ -159,7 +159,7 @@ mod tests {
         window
     }
 
-    const NOW: Instant = Instant::PAST;
+    const NOW: Instant = Instant::MIN;
 
     fn next(window: &mut Window) -> Option<(MessageId, bool)> {
         window.next(NOW).ok().map(|ready| (ready.id, ready.again))

@@ -58,8 +58,14 @@ fn bad_urls_name_the_part_and_hide_the_password() {
         ("redis://h#x", "no `#` part"),
         ("redis://h?timeout", "expected `setting=value`"),
         ("redis://h?hunter2:x=1", "expected names of settings"),
-        ("redis://h?response_timout=1s", "`response_timout` in the URL is no setting; did you mean `response_timeout`?"),
-        ("redis://h?response_timeout=3000", "`response_timeout` in the URL: expected a time with its unit, like `1s` or `250ms`"),
+        (
+            "redis://h?response_timout=1s",
+            "`response_timout` in the URL is no setting; did you mean `response_timeout`?",
+        ),
+        (
+            "redis://h?response_timeout=3000",
+            "`response_timeout` in the URL: expected a time with its unit, like `1s` or `250ms`",
+        ),
         ("redis://h?response_timeout=1ms", "from 10ms to 1day, found `1ms`"),
         ("redis://h?response_timeout=1s&response_timeout=2s", "they set the same"),
         (

@@ -35,11 +35,10 @@ pub(super) fn variables(all: &[(&str, &str)]) -> Result<Config, ConfigError> {
 
 #[test]
 fn the_three_formats_mean_the_same() {
-    let yaml =
-        "# the service\nsentinels: [a, b:5]\nmaster_name: orders\npassword: 007\ndatabase: 2\nresponse_timeout: 1s\nusername:\n";
-    let toml = "sentinels = ['a', 'b:5']\nmaster_name = 'orders'\npassword = '007'\ndatabase = 2\nresponse_timeout = '1s'\n";
-    let json =
-        r#"{"sentinels": ["a", "b:5"], "master_name": "orders", "password": "007", "database": 2, "response_timeout": "1s"}"#;
+    let yaml = "# the service\nsentinels: [a, b:5]\nmaster_name: orders\npassword: 007\ndatabase: 2\nresponse_timeout: 1s\nusername:\n";
+    let toml =
+        "sentinels = ['a', 'b:5']\nmaster_name = 'orders'\npassword = '007'\ndatabase = 2\nresponse_timeout = '1s'\n";
+    let json = r#"{"sentinels": ["a", "b:5"], "master_name": "orders", "password": "007", "database": 2, "response_timeout": "1s"}"#;
     let url = Config::from_url("redis-sentinel://:007@a,b:5/orders/2?response_timeout=1s").unwrap();
     for (name, text) in [("c.yaml", yaml), ("c.yml", yaml), ("c.toml", toml), ("c.json", json)] {
         let config =
@@ -120,8 +119,8 @@ fn the_environment_stands_over_the_url_over_the_file() {
         ("PATH", "/bin"),
     ])
     .unwrap();
-    let values =
-        ["single", "cluster", "response_timeout", "retries", "namespace", "poll_budget"].map(|name| value(&config, name));
+    let values = ["single", "cluster", "response_timeout", "retries", "namespace", "poll_budget"]
+        .map(|name| value(&config, name));
     let want = [Some("h:6379"), None, Some("3s"), Some("2"), Some("file"), Some("500")];
     assert_eq!(values, want.map(|text| text.map(str::to_owned)));
     let config = variables(&[("REDGRID_SENTINELS", "a,b"), ("REDGRID_MASTER_NAME", "m")]).unwrap();

@@ -72,8 +72,9 @@ fn encryption_is_in_the_scheme_or_a_setting() {
 
 #[test]
 fn settings_follow_in_the_query() {
-    let config =
-        url("redis://h?response_timeout=1s&namespace=prod&read_mode=replica&stretch=auto&retry_delay=250ms&client_name=a%2Bb");
+    let config = url(
+        "redis://h?response_timeout=1s&namespace=prod&read_mode=replica&stretch=auto&retry_delay=250ms&client_name=a%2Bb",
+    );
     for (name, text) in [
         ("response_timeout", "1s"),
         ("namespace", "prod"),
@@ -84,7 +85,10 @@ fn settings_follow_in_the_query() {
         assert_eq!(value(&config, name).as_deref(), Some(text), "{name}");
     }
     // Code has the last word.
-    assert_eq!(value(&config.response_timeout(std::time::Duration::from_secs(9)), "response_timeout").as_deref(), Some("9s"));
+    assert_eq!(
+        value(&config.response_timeout(std::time::Duration::from_secs(9)), "response_timeout").as_deref(),
+        Some("9s")
+    );
 }
 
 #[test]

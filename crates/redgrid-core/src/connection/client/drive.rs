@@ -26,7 +26,7 @@ impl Client {
     /// Offers a grant to a caller, which has up to one second to take it. An untaken grant is
     /// dropped.
     pub fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
-        Offer::new(&self.core().unattended, value)
+        Offer::new(&self.core().unpolled, value)
     }
 
     /// Drives an acquire that consists of several steps.
@@ -63,11 +63,11 @@ impl Client {
                     biased;
                     () = answer.closed() => {}
                     outcome = acquire => {
-                        let _ = answer.send(outcome.map(|granted| Offer::new(&core.unattended, granted)));
+                        let _ = answer.send(outcome.map(|granted| Offer::new(&core.unpolled, granted)));
                     }
                 }
             });
-            let flight = InlineTask::observed(&self.core().unattended, work);
+            let flight = InlineTask::observed(&self.core().unpolled, work);
             let outcome = poll_fn(|cx| match flight.poll(cx) {
                 true => Poll::Pending,
                 false => Pin::new(&mut outcome).poll(cx),

@@ -179,7 +179,7 @@ impl Lane {
     /// They report zero acknowledgements: the group in front still lacks those of an older write.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::NEVER);
+        let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::MAX);
         loop {
             tokio::select! {
                 biased;
@@ -191,7 +191,7 @@ impl Lane {
                 () = self.clock.sleep_until(first) => {
                     let (now, needs) = (self.clock.now(), self.level.needs());
                     settle_some(&mut self.queue, |member| verdict(member.asked, needs, 0, member.by <= now));
-                    first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::NEVER);
+                    first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::MAX);
                 }
             }
         }

@@ -29,7 +29,7 @@ struct Owed {
 
 impl Default for Silence {
     fn default() -> Self {
-        let owed = Owed { answers: 0, since: Instant::PAST, unheard: Instant::NEVER, asked: false, watched: false };
+        let owed = Owed { answers: 0, since: Instant::MIN, unheard: Instant::MAX, asked: false, watched: false };
         Silence { owed: Mutex::new(owed), begins: Notify::new() }
     }
 }
@@ -49,7 +49,7 @@ impl Silence {
     /// Notes received data.
     pub(super) fn heard(&self, now: Instant) {
         let mut owed = self.owed();
-        (owed.since, owed.unheard) = (now, Instant::NEVER);
+        (owed.since, owed.unheard) = (now, Instant::MAX);
     }
 
     /// Notes partial progress: part of a reply was received or part of a request was accepted.
@@ -101,7 +101,7 @@ impl Silence {
         let mut owed = self.owed();
         let asked = std::mem::replace(&mut owed.asked, false);
         match owed.unheard {
-            Instant::NEVER => {
+            Instant::MAX => {
                 owed.watched = asked;
                 asked.then(|| now + limit)
             }

@@ -12,7 +12,7 @@ use crate::connection::link::{Connection, Named};
 use crate::connection::request::What;
 use crate::connection::{Arg, Reply, Request};
 use crate::error::{Code, ServerError};
-use crate::script::Body;
+use crate::script::ScriptText;
 
 /// The largest argument that a server accepts: 512 MiB, the default of `proto-max-bulk-len`.
 ///
@@ -103,7 +103,7 @@ impl Node {
     /// For batches: the arguments are taken from many requests without building a combined request.
     pub(super) async fn script<'a>(
         &self,
-        (link, body): (&Connection, &Body),
+        (link, body): (&Connection, &ScriptText),
         (keys, args): (impl ExactSizeIterator<Item = &'a Bytes> + Clone, impl Iterator<Item = &'a Arg> + Clone),
         room: usize,
         limit: Option<Instant>,

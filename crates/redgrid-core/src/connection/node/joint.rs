@@ -46,9 +46,9 @@ use crate::connection::core::is_one_thread;
 use crate::connection::slot::slot;
 use crate::connection::{Arg, Reply, Request, ResponseFuture};
 use crate::error::{Code, ServerError};
+use crate::inline_bytes::decimal;
 use crate::pinned::pinned;
-use crate::script::{Joint, Turn};
-use crate::short::decimal;
+use crate::script::{BatchPhase, BatchScript};
 
 /// Maximum yields of a sender to its answered callers, until as many calls wait again.
 ///
@@ -88,7 +88,7 @@ pub(super) struct Joints {
 /// The key of a batch: calls of one script on one connection; in a cluster, calls of one slot.
 #[derive(Clone, Copy)]
 struct Lane {
-    joint: &'static Joint,
+    joint: &'static BatchScript,
     at: u16,
 }
 
@@ -137,7 +137,7 @@ impl Joints {
     pub(super) fn call<'a>(
         &self,
         node: &'a Node,
-        (joint, turn): (&'static Joint, Turn),
+        (joint, turn): (&'static BatchScript, BatchPhase),
         request: &'a Arc<Request>,
         limit: Instant,
     ) -> ResponseFuture<'a> {
@@ -160,7 +160,7 @@ impl Joints {
     fn enter(
         &self,
         node: &Node,
-        turn: Turn,
+        turn: BatchPhase,
         lane: Lane,
         (request, limit): (&Arc<Request>, Instant),
     ) -> Option<oneshot::Receiver<Result<Reply, ServerError>>> {
@@ -322,7 +322,7 @@ async fn has_left(turn: Option<OwnedMutexGuard<()>>) {
 /// Returns the delivery lock if the answered callers send next.
 async fn send(
     node: &Node,
-    joint: &'static Joint,
+    joint: &'static BatchScript,
     calls: Vec<Call>,
     turns: Option<Turns>,
 ) -> Option<OwnedMutexGuard<()>> {
@@ -348,7 +348,7 @@ async fn send(
 
 /// Returns the earliest reply deadline of the calls.
 fn first_limit(calls: &[Call]) -> Instant {
-    calls.iter().map(|call| call.limit).min().unwrap_or(Instant::NEVER)
+    calls.iter().map(|call| call.limit).min().unwrap_or(Instant::MAX)
 }
 
 /// Awaits `asking` until `limit`. A dropped request may have been executed; its callers receive
@@ -372,7 +372,7 @@ async fn in_turn(turns: Option<Turns>) -> Option<OwnedMutexGuard<()>> {
 /// The returned calls did nothing in the batch; their own script reports the reason.
 async fn together(
     node: &Node,
-    joint: &'static Joint,
+    joint: &'static BatchScript,
     calls: Vec<Call>,
     turns: Option<Turns>,
 ) -> (Vec<Call>, Option<OwnedMutexGuard<()>>) {
@@ -381,8 +381,8 @@ async fn together(
     }
     let mut calls = calls;
     // Stable sort: calls of one phase keep their order.
-    calls.sort_by_key(|call| call.turn != Turn::First);
-    let firsts = calls.iter().filter(|call| call.turn == Turn::First).count();
+    calls.sort_by_key(|call| call.turn != BatchPhase::Release);
+    let firsts = calls.iter().filter(|call| call.turn == BatchPhase::Release).count();
     let limit = calls.iter().filter(|call| call.request.args.contains(&Arg::NotAfter)).map(|call| call.limit).min();
     // Arguments that are common to all calls come first.
     let none = Arg::Bytes(Bytes::from_static(b"0"));
@@ -390,7 +390,7 @@ async fn together(
     let own = calls.iter().flat_map(|call| &call.request.args).filter(|arg| arg.is_its_own());
     let args = of_all.iter().chain(own);
     let keys = calls.iter().map(|call| &call.request.keys[0]);
-    let (link, room) = (node.line(&calls[0].request), of_all.len() + calls.len() * joint.words);
+    let (link, room) = (node.line(&calls[0].request), of_all.len() + calls.len() * joint.arg_count);
     let asking = node.script((link, joint.body()), (keys, args), room, limit);
     let Some(answer) = in_time(node, first_limit(&calls), asking).await else { return (Vec::new(), None) };
     match answer {
@@ -406,8 +406,8 @@ async fn together(
                         continue;
                     }
                     // The script returns 1 for the common result, a grant.
-                    Reply::Int(1) if call.turn == Turn::Second => time.clone(),
-                    Reply::Int(short) if call.turn == Turn::Second => {
+                    Reply::Int(1) if call.turn == BatchPhase::Acquire => time.clone(),
+                    Reply::Int(short) if call.turn == BatchPhase::Acquire => {
                         Reply::Array(vec![Reply::Int(short), time.clone(), Reply::Int(0)])
                     }
                     answer => answer,

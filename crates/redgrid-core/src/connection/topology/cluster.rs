@@ -54,7 +54,7 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerEr
     });
     for seed in &seeds.seeds {
         let node = cluster.nodes.open(seed, NodeRole::Any)?;
-        let known = Known { node, part: NodeRole::Any, until: Instant::NEVER, missed_since: None };
+        let known = Known { node, part: NodeRole::Any, until: Instant::MAX, missed_since: None };
         cluster.map().known.insert(seed.clone(), known);
     }
     let mut watching = vec![tokio::spawn(Arc::clone(&cluster).watch())];
@@ -129,8 +129,8 @@ impl Cluster {
         let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();
         let mut named: HashSet<Address> = HashSet::new();
         for range in ranges {
-            let (address, kept_until) = (range.primary.clone(), Instant::NEVER);
-            let node = self.node(&mut map, &address, NodeRole::Any, Instant::PAST)?;
+            let (address, kept_until) = (range.primary.clone(), Instant::MAX);
+            let node = self.node(&mut map, &address, NodeRole::Any, Instant::MIN)?;
             served.push(Served { first: range.first, last: range.last, address, node, kept_until });
             named.insert(range.primary.clone());
             if !self.nodes.settings.uses_replicas() || replicas.contains_key(&range.primary) {
@@ -138,7 +138,7 @@ impl Cluster {
             }
             let mut copies = Vec::new();
             for replica in &range.replicas {
-                copies.push(self.node(&mut map, replica, NodeRole::ClusterReplica, Instant::PAST)?);
+                copies.push(self.node(&mut map, replica, NodeRole::ClusterReplica, Instant::MIN)?);
                 named.insert(replica.clone());
             }
             replicas.insert(range.primary.clone(), copies);
@@ -173,7 +173,7 @@ impl Cluster {
         map.replicas = replicas;
         let mut gone = Vec::new();
         map.known.retain(|address, known| {
-            if known.until == Instant::NEVER {
+            if known.until == Instant::MAX {
                 // A seed that no map names by that address has served its purpose.
                 known.until = now;
             }

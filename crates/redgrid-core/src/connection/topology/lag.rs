@@ -195,7 +195,7 @@ mod tests {
     const LAG: Duration = Duration::from_secs(1);
 
     fn at(millis: u64) -> Instant {
-        Instant::PAST + Duration::from_secs(60) + Duration::from_millis(millis)
+        Instant::MIN + Duration::from_secs(60) + Duration::from_millis(millis)
     }
 
     fn life(run_id: &str, connection: u64) -> Option<ConnectionId> {

@@ -13,7 +13,7 @@ use super::stream::{Filter, Heard};
 use super::{Events, Kinds, ListenError};
 use crate::connection::Client;
 use crate::error::ServerError;
-use crate::wait::{Deaf, Tap};
+use crate::pubsub::{MessageBuffer, SubscribeError};
 
 /// How many notifications are kept for a slow reader, unless set: 1,024. Some hundred kilobytes.
 const KEPT: usize = 1024;
@@ -124,7 +124,7 @@ impl Listen {
                 source => ListenError::Unavailable { source },
             });
         }
-        let (hub, database) = (&client.core().hub, client.core().database);
+        let (hub, database) = (&client.core().subscriptions, client.core().database);
         let until = client.clock().now() + client.patience();
         let (from, space) = match &what {
             What::Key { key, .. } => (From::Key(key.clone()), 'K'),
@@ -138,11 +138,11 @@ impl Listen {
         if let Some(needed) = &needed {
             needed.clone().ensure(Arc::clone(hub), until).await?;
         }
-        let tap = Arc::new(Tap::new(self.kept));
+        let tap = Arc::new(MessageBuffer::new(self.kept));
         let (heard, filter) = match what {
             What::Key { name, key } => {
                 let channel = [format!("__keyspace@{database}__:").as_bytes(), &key].concat();
-                let heard = Heard::One { _place: hub.tap(&tap, channel.into(), &key) };
+                let heard = Heard::One { _place: hub.subscribe_buffered(&tap, channel.into(), &key) };
                 (heard, Filter::of_one(name, self.kinds))
             }
             What::Pattern(pattern) => {
@@ -151,28 +151,30 @@ impl Listen {
                 let mut channels: Vec<Bytes> = named.collect();
                 let others = channels.split_off(1);
                 // Each channel that is denied costs a connection, and as a rule all are or none: one is tried before the others.
-                let first = hub.tap_all(&tap, channels);
-                client.in_force(&tap, until).await.map_err(deaf)?;
-                let places = [first].into_iter().chain((!others.is_empty()).then(|| hub.tap_all(&tap, others)));
+                let first = hub.subscribe_buffered_on_primaries(&tap, channels);
+                client.wait_active(&tap, until).await.map_err(deaf)?;
+                let places = [first]
+                    .into_iter()
+                    .chain((!others.is_empty()).then(|| hub.subscribe_buffered_on_primaries(&tap, others)));
                 let namespace = hub.settings().namespace.as_str();
                 let before = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
                 (Heard::All { _places: places.collect() }, Filter::of_pattern(pattern, prefix, before, self.kinds))
             }
         };
-        client.in_force(&tap, until).await.map_err(deaf)?;
+        client.wait_active(&tap, until).await.map_err(deaf)?;
         // By now it may be another server than the one that was asked.
         if let Some(needed) = &needed {
             needed.clone().ensure(Arc::clone(hub), until).await?;
         }
-        tap.begin();
+        tap.start();
         Ok(Events::new(Arc::clone(hub), tap, heard, filter, needed))
     }
 }
 
-fn deaf(why: Deaf) -> ListenError {
+fn deaf(why: SubscribeError) -> ListenError {
     match why {
-        Deaf::Denied(_) => ListenError::Denied,
-        other => ListenError::Unavailable { source: other.error() },
+        SubscribeError::Denied(_) => ListenError::Denied,
+        other => ListenError::Unavailable { source: other.into_error() },
     }
 }
 

@@ -7,7 +7,7 @@ use super::kind::lacking;
 use crate::clock::Instant;
 use crate::connection::{Reply, Request, Server};
 use crate::error::{Code, ServerError};
-use crate::wait::Hub;
+use crate::pubsub::SubscriptionManager;
 
 const SETTING: &str = "notify-keyspace-events";
 
@@ -24,7 +24,7 @@ pub(super) enum From {
 }
 
 impl From {
-    fn nodes(&self, hub: &Hub) -> Vec<Arc<dyn Server>> {
+    fn nodes(&self, hub: &SubscriptionManager) -> Vec<Arc<dyn Server>> {
         match self {
             From::Key(key) => vec![hub.topology().primary(key)],
             From::All => hub.topology().primaries(),
@@ -43,7 +43,7 @@ pub(super) struct Needed {
 
 impl Needed {
     /// Asks all of them, again and again while one can not be asked, until then. The topology may change meanwhile.
-    pub(super) async fn ensure(self, hub: Arc<Hub>, until: Instant) -> Result<(), ListenError> {
+    pub(super) async fn ensure(self, hub: Arc<SubscriptionManager>, until: Instant) -> Result<(), ListenError> {
         loop {
             let nodes = self.from.nodes(&hub);
             let mut failed = nodes.is_empty().then(|| ServerError::not_sent("no server is known"));

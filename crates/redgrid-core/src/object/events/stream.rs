@@ -14,15 +14,15 @@ use futures_util::future::BoxFuture;
 use super::setting::Needed;
 use super::{Event, Gap, Kind, Kinds, ListenError, Notice};
 use crate::pattern::matches;
-use crate::wait::{Hub, Registration, Spread, Tap, Tapped};
+use crate::pubsub::{AllPrimariesSubscription, BufferEvent, MessageBuffer, Registration, SubscriptionManager};
 
 /// What happens to an object, or to all of a pattern; made by [`Object::events`](super::super::Object::events) and
 /// [`Listen::to`](super::Listen::to). A `Stream` of [`Notice`]s; it ends with the client.
 ///
 /// Dropped, nothing is listened to any more. It does not keep the client.
 pub struct Events {
-    hub: Arc<Hub>,
-    tap: Arc<Tap>,
+    hub: Arc<SubscriptionManager>,
+    tap: Arc<MessageBuffer>,
     _heard: Heard,
     filter: Filter,
     /// What is asked of servers at the beginning, and behind each interruption; nothing where they are not to be asked.
@@ -41,7 +41,7 @@ const HELD: Duration = Duration::from_secs(1);
 /// What is subscribed.
 pub(super) enum Heard {
     One { _place: Registration },
-    All { _places: Vec<Spread> },
+    All { _places: Vec<AllPrimariesSubscription> },
 }
 
 /// What of that is wanted.
@@ -87,7 +87,13 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl Events {
-    pub(super) fn new(hub: Arc<Hub>, tap: Arc<Tap>, heard: Heard, filter: Filter, needed: Option<Needed>) -> Events {
+    pub(super) fn new(
+        hub: Arc<SubscriptionManager>,
+        tap: Arc<MessageBuffer>,
+        heard: Heard,
+        filter: Filter,
+        needed: Option<Needed>,
+    ) -> Events {
         Events { hub, tap, _heard: heard, filter, needed, asking: None, held: None, again: false, uncertain: None }
     }
 
@@ -127,11 +133,11 @@ impl Stream for Events {
         loop {
             return Poll::Ready(Some(match std::task::ready!(self.tap.poll_next(context)) {
                 None => return Poll::Ready(None),
-                Some(Tapped::Message { channel, payload }) => match self.filter.event(&channel, &payload) {
+                Some(BufferEvent::Message { channel, payload }) => match self.filter.event(&channel, &payload) {
                     Some(event) => Notice::Event(event),
                     None => continue,
                 },
-                Some(Tapped::Gap) => {
+                Some(BufferEvent::Gap) => {
                     let Some(needed) = self.needed.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
                     // A server may be another one, with settings of its own: until it was asked, and set, it may tell nothing.
                     let (hub, now) = (Arc::clone(&self.hub), self.hub.clock().now());
@@ -140,8 +146,8 @@ impl Stream for Events {
                     self.held = Some(Box::pin(async move { clock.sleep_until(now + HELD).await }));
                     return self.poll_next(context);
                 }
-                Some(Tapped::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),
-                Some(Tapped::Denied(_)) => Notice::Uncertain(ListenError::Denied),
+                Some(BufferEvent::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),
+                Some(BufferEvent::Denied(_)) => Notice::Uncertain(ListenError::Denied),
             }));
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, oneshot};
 use crate::clock::Instant;
 use crate::connection::{Reply, Request};
 use crate::error::ServerError;
-use crate::script::Turn;
+use crate::script::BatchPhase;
 
 /// The number of requests in flight in a lane from which on further calls wait.
 const UNDER_WAY: usize = 4;
@@ -59,7 +59,7 @@ pub(super) type Turns = Arc<Mutex<()>>;
 /// A call that waits to be sent.
 pub(super) struct Call {
     pub(super) request: Arc<Request>,
-    pub(super) turn: Turn,
+    pub(super) turn: BatchPhase,
     /// When the call began to wait.
     pub(super) since: Instant,
     /// The call is not sent after this instant.
@@ -146,8 +146,8 @@ mod tests {
         let call = |_| {
             let (answer, told) = oneshot::channel();
             let request = Arc::new(Request::command("PING"));
-            let (since, until) = (Instant::PAST, Instant::NEVER);
-            (Call { request, turn: Turn::First, since, until, limit: until, answer }, told)
+            let (since, until) = (Instant::MIN, Instant::MAX);
+            (Call { request, turn: BatchPhase::Release, since, until, limit: until, answer }, told)
         };
         (0..count).map(call).unzip()
     }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn on_one_thread_those_of_a_lane_leave_by_four_calls_alike() {
-        let boards = |traffic: &mut Traffic| traffic.board(Pace::InTurns, Instant::PAST).0.len();
+        let boards = |traffic: &mut Traffic| traffic.board(Pace::InTurns, Instant::MIN).0.len();
         let (some, _told) = waiting(30);
         let mut traffic = Traffic { waiting: some, drains: 1, ..Traffic::default() };
         assert_eq!([(); 5].map(|()| boards(&mut traffic)), [8, 8, 8, 6, 0]);

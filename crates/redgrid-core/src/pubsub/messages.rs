@@ -5,22 +5,22 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+use super::buffer::{BufferEvent, MessageBuffer};
 use super::channel::Registration;
-use super::tap::{Tap, Tapped};
 use crate::connection::Client;
 use crate::error::ServerError;
 
 /// What is published on channels of one slot from now on, for one reader; made by [`Client::messages`]. Dropped, the channels are heard no more. It does
 /// not keep the client.
-pub struct Messages {
-    tap: Arc<Tap>,
+pub struct MessageStream {
+    buffer: Arc<MessageBuffer>,
     channels: Vec<Bytes>,
-    _places: Vec<Registration>,
+    _registrations: Vec<Registration>,
 }
 
 /// What came of [`Messages`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum MessageEvent {
     /// A message, and the place of its channel among those that were asked for.
     Message {
         /// The place of its channel.
@@ -46,33 +46,40 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropped early, nothing is heard.
-    pub async fn messages(&self, channels: Vec<Bytes>, key: &Bytes, kept: usize) -> Result<Messages, ServerError> {
-        let hub = &self.core().hub;
-        let at = |tap: &Arc<Tap>| channels.iter().map(|channel| hub.tap_in_slot(tap, channel.clone(), key)).collect();
-        let (tap, places) = self.tapped(kept, at).await?;
-        Ok(Messages { tap, channels, _places: places })
+    pub async fn message_stream(
+        &self,
+        channels: Vec<Bytes>,
+        key: &Bytes,
+        capacity: usize,
+    ) -> Result<MessageStream, ServerError> {
+        let manager = &self.core().subscriptions;
+        let register = |buffer: &Arc<MessageBuffer>| {
+            channels.iter().map(|channel| manager.subscribe_buffered_in_slot(buffer, channel.clone(), key)).collect()
+        };
+        let (buffer, registrations) = self.open_buffer(capacity, register).await?;
+        Ok(MessageStream { buffer, channels, _registrations: registrations })
     }
 }
 
-impl Messages {
+impl MessageStream {
     /// What comes next; `None` when the client has ended.
-    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Told>> {
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<MessageEvent>> {
         loop {
-            return Poll::Ready(Some(match std::task::ready!(self.tap.poll_next(context)) {
+            return Poll::Ready(Some(match std::task::ready!(self.buffer.poll_next(context)) {
                 None => return Poll::Ready(None),
-                Some(Tapped::Message { channel, payload }) => {
+                Some(BufferEvent::Message { channel, payload }) => {
                     let Some(channel) = self.channels.iter().position(|known| *known == channel) else { continue };
-                    Told::Message { channel, payload }
+                    MessageEvent::Message { channel, payload }
                 }
-                Some(Tapped::Gap) => Told::Gap,
-                Some(Tapped::Missed(missed)) => Told::Missed(missed),
-                Some(Tapped::Denied(_)) => Told::Denied,
+                Some(BufferEvent::Gap) => MessageEvent::Gap,
+                Some(BufferEvent::Missed(missed)) => MessageEvent::Missed(missed),
+                Some(BufferEvent::Denied(_)) => MessageEvent::Denied,
             }));
         }
     }
 }
 
-impl std::fmt::Debug for Messages {
+impl std::fmt::Debug for MessageStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Messages").field("channels", &self.channels).finish_non_exhaustive()
     }

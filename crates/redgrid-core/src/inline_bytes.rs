@@ -4,22 +4,22 @@ use bytes::Bytes;
 
 /// The longest text that has room: that of a holder field, a UUID, a colon and a number of up to twelve digits. Longer ones are had in
 /// another way, with more allocations.
-const ROOM: usize = 49;
+const CAPACITY: usize = 49;
 
 /// A text that is being written, or kept in its place.
 #[derive(Clone, Copy)]
-pub(crate) struct Short {
-    text: [u8; ROOM],
+pub(crate) struct InlineBytes {
+    text: [u8; CAPACITY],
     length: u8,
 }
 
-impl Short {
-    pub(crate) const fn new() -> Short {
-        Short { text: [0; ROOM], length: 0 }
+impl InlineBytes {
+    pub(crate) const fn new() -> InlineBytes {
+        InlineBytes { text: [0; CAPACITY], length: 0 }
     }
 
     /// The same with `more` behind it; `None` where there is no room.
-    pub(crate) fn with(mut self, more: &[u8]) -> Option<Short> {
+    pub(crate) fn with(mut self, more: &[u8]) -> Option<InlineBytes> {
         let (from, to) = (usize::from(self.length), usize::from(self.length) + more.len());
         self.text.get_mut(from..to)?.copy_from_slice(more);
         self.length = u8::try_from(to).ok()?;
@@ -27,7 +27,7 @@ impl Short {
     }
 
     /// The same with a number behind it, in decimal.
-    pub(crate) fn with_number(self, mut number: u64) -> Option<Short> {
+    pub(crate) fn with_number(self, mut number: u64) -> Option<InlineBytes> {
         let (mut digits, mut first) = ([0; 20], 20);
         loop {
             first -= 1;
@@ -44,7 +44,7 @@ impl Short {
     }
 }
 
-impl AsRef<[u8]> for Short {
+impl AsRef<[u8]> for InlineBytes {
     fn as_ref(&self) -> &[u8] {
         &self.text[..usize::from(self.length)]
     }
@@ -53,8 +53,8 @@ impl AsRef<[u8]> for Short {
 /// A whole number in decimal.
 pub(crate) fn decimal(number: i64) -> Bytes {
     let sign = if number < 0 { "-" } else { "" };
-    let text = Short::new().with(sign.as_bytes()).and_then(|text| text.with_number(number.unsigned_abs()));
-    text.map_or_else(|| number.to_string().into(), Short::into_bytes)
+    let text = InlineBytes::new().with(sign.as_bytes()).and_then(|text| text.with_number(number.unsigned_abs()));
+    text.map_or_else(|| number.to_string().into(), InlineBytes::into_bytes)
 }
 
 #[cfg(test)]
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn what_has_no_room_is_refused() {
-        let full = Short::new().with(&[b'x'; ROOM]).map(Short::into_bytes);
-        assert_eq!(full.map(|text| text.len()), Some(ROOM));
-        assert!(Short::new().with(&[b'x'; ROOM + 1]).is_none());
-        assert!(Short::new().with(&[b'x'; ROOM - 19]).and_then(|text| text.with_number(u64::MAX)).is_none());
+        let full = InlineBytes::new().with(&[b'x'; CAPACITY]).map(InlineBytes::into_bytes);
+        assert_eq!(full.map(|text| text.len()), Some(CAPACITY));
+        assert!(InlineBytes::new().with(&[b'x'; CAPACITY + 1]).is_none());
+        assert!(InlineBytes::new().with(&[b'x'; CAPACITY - 19]).and_then(|text| text.with_number(u64::MAX)).is_none());
     }
 }

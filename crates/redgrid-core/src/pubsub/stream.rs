@@ -6,16 +6,16 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use super::channel::{Reach, Registration};
-use super::hub::Hub;
-use super::spread::apart;
-use super::tap::{Tap, Tapped};
+use super::all_primaries::qualified_name;
+use super::buffer::{BufferEvent, MessageBuffer};
+use super::channel::{ChannelScope, Registration};
+use super::manager::SubscriptionManager;
 use crate::connection::{Client, FromReply, Pairs, Request, is_same};
 use crate::error::ServerError;
 
 /// Which channels are heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Channels {
+pub enum ChannelSelector {
     /// One, by SUBSCRIBE: in a cluster what is published at any node comes to all.
     Plain(Bytes),
     /// One, by SSUBSCRIBE, at the primary of its slot.
@@ -27,7 +27,7 @@ pub enum Channels {
 /// What comes of a [`Feed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fed {
+pub enum PubSubEvent {
     /// A message.
     Message {
         /// The channel to which it was published.
@@ -40,50 +40,50 @@ pub enum Fed {
     /// The reader was slow: so many messages were not kept.
     Missed(u64),
     /// The server refuses the channel by now. It is tried again.
-    Refused(ServerError),
+    Denied(ServerError),
 }
 
 /// The messages of channels as they come, for one reader. Dropped, they are heard no more. It does not keep the client.
-pub struct Feed {
-    hub: Arc<Hub>,
-    tap: Arc<Tap>,
-    place: Registration,
+pub struct PubSubStream {
+    manager: Arc<SubscriptionManager>,
+    buffer: Arc<MessageBuffer>,
+    registration: Registration,
 }
 
 /// By what the hub knows a channel that is plain on every server, also where waiters have a sharded one of that name.
-pub(super) fn plain(channel: &[u8]) -> Bytes {
-    apart("plain", channel)
+pub(super) fn plain_name(channel: &[u8]) -> Bytes {
+    qualified_name("plain", channel)
 }
 
 /// By what the hub may know channels of a name.
-pub(super) fn namesakes(channel: &Bytes) -> [Bytes; 3] {
-    [channel.clone(), plain(channel), sharded(channel)]
+pub(super) fn internal_names(channel: &Bytes) -> [Bytes; 3] {
+    [channel.clone(), plain_name(channel), sharded_name(channel)]
 }
 
 /// By what the hub knows a channel that is sharded on every server.
-pub(super) fn sharded(channel: &[u8]) -> Bytes {
-    apart("sharded", channel)
+pub(super) fn sharded_name(channel: &[u8]) -> Bytes {
+    qualified_name("sharded", channel)
 }
 
 /// By what the hub knows a pattern.
-pub(super) fn of_pattern(pattern: &[u8]) -> Bytes {
-    apart("pattern", pattern)
+pub(super) fn pattern_name(pattern: &[u8]) -> Bytes {
+    qualified_name("pattern", pattern)
 }
 
-impl Channels {
-    fn known(&self) -> Bytes {
+impl ChannelSelector {
+    fn internal_name(&self) -> Bytes {
         match self {
-            Channels::Plain(channel) => plain(channel),
-            Channels::Sharded(channel) => sharded(channel),
-            Channels::Pattern(pattern) => of_pattern(pattern),
+            ChannelSelector::Plain(channel) => plain_name(channel),
+            ChannelSelector::Sharded(channel) => sharded_name(channel),
+            ChannelSelector::Pattern(pattern) => pattern_name(pattern),
         }
     }
 
-    fn place(&self) -> (&Bytes, Reach) {
+    fn name_and_scope(&self) -> (&Bytes, ChannelScope) {
         match self {
-            Channels::Plain(channel) => (channel, Reach::Everywhere),
-            Channels::Sharded(channel) => (channel, Reach::Sharded),
-            Channels::Pattern(pattern) => (pattern, Reach::Patterns),
+            ChannelSelector::Plain(channel) => (channel, ChannelScope::Everywhere),
+            ChannelSelector::Sharded(channel) => (channel, ChannelScope::Sharded),
+            ChannelSelector::Pattern(pattern) => (pattern, ChannelScope::Patterns),
         }
     }
 }
@@ -99,16 +99,18 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropped early, nothing is heard.
-    pub async fn feed(&self, channels: Channels, kept: usize) -> Result<Feed, ServerError> {
-        let hub = &self.core().hub;
-        let ((name, reach), known) = (channels.place(), channels.known());
-        let (tap, place) = self.tapped(kept, |tap| hub.tap_at(tap, known, name, reach)).await?;
-        Ok(Feed { hub: Arc::clone(hub), tap, place })
+    pub async fn subscribe(&self, channels: ChannelSelector, capacity: usize) -> Result<PubSubStream, ServerError> {
+        let manager = &self.core().subscriptions;
+        let ((name, scope), internal_name) = (channels.name_and_scope(), channels.internal_name());
+        let (buffer, registration) = self
+            .open_buffer(capacity, |buffer| manager.subscribe_buffered_in_scope(buffer, internal_name, name, scope))
+            .await?;
+        Ok(PubSubStream { manager: Arc::clone(manager), buffer, registration })
     }
 
     /// How many feeds of these channels this client has.
-    pub fn feeds(&self, channels: &Channels) -> usize {
-        self.core().hub.watchers(&channels.known())
+    pub fn local_subscriptions(&self, channels: &ChannelSelector) -> usize {
+        self.core().subscriptions.watcher_count(&channels.internal_name())
     }
 
     /// How many connections are subscribed to a channel, at all nodes that are known: primaries, and replicas that can be asked.
@@ -122,8 +124,8 @@ impl Client {
     /// Dropping it changes nothing.
     pub async fn subscribers(&self, channel: &Bytes) -> Result<u64, ServerError> {
         let request = Request::command("PUBSUB").arg("NUMSUB").arg(channel.clone()).idempotent();
-        let told: Vec<Pairs<Bytes, u64>> = self.at_all_nodes(request).await?;
-        Ok(told.into_iter().flat_map(|pairs| pairs.0).map(|(_, count)| count).sum())
+        let counts: Vec<Pairs<Bytes, u64>> = self.query_all_nodes(request).await?;
+        Ok(counts.into_iter().flat_map(|pairs| pairs.0).map(|(_, count)| count).sum())
     }
 
     /// The channels of a pattern to which somebody is subscribed at one of all nodes that are known, each once, in order.
@@ -135,15 +137,15 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
-    pub async fn channels_of(&self, pattern: &Bytes) -> Result<Vec<Bytes>, ServerError> {
+    pub async fn channels_matching(&self, pattern: &Bytes) -> Result<Vec<Bytes>, ServerError> {
         let request = Request::command("PUBSUB").arg("CHANNELS").arg(pattern.clone()).idempotent();
-        let mut channels = self.at_all_nodes::<Vec<Bytes>>(request).await?.concat();
+        let mut channels = self.query_all_nodes::<Vec<Bytes>>(request).await?.concat();
         channels.sort();
         channels.dedup();
         Ok(channels)
     }
 
-    async fn at_all_nodes<T: FromReply>(&self, request: Request) -> Result<Vec<T>, ServerError> {
+    async fn query_all_nodes<T: FromReply>(&self, request: Request) -> Result<Vec<T>, ServerError> {
         let topology = &self.core().topology;
         let primaries = topology.primaries();
         let replicas: Vec<_> = topology.shards().into_iter().flat_map(|shard| shard.replicas).collect();
@@ -155,36 +157,36 @@ impl Client {
             async move { replica.call(vec![request]).await.pop()?.ok().and_then(|reply| T::from_reply(reply).ok()) }
         }));
         let (at_primaries, at_replicas) = tokio::join!(self.run_on_primaries::<T>(request.clone()), at_replicas);
-        let mut told = Vec::new();
+        let mut replies = Vec::new();
         for (_, answer) in at_primaries? {
-            told.push(answer?);
+            replies.push(answer?);
         }
-        told.extend(at_replicas.into_iter().flatten());
-        Ok(told)
+        replies.extend(at_replicas.into_iter().flatten());
+        Ok(replies)
     }
 }
 
-impl Feed {
+impl PubSubStream {
     /// What comes next; `None` when the client has ended.
-    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Fed>> {
-        self.tap.poll_next(context).map(|tapped| {
-            Some(match tapped? {
-                Tapped::Message { channel, payload } => Fed::Message { channel, payload },
-                Tapped::Gap => Fed::Gap,
-                Tapped::Missed(count) => Fed::Missed(count),
-                Tapped::Denied(why) => Fed::Refused(why),
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<PubSubEvent>> {
+        self.buffer.poll_next(context).map(|event| {
+            Some(match event? {
+                BufferEvent::Message { channel, payload } => PubSubEvent::Message { channel, payload },
+                BufferEvent::Gap => PubSubEvent::Gap,
+                BufferEvent::Missed(count) => PubSubEvent::Missed(count),
+                BufferEvent::Denied(why) => PubSubEvent::Denied(why),
             })
         })
     }
 
     /// Whether the server has confirmed it on the present connection.
-    pub fn is_in_force(&self) -> bool {
-        self.hub.heard(&self.place.channel).is_some()
+    pub fn is_active(&self) -> bool {
+        self.manager.message_count(&self.registration.channel).is_some()
     }
 }
 
-impl std::fmt::Debug for Feed {
+impl std::fmt::Debug for PubSubStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Feed").field("channel", &self.place.channel).finish_non_exhaustive()
+        f.debug_struct("Feed").field("channel", &self.registration.channel).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,214 @@
+//! Every few steps that callers and the loop can make, in any order, against what each is owed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+
+use super::*;
+
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// From where one comes to where he is told in time.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One who asks, as he is to himself.
+struct Caller {
+    index: usize,
+    request: u32,
+    until: Instant,
+    /// Woken, if he is told: that of his last poll.
+    flag: Arc<Flag>,
+    was_sent: bool,
+    /// How many batches left before his.
+    batch: u64,
+}
+
+impl Caller {
+    fn is_woken(&self) -> bool {
+        self.flag.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Default)]
+struct World {
+    waiters: WaiterSlab<u32, u32>,
+    callers: [Option<Caller>; 4],
+    /// What is under way, and left together each time; nothing where it was given up.
+    batches: VecDeque<Option<Vec<u32>>>,
+    /// How many batches were told.
+    finished: u64,
+    driver: Arc<Flag>,
+    now: Instant,
+    submitted: u32,
+    ended: bool,
+}
+
+impl World {
+    fn step(&mut self, caller: usize, action: u8) {
+        match (action, self.callers[caller].is_some()) {
+            (0..=3, false) => self.submit(caller),
+            (0..=3, true) => self.poll(caller),
+            (4, true) => self.cancel(caller),
+            (5, _) => self.expire(),
+            (6, _) => self.check_abandoned(),
+            (7..=9, _) => self.drive(),
+            _ => return,
+        }
+        self.check_invariants();
+    }
+
+    fn submit(&mut self, caller: usize) {
+        let flag = Arc::<Flag>::default();
+        self.submitted += 1;
+        let (request, until) = (self.submitted, self.now + PATIENCE);
+        let index = self.waiters.enqueue(request, until, Some(Waker::from(Arc::clone(&flag))));
+        self.callers[caller] = Some(Caller { index, request, until, flag, was_sent: false, batch: 0 });
+    }
+
+    fn poll(&mut self, caller: usize) {
+        let Some(who) = &mut self.callers[caller] else { return };
+        // Half of them with another waker, as one who is in another task by now.
+        if fastrand::bool() {
+            who.flag = Arc::default();
+        }
+        let polled = self.waiters.poll_result(who.index, Some(&Waker::from(Arc::clone(&who.flag)))).0;
+        let Poll::Ready(result) = polled else { return };
+        match result {
+            Ok(answer) => assert_eq!(answer, who.request, "another's answer"),
+            Err(ServerError::NotSent { .. } | ServerError::ShuttingDown) => {
+                assert!(!who.was_sent && (self.ended || who.until <= self.now), "before its time");
+            }
+            Err(_) => assert!(who.was_sent && (self.ended || who.until + TIMEOUT <= self.now), "before its time"),
+        }
+        self.callers[caller] = None;
+    }
+
+    fn cancel(&mut self, caller: usize) {
+        if let Some(who) = self.callers[caller].take() {
+            let (_, driver) = self.waiters.cancel(who.index);
+            driver.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn expire(&mut self) {
+        self.now = self.now + Duration::from_millis(700);
+        if !self.batches.is_empty() {
+            let (to_wake, next) = self.waiters.expire(self.now, TIMEOUT);
+            to_wake.wake();
+            let deadline = |who: &Caller| if who.was_sent { who.until + TIMEOUT } else { who.until };
+            let first = self.callers.iter().flatten().filter(|who| !who.is_woken()).map(deadline).min();
+            assert!(first.is_none_or(|first| next <= first && first > self.now), "looks again too late");
+            assert!(next > self.now, "looks again at once, and again");
+            assert!(!self.is_awaited() || next <= self.now + PATIENCE, "too late for who comes meanwhile");
+            self.check_abandoned();
+        }
+    }
+
+    fn check_abandoned(&mut self) {
+        if self.batches.is_empty() {
+            return;
+        }
+        loop {
+            self.driver = Arc::default();
+            let waker = Waker::from(Arc::clone(&self.driver));
+            let abandoned = self.waiters.poll_abandoned(&Context::from_waker(&waker)).0;
+            let expected = (0..self.batches.len()).find(|index| self.is_abandoned(*index));
+            match abandoned {
+                Poll::Ready(index) => {
+                    assert_eq!(Some(index), expected, "somebody waits for it, or it was given up");
+                    self.batches[index] = None;
+                }
+                Poll::Pending => break assert_eq!(None, expected, "nobody waits for it"),
+            }
+        }
+    }
+
+    /// Whether nobody waits for a batch, and nobody was told so.
+    fn is_abandoned(&self, index: usize) -> bool {
+        let waits = |who: &Caller| who.was_sent && who.batch == self.finished + index as u64 && self.is_in_flight(who);
+        self.batches[index].is_some() && !self.callers.iter().flatten().any(waits)
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.callers.iter().flatten().any(|who| who.was_sent && self.is_in_flight(who))
+    }
+
+    fn is_in_flight(&self, who: &Caller) -> bool {
+        matches!(self.waiters.slots[who.index], Waiter::InFlight { .. })
+    }
+
+    fn drive(&mut self) {
+        self.check_abandoned();
+        if self.batches.len() > usize::from(fastrand::bool())
+            && let Some(answers) = self.batches.pop_front()
+        {
+            self.finished += 1;
+            self.waiters.complete_batch(answers.unwrap_or_default()).wake();
+            return;
+        }
+        self.waiters.reject_expired(self.now).wake();
+        let waiting = |who: &&mut Caller| !who.was_sent && who.until > self.now;
+        let mut first: Vec<_> = self.callers.iter_mut().flatten().filter(waiting).collect();
+        first.sort_by_key(|who| who.request);
+        let most = fastrand::usize(1..4);
+        let requests = self.waiters.take_batch(|requests| requests.take(most).count());
+        first.truncate(most);
+        let requests = requests.map(|(requests, ..)| requests).unwrap_or_default();
+        assert_eq!(requests, first.iter().map(|who| who.request).collect::<Vec<_>>());
+        let batch = self.finished + self.batches.len() as u64;
+        first.into_iter().for_each(|who| (who.was_sent, who.batch) = (true, batch));
+        self.batches.extend((!requests.is_empty()).then_some(Some(requests)));
+    }
+
+    /// Who is told is woken; each has a seat of his own; none is lost.
+    fn check_invariants(&self) {
+        let all = &self.waiters;
+        for who in self.callers.iter().flatten() {
+            let waiter = &all.slots[who.index];
+            assert!(!matches!(waiter, Waiter::Free | Waiter::Cancelled), "his seat is another's, or nobody's");
+            assert!(!matches!(waiter, Waiter::Done(_)) || who.is_woken(), "told, and asleep");
+            let shares = self.callers.iter().flatten().filter(|other| other.index == who.index).count();
+            assert_eq!(shares, 1);
+        }
+        let free = all.slots.iter().filter(|seat| matches!(seat, Waiter::Free)).count();
+        assert_eq!(free, all.free.len());
+        let is_forgotten = all.driver_waker.is_some() && (0..self.batches.len()).any(|index| self.is_abandoned(index));
+        assert!(!is_forgotten || self.driver.0.load(Ordering::Relaxed), "drives for nobody");
+    }
+
+    /// Nobody comes any more: the loop tells all, or ends and tells all.
+    fn finish(mut self, ended: bool) {
+        self.ended = ended;
+        if ended {
+            self.waiters.fail_all().wake();
+        }
+        while !ended && (!self.batches.is_empty() || self.callers.iter().flatten().any(|who| !who.is_woken())) {
+            self.drive();
+            self.check_invariants();
+        }
+        (0..4).for_each(|caller| self.poll(caller));
+        assert!(self.callers.iter().all(Option::is_none), "somebody was not told");
+        assert_eq!(self.waiters.free.len() + self.waiters.queue.len(), self.waiters.slots.len());
+    }
+}
+
+#[test]
+fn each_is_told_his_own_in_time_and_woken_for_it_whatever_happens_in_whatever_order() {
+    for seed in 0..20_000 {
+        fastrand::seed(seed);
+        let mut world = World { now: Instant::MIN + TIMEOUT, ..World::default() };
+        for _ in 0..50 {
+            world.step(fastrand::usize(..4), fastrand::u8(..10));
+        }
+        world.finish(seed % 4 == 0);
+    }
+}

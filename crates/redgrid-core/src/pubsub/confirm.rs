@@ -1,0 +1,69 @@
+//! A tap from when the server has confirmed all of its channels.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use super::buffer::{MessageBuffer, SubscribeError};
+use crate::clock::Instant;
+use crate::connection::{Client, refused};
+use crate::error::ServerError;
+
+impl Client {
+    /// A tap of which so many messages are kept for a slow reader, and its `places`, begun when all of its channels are in force.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] where the server refuses one or this client, no server confirms them within
+    /// `response_timeout × (retries + 1)`, or the client ends.
+    pub(super) async fn open_buffer<P>(
+        &self,
+        capacity: usize,
+        register: impl FnOnce(&Arc<MessageBuffer>) -> P,
+    ) -> Result<(Arc<MessageBuffer>, P), ServerError> {
+        if self.is_shut_down() {
+            return Err(self.ended());
+        }
+        let deadline = self.clock().now() + self.patience();
+        let buffer = Arc::new(MessageBuffer::new(capacity));
+        let registrations = register(&buffer);
+        let to_error = |error| match error {
+            SubscribeError::ShutDown => self.ended(),
+            SubscribeError::Timeout => self.unconfirmed(),
+            other => other.into_error(),
+        };
+        self.wait_active(&buffer, deadline).await.map_err(to_error)?;
+        buffer.start();
+        Ok((buffer, registrations))
+    }
+
+    /// The error of a subscription that was not confirmed in time: what stands in the way, where that
+    /// is known.
+    fn unconfirmed(&self) -> ServerError {
+        let primaries = self.core().topology.primaries();
+        let unreached = primaries.iter().find(|server| server.current_connection_id().is_none());
+        unreached.map_or_else(|| SubscribeError::Timeout.into_error(), |server| server.unreached())
+    }
+
+    /// Completes when all channels of a tap are in force; at once when it is known that they will not
+    /// be, or that waiting does not help.
+    pub(crate) async fn wait_active(&self, buffer: &MessageBuffer, deadline: Instant) -> Result<(), SubscribeError> {
+        tokio::select! {
+            biased;
+            active = poll_fn(|context| buffer.poll_active(context)) => active,
+            () = self.closing() => Err(SubscribeError::ShutDown),
+            refused = refused(self.core()) => Err(SubscribeError::ClientRefused(refused)),
+            () = self.clock().sleep_until(deadline) => Err(SubscribeError::Timeout),
+        }
+    }
+}
+
+impl SubscribeError {
+    /// As what it is told.
+    pub(crate) fn into_error(self) -> ServerError {
+        match self {
+            SubscribeError::Denied(why) | SubscribeError::ClientRefused(why) => why,
+            SubscribeError::ShutDown => ServerError::ShuttingDown,
+            SubscribeError::Timeout => ServerError::not_sent("the subscription was not confirmed in time"),
+        }
+    }
+}

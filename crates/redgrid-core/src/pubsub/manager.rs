@@ -1,0 +1,584 @@
+//! The wake-up hub of a client: which channels are wanted, by whom, and at which node each is subscribed.
+//!
+//! A channel is subscribed at the node that decides for its key, or, where waiters listen there, at a replica of that: its home. What
+//! is polled is polled at the primary. When one of them changes, because a primary was replaced, a slot has moved or a replica is no longer fit, the
+//! channel moves, and its watchers are told to look.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc};
+
+use super::all_primaries::{AllPrimariesState, name_at_node};
+use super::channel::{
+    Channel, ChannelEvent, ChannelScope, Denial, Generation, KeyPoll, Listener, OrderedSubscription, Registration,
+    Signal, Sink, SubscriptionState, Watch,
+};
+use super::node::{Desired, NodeSubscriptions, NodeTask};
+use super::poll::{self, UNSUBSCRIBED_POLL};
+use crate::clock::{Clock, Instant};
+use crate::config::Settings;
+use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
+use crate::error::ServerError;
+use crate::pubsub::stream::{pattern_name, plain_name, sharded_name};
+
+/// The wake-up hub of a client.
+pub(crate) struct SubscriptionManager {
+    pub(super) topology: Arc<dyn Topology>,
+    pub(super) clock: Clock,
+    pub(super) settings: Settings,
+    pub(super) events: Arc<Events>,
+    state: Mutex<State>,
+    /// What is heard everywhere; taken before the state.
+    all_primaries: Mutex<HashMap<u64, AllPrimariesState>>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) channels: HashMap<Bytes, Channel, foldhash::fast::RandomState>,
+    /// What is wanted at each node, and the tasks that see to it.
+    pub(super) node_tasks: HashMap<NodeId, NodeTask>,
+    /// Channels that were denied, and until when they are left alone.
+    pub(super) denied: HashMap<Bytes, Denial>,
+    /// Of channels that are being unsubscribed at a node: who still hears what comes before the server has done so.
+    pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
+    next_id: u64,
+    closed: bool,
+}
+
+/// Subscriptions at one node.
+#[derive(Debug, Default)]
+pub(crate) struct SubscriptionCounts {
+    /// Number of channels with watchers.
+    pub(crate) wanted: usize,
+    /// How many of them the server has confirmed.
+    pub(crate) confirmed: usize,
+    /// Why one of the others is not.
+    pub(crate) last_error: Option<ServerError>,
+}
+
+/// The subscription of this process to a channel.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OwnSubscription {
+    /// Number of messages that it has received, if the server has confirmed it.
+    pub(crate) message_count: Option<u64>,
+    /// The server may count it among the subscribers although it is not confirmed, or not any more.
+    pub(crate) is_pending: bool,
+}
+
+impl State {
+    /// What is wanted at a node.
+    pub(super) fn desired(&mut self, node: &NodeId) -> Option<&mut Desired> {
+        self.node_tasks.get_mut(node).map(|node_task| &mut node_task.desired)
+    }
+
+    /// The post at `home`, begun where there is none. Posts go by address; where another node is there by now, a new one
+    /// begins with all that was wanted of the former.
+    fn ensure_node_task(&mut self, manager: &Arc<SubscriptionManager>, server: &Arc<dyn Server>) -> &mut NodeTask {
+        let start = || NodeTask::start(Arc::clone(manager), Arc::clone(server));
+        let node_task = self.node_tasks.entry(server.id().clone()).or_insert_with(start);
+        if !is_same(&node_task.subscriptions.server, server) {
+            let interrupted = node_task.desired.interrupted;
+            *node_task = start();
+            node_task.desired.interrupted = interrupted;
+            // Nothing more comes of what was being unsubscribed at the former one.
+            self.draining.retain(|_, sinks| {
+                sinks.retain(|(at, _)| at != server.id());
+                !sinks.is_empty()
+            });
+            for (name, channel) in &mut self.channels {
+                if channel.primary == *server.id() {
+                    node_task.desired.polls.extend(channel.poll.as_ref().map(|poll| (poll.due, name.clone())));
+                }
+                if channel.node != *server.id() {
+                    continue;
+                }
+                node_task.desired.interrupted |= channel.subscription == SubscriptionState::Active;
+                // Nothing was subscribed on the connections of this one.
+                (channel.subscribe_sent, channel.confirmed_or_unknown) = (false, false);
+                channel.set_subscription(SubscriptionState::Pending);
+                node_task.desired.to_subscribe.insert(name.clone());
+                if channel.watchers.is_empty() {
+                    node_task.desired.to_unsubscribe.insert(name.clone());
+                }
+            }
+        }
+        node_task
+    }
+}
+
+impl SubscriptionManager {
+    pub(crate) fn new(
+        topology: Arc<dyn Topology>,
+        clock: Clock,
+        settings: Settings,
+        events: Arc<Events>,
+    ) -> Arc<SubscriptionManager> {
+        Arc::new(SubscriptionManager {
+            topology,
+            clock,
+            settings,
+            events,
+            state: Mutex::default(),
+            all_primaries: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn topology(&self) -> &dyn Topology {
+        &*self.topology
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Watches `channel` for as long as the result lives, and polls `key` beneath it.
+    pub(crate) fn watch(self: &Arc<Self>, channel: Bytes, key: Bytes) -> Watch {
+        self.watch_polling(channel, KeyPoll { key, waiter_flag: None, due: Instant::MAX })
+    }
+
+    /// The same for who wants the name: as long as the subscription is not in force, `mark` tells others of it.
+    pub(crate) fn watch_contended(self: &Arc<Self>, channel: Bytes, key: Bytes, waiter_flag: Bytes) -> Watch {
+        self.watch_polling(channel, KeyPoll { key, waiter_flag: Some(waiter_flag), due: Instant::MAX })
+    }
+
+    /// Watches `channel` in the slot of `key`, polls nothing, and wakes whoever waits for `notify`, who then asks by
+    /// [`Watch::take`].
+    pub(crate) fn watch_with_notify(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {
+        let signal = Arc::new(Signal::with_notify(notify));
+        let id = self.add_watcher(&channel, key, ChannelScope::Slot, Sink::Signal(Arc::clone(&signal)), None);
+        Watch { registration: Registration { manager: Arc::clone(self), channel, id }, signal }
+    }
+
+    /// How many messages were heard on a channel that is in force.
+    pub(crate) fn message_count(&self, channel: &Bytes) -> Option<u64> {
+        self.own_subscription(channel).message_count
+    }
+
+    /// The subscription of this process to a channel.
+    pub(crate) fn own_subscription(&self, channel: &Bytes) -> OwnSubscription {
+        let state = self.state();
+        match state.channels.get(channel).map(|channel| (channel.subscription, channel.message_count)) {
+            Some((SubscriptionState::Active, message_count)) => {
+                OwnSubscription { message_count: Some(message_count), is_pending: false }
+            }
+            Some((SubscriptionState::Pending | SubscriptionState::Retry, _)) => {
+                OwnSubscription { message_count: None, is_pending: true }
+            }
+            Some((SubscriptionState::Denied, _)) => OwnSubscription::default(),
+            None => OwnSubscription { message_count: None, is_pending: state.draining.contains_key(channel) },
+        }
+    }
+
+    /// How long a key is still there; `None` when it is absent, or can not be looked at: then a try will tell.
+    pub(crate) async fn key_ttl(&self, key: &Bytes) -> Option<Duration> {
+        poll::key_ttl(self, key).await
+    }
+
+    fn watch_polling(self: &Arc<Self>, channel: Bytes, poll: KeyPoll) -> Watch {
+        let signal = Arc::new(Signal::default());
+        let key = poll.key.clone();
+        let id = self.add_watcher(&channel, &key, ChannelScope::Slot, Sink::Signal(Arc::clone(&signal)), Some(poll));
+        Watch { registration: Registration { manager: Arc::clone(self), channel, id }, signal }
+    }
+
+    /// Tells others that somebody waits here who gets no messages, for three looks of the poll.
+    pub(crate) async fn set_waiter_flag(&self, waiter_flag: &Bytes) {
+        poll::set_waiter_flag(self, waiter_flag).await;
+    }
+
+    /// Receives the messages of `channel` themselves, for as long as the result lives. They are published plainly, from
+    /// whatever node.
+    pub(crate) fn listen(self: &Arc<Self>, channel: Bytes) -> Listener {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let id = self.add_watcher(&channel, &channel, ChannelScope::Everywhere, Sink::Stream(sender), None);
+        Listener { _registration: Registration { manager: Arc::clone(self), channel, id }, receiver }
+    }
+
+    /// Hears `channels`, which are in the slot of `key`, in the order in which they are published; where it `polls`, `key` beneath.
+    pub(crate) fn subscribe_ordered(
+        self: &Arc<Self>,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+        polls: bool,
+    ) -> OrderedSubscription {
+        self.subscribe_ordered_in_scope(ChannelScope::Slot, channels, key, polls)
+    }
+
+    /// Hears channels in the slot of `key` at the primary of that, whatever waiters do: who publishes there counts this one.
+    pub(crate) fn subscribe_ordered_at_primary(
+        self: &Arc<Self>,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+    ) -> OrderedSubscription {
+        self.subscribe_ordered_in_scope(ChannelScope::SlotPrimary, channels, key, false)
+    }
+
+    fn subscribe_ordered_in_scope(
+        self: &Arc<Self>,
+        scope: ChannelScope,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+        polls: bool,
+    ) -> OrderedSubscription {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let first = Generation::default();
+        let subscribe = |(index, channel): (usize, Bytes)| {
+            let poll =
+                (polls && index == 0).then(|| KeyPoll { key: key.clone(), waiter_flag: None, due: Instant::MAX });
+            let generation = if index == 0 { first.clone() } else { Generation::default() };
+            let sink = Sink::Ordered { index, sender: sender.clone(), polled: polls, generation };
+            let id = self.add_watcher(&channel, key, scope, sink, poll);
+            Registration { manager: Arc::clone(self), channel, id }
+        };
+        let registrations = channels.into_iter().enumerate().map(subscribe).collect();
+        OrderedSubscription { registrations, receiver, generation: first }
+    }
+
+    /// How many channels are wanted at the moment.
+    pub(crate) fn channel_count(&self) -> usize {
+        self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
+    }
+
+    /// The channels that are wanted at a node, and what became of their subscriptions.
+    pub(crate) fn counts_at(&self, node: &NodeId) -> SubscriptionCounts {
+        let state = self.state();
+        let mut counts = SubscriptionCounts::default();
+        let wanted = state.channels.iter().filter(|(_, channel)| channel.node == *node && !channel.watchers.is_empty());
+        for (name, channel) in wanted {
+            counts.wanted += 1;
+            counts.confirmed += usize::from(channel.subscription == SubscriptionState::Active);
+            if counts.last_error.is_none()
+                && matches!(channel.subscription, SubscriptionState::Denied | SubscriptionState::Retry)
+            {
+                counts.last_error = state.denied.get(name).map(|denial| denial.error.clone());
+            }
+        }
+        if counts.confirmed < counts.wanted && counts.last_error.is_none() {
+            counts.last_error = state.node_tasks.get(node).and_then(|node_task| node_task.subscriptions.failure());
+        }
+        counts
+    }
+
+    /// A number that no watcher has.
+    pub(super) fn next_id(&self) -> u64 {
+        let mut state = self.state();
+        state.next_id += 1;
+        state.next_id
+    }
+
+    pub(super) fn all_primaries(&self) -> MutexGuard<'_, HashMap<u64, AllPrimariesState>> {
+        self.all_primaries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn add_watcher(
+        self: &Arc<Self>,
+        name: &Bytes,
+        key: &Bytes,
+        scope: ChannelScope,
+        sink: Sink,
+        poll: Option<KeyPoll>,
+    ) -> u64 {
+        let now = self.clock.now();
+        let mut state = self.state();
+        state.next_id += 1;
+        let id = state.next_id;
+        if !state.channels.contains_key(name) {
+            let (server, primary) = self.nodes_for(key, scope).unzip();
+            if !state.closed {
+                server.iter().chain(&primary).for_each(|node| {
+                    state.ensure_node_task(self, node);
+                });
+            }
+            // A denial is remembered beyond the last watcher: each try costs the subscriber connection.
+            let subscription = state.denied.get(name).map_or(SubscriptionState::Pending, Denial::subscription_state);
+            let kind = self.kind_of(scope);
+            // A node that has gone meanwhile: whoever wanted it leaves as well.
+            let id = |node: Option<Arc<dyn Server>>| node.map_or(NodeId("".into()), |node| node.id().clone());
+            let mut channel = Channel::new(key.clone(), id(server), id(primary), scope, kind);
+            channel.subscription = subscription;
+            state.channels.insert(name.clone(), channel);
+        }
+        let State { channels, node_tasks, draining, denied, .. } = &mut *state;
+        let Some(channel) = channels.get_mut(name) else { return id };
+        // What was published between the caller's look and this moment is not seen: look once more.
+        match (&sink, channel.subscription) {
+            (Sink::Signal(signal), SubscriptionState::Active) => {
+                signal.active.store(true, Ordering::Release);
+                signal.resync.store(true, Ordering::Release);
+            }
+            (Sink::Ordered { sender, generation, .. }, SubscriptionState::Active) => {
+                generation.set_active(true);
+                let _ = sender.send(ChannelEvent::Resync);
+            }
+            (Sink::Buffer { buffer, channel_id }, SubscriptionState::Active) => buffer.channel_active(*channel_id),
+            (sink, SubscriptionState::Denied) => {
+                if let Some(denial) = denied.get(name) {
+                    denial.report_to(sink);
+                }
+            }
+            _ => {}
+        }
+        channel.watchers.insert(id, sink);
+        match (poll, &mut channel.poll, node_tasks.get_mut(&channel.primary)) {
+            (Some(poll), Some(existing), _) => existing.waiter_flag = existing.waiter_flag.take().or(poll.waiter_flag),
+            (Some(poll), vacant, Some(node_task)) => {
+                let due = now + UNSUBSCRIBED_POLL;
+                *vacant = Some(KeyPoll { due, ..poll });
+                node_task.desired.polls.insert((due, name.clone()));
+                node_task.subscriptions.polls_changed.notify_one();
+            }
+            (None, ..) | (_, None, None) => {}
+        }
+        let is_new = channel.subscription == SubscriptionState::Pending && channel.watchers.len() == 1;
+        let Some(node_task) = node_tasks.get_mut(&channel.node) else { return id };
+        if node_task.desired.to_unsubscribe.remove(name) {
+            draining.remove(name);
+        }
+        if is_new {
+            node_task.desired.to_subscribe.insert(name.clone());
+            node_task.subscriptions.desired_changed.notify_one();
+        }
+        id
+    }
+
+    pub(super) fn remove_watcher(&self, name: &Bytes, id: u64) {
+        take_watcher(&mut self.state(), name, id);
+    }
+
+    /// Ends a watch whose watcher still hears what comes until the server has unsubscribed the channel, if nobody else watches it.
+    pub(super) fn drain_watcher(&self, name: &Bytes, id: u64) {
+        let mut state = self.state();
+        let Some((node, sink)) = take_watcher(&mut state, name, id) else { return };
+        state.draining.entry(name.clone()).or_default().push((node, sink));
+    }
+
+    /// Nobody hears any more what has ended at a node.
+    pub(super) fn finish_draining(&self, subscriptions: &NodeSubscriptions, is_ended: impl Fn(&Bytes) -> bool) {
+        let node = subscriptions.server.id();
+        self.state().draining.retain(|name, sinks| {
+            sinks.retain(|(at, _)| at != node || !is_ended(name));
+            !sinks.is_empty()
+        });
+    }
+
+    /// How the messages of a channel travel.
+    fn kind_of(&self, scope: ChannelScope) -> ChannelKind {
+        match scope {
+            ChannelScope::Slot | ChannelScope::SlotPrimary if self.topology.is_sharded() => ChannelKind::Sharded,
+            ChannelScope::Everywhere | ChannelScope::Slot | ChannelScope::SlotPrimary => ChannelKind::Plain,
+            ChannelScope::Sharded => ChannelKind::Sharded,
+            ChannelScope::Patterns => ChannelKind::Patterns,
+            ChannelScope::Node => ChannelKind::Events,
+        }
+    }
+
+    /// Where a channel is to be subscribed, and who decides for its key; `None` where it is to be at a node that has gone. What no poll makes up for, as the notices of force, is heard from the primary itself: a
+    /// replica may be deaf for as long as it takes to notice.
+    fn nodes_for(&self, key: &[u8], scope: ChannelScope) -> Option<(Arc<dyn Server>, Arc<dyn Server>)> {
+        if scope == ChannelScope::Node {
+            let node = self.topology.primaries().into_iter().find(|node| node.id().0.as_bytes() == key)?;
+            return Some((Arc::clone(&node), node));
+        }
+        let primary = self.topology.primary(key);
+        Some((if scope == ChannelScope::Slot { self.topology.listener(key) } else { Arc::clone(&primary) }, primary))
+    }
+
+    /// Moves every channel to where its key is, or is listened to, by now.
+    pub(crate) fn reassign(self: &Arc<Self>) {
+        let now = self.clock.now();
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        let moves: Vec<_> = state
+            .channels
+            .iter()
+            .filter_map(|(name, channel)| {
+                let (server, primary) = self.nodes_for(&channel.key, channel.scope)?;
+                let kind = self.kind_of(channel.scope);
+                let is_at = |id: &NodeId, node: &Arc<dyn Server>| {
+                    state.node_tasks.get(id).is_some_and(|node_task| is_same(&node_task.subscriptions.server, node))
+                };
+                // Also where a replica has another primary: it may have ended what was subscribed for the former one.
+                let same_primary = is_at(&channel.primary, &primary);
+                let unchanged = is_at(&channel.node, &server) && same_primary && channel.kind == kind;
+                (!unchanged).then(|| (name.clone(), server, primary, same_primary, kind))
+            })
+            .collect();
+        for (name, server, primary, same_primary, kind) in moves {
+            let State { channels, node_tasks, denied, .. } = &mut *state;
+            let Some(channel) = channels.get_mut(&name) else { continue };
+            if let Some((poll, node_task)) = channel.poll.as_ref().zip(node_tasks.get_mut(&channel.primary)) {
+                node_task.desired.polls.remove(&(poll.due, name.clone()));
+            }
+            let previous = node_tasks.get_mut(&channel.node);
+            let mut interrupted = channel.subscription == SubscriptionState::Active;
+            if let Some(NodeTask { subscriptions, desired, .. }) = previous {
+                interrupted |= desired.interrupted;
+                desired.remove(&name);
+                // A slot's channels end with its leaving a primary; the others have to be ended. At a replica of that they end as well,
+                // and are counted there: what is missing would have all made anew.
+                let must_unsubscribe =
+                    channel.kind != ChannelKind::Sharded || same_primary || channel.node != channel.primary;
+                if channel.may_be_subscribed() && must_unsubscribe {
+                    desired.to_unsubscribe_moved.insert((channel.kind, name.clone()));
+                    subscriptions.desired_changed.notify_one();
+                }
+            }
+            denied.remove(&name);
+            if channel.watchers.is_empty() {
+                channels.remove(&name);
+                continue;
+            }
+            (channel.node, channel.primary) = (server.id().clone(), primary.id().clone());
+            (channel.kind, channel.subscribe_sent, channel.confirmed_or_unknown) = (kind, false, false);
+            channel.set_subscription(SubscriptionState::Pending);
+            let due = channel.poll.as_mut().map(|poll| {
+                poll.due = now + UNSUBSCRIBED_POLL;
+                poll.due
+            });
+            let NodeTask { subscriptions, desired, .. } = state.ensure_node_task(self, &primary);
+            desired.polls.extend(due.map(|due| (due, name.clone())));
+            subscriptions.polls_changed.notify_one();
+            let NodeTask { subscriptions, desired, .. } = state.ensure_node_task(self, &server);
+            desired.interrupted |= interrupted;
+            let still_subscribed = desired.to_unsubscribe_moved.remove(&(kind, name.clone()));
+            desired.to_subscribe.insert(name.clone());
+            subscriptions.desired_changed.notify_one();
+            if let Some(channel) = state.channels.get_mut(&name).filter(|_| still_subscribed) {
+                (channel.subscribe_sent, channel.confirmed_or_unknown) = (true, true);
+            }
+        }
+        let mut nodes = self.topology.primaries();
+        nodes.extend(self.topology.shards().into_iter().flat_map(|shard| shard.replicas));
+        let State { node_tasks, draining, .. } = &mut *state;
+        node_tasks.retain(|_, node_task| nodes.iter().any(|node| is_same(node, &node_task.subscriptions.server)));
+        draining.retain(|_, sinks| {
+            sinks.retain(|(node, _)| node_tasks.contains_key(node));
+            !sinks.is_empty()
+        });
+        drop(state);
+        self.subscribe_new_primaries();
+    }
+
+    /// When the home of a key last answered a poll: while names are awaited there, it is asked all the time.
+    pub(crate) fn contact(&self, key: &[u8]) -> Instant {
+        let primary = self.topology.primary(key);
+        self.state()
+            .node_tasks
+            .get(primary.id())
+            .map_or(Instant::MIN, |node_task| node_task.subscriptions.last_contact())
+    }
+
+    /// Tells the watchers of a channel to look.
+    pub(super) fn resync(&self, name: &Bytes) {
+        if let Some(channel) = self.state().channels.get(name) {
+            channel.resync();
+        }
+    }
+
+    /// Hands a message to its watchers, unless the channel has moved to another node since.
+    pub(super) fn deliver(&self, subscriptions: &NodeSubscriptions, name: &Bytes, payload: &Bytes) {
+        self.deliver_to(subscriptions, &plain_name(name), name, payload);
+        let is_sharded = self.state().channels.get(name).is_some_and(|channel| channel.kind == ChannelKind::Sharded);
+        if !is_sharded {
+            self.deliver_to_waiters(subscriptions, name, payload);
+        }
+    }
+
+    fn deliver_to_waiters(&self, subscriptions: &NodeSubscriptions, name: &Bytes, payload: &Bytes) {
+        let mut state = self.state();
+        let node = subscriptions.server.id();
+        if let Some(channel) = state.channels.get_mut(name).filter(|channel| channel.node == *node) {
+            channel.deliver(name, payload);
+        } else if let Some(channel) = state.channels.get_mut(&name_at_node(node, name)) {
+            channel.deliver(name, payload);
+        }
+        let draining = state.draining.get(name).into_iter().flatten();
+        draining.filter(|(at, _)| at == subscriptions.server.id()).for_each(|(_, sink)| sink.deliver(name, payload));
+    }
+
+    /// The same of one that came by SPUBLISH: waiters have such, too, and a plain channel of that name is another one.
+    pub(super) fn deliver_sharded(&self, subscriptions: &NodeSubscriptions, name: &Bytes, payload: &Bytes) {
+        self.deliver_to(subscriptions, &sharded_name(name), name, payload);
+        let is_plain = self.state().channels.get(name).is_some_and(|channel| channel.kind != ChannelKind::Sharded);
+        if !is_plain {
+            self.deliver_to_waiters(subscriptions, name, payload);
+        }
+    }
+
+    /// The same of one whose channel is of a pattern.
+    pub(super) fn deliver_pattern(
+        &self,
+        subscriptions: &NodeSubscriptions,
+        pattern: &Bytes,
+        name: &Bytes,
+        payload: &Bytes,
+    ) {
+        self.deliver_to(subscriptions, &pattern_name(pattern), name, payload);
+    }
+
+    fn deliver_to(&self, subscriptions: &NodeSubscriptions, internal_name: &Bytes, name: &Bytes, payload: &Bytes) {
+        let mut state = self.state();
+        if let Some(channel) =
+            state.channels.get_mut(internal_name).filter(|channel| channel.node == *subscriptions.server.id())
+        {
+            channel.deliver(name, payload);
+        }
+    }
+
+    /// How many here hear a channel.
+    pub(super) fn watcher_count(&self, internal_name: &Bytes) -> usize {
+        self.state().channels.get(internal_name).map_or(0, |channel| channel.watchers.len())
+    }
+
+    /// Ends all tasks.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.node_tasks.clear();
+        state.draining.clear();
+        let sinks = state.channels.values().flat_map(|channel| channel.watchers.values());
+        sinks.for_each(|sink| {
+            if let Sink::Buffer { buffer, .. } = sink {
+                buffer.close();
+            }
+        });
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Takes a watcher from a channel, and has that unsubscribed if it was the last: then it is told which, and where.
+fn take_watcher(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sink)> {
+    let State { channels, node_tasks, .. } = state;
+    let channel = channels.get_mut(name)?;
+    let sink = channel.watchers.remove(&id);
+    if let Some(Sink::Buffer { buffer, channel_id }) = &sink {
+        buffer.channel_removed(*channel_id);
+    }
+    if !channel.watchers.is_empty() {
+        return None;
+    }
+    if let Some((poll, node_task)) = channel.poll.take().zip(node_tasks.get_mut(&channel.primary)) {
+        node_task.desired.polls.remove(&(poll.due, name.clone()));
+    }
+    let Some(node_task) = node_tasks.get_mut(&channel.node) else {
+        // The node has gone, and all that was subscribed there.
+        channels.remove(name);
+        return None;
+    };
+    node_task.desired.to_unsubscribe.insert(name.clone());
+    node_task.subscriptions.desired_changed.notify_one();
+    channel.may_be_subscribed().then(|| channel.node.clone()).zip(sink)
+}

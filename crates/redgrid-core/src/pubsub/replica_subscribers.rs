@@ -1,0 +1,123 @@
+//! How many listen: at a replica, which passes messages on to those that the primary does not count, and at the primary itself.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+
+use super::manager::SubscriptionManager;
+use crate::config::SubscriptionMode;
+use crate::connection::{Reply, Request, Server, is_same};
+use crate::error::ServerError;
+
+/// How long the count of a replica is waited for: 50 ms. A release is not to take longer because of a replica that hangs.
+const REPLICA_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// Who listens to a channel at a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplicaSubscribers {
+    /// So many.
+    Count(u64),
+    /// It did not say.
+    Unknown,
+}
+
+impl SubscriptionManager {
+    /// Asks how many listen to channels of one slot where waiters of their keys do; `None` where that is not at a replica.
+    pub(crate) fn replica_subscribers(
+        &self,
+        channels: &[(&Bytes, &Bytes)],
+    ) -> Option<Pin<Box<dyn Future<Output = Vec<ReplicaSubscribers>> + Send>>> {
+        if self.settings.subscription_mode == SubscriptionMode::Primary {
+            return None;
+        }
+        let subcommand = self.numsub_subcommand();
+        let mut requests: Vec<(Arc<dyn Server>, Vec<Bytes>)> = Vec::new();
+        let mut positions = Vec::with_capacity(channels.len());
+        for (channel, key) in channels {
+            let listener = self.topology.listener(key);
+            if is_same(&listener, &self.topology.primary(key)) {
+                positions.push(None);
+                continue;
+            }
+            let index = requests.iter().position(|(known, _)| is_same(known, &listener)).unwrap_or_else(|| {
+                requests.push((listener, Vec::new()));
+                requests.len() - 1
+            });
+            requests[index].1.push(Bytes::clone(channel));
+            positions.push(Some((index, requests[index].1.len() - 1)));
+        }
+        if requests.is_empty() {
+            return None;
+        }
+        // Boxed: it is rare, and the future of every release would have room for it.
+        Some(Box::pin(async move {
+            let counts =
+                join_all(requests.iter().map(|(server, channels)| count_subscribers(&**server, subcommand, channels)))
+                    .await;
+            let at_primary = ReplicaSubscribers::Count(0);
+            let of = |position: Option<(usize, usize)>| position.map_or(at_primary, |(index, nth)| counts[index][nth]);
+            positions.into_iter().map(of).collect()
+        }))
+    }
+}
+
+impl SubscriptionManager {
+    /// How many listen to a channel at the primary of `key`; none where that does not say.
+    pub(crate) async fn subscribers_at_primary(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
+        let primary = self.topology.primary(key);
+        match count_subscribers(&*primary, self.numsub_subcommand(), std::slice::from_ref(channel)).await[..] {
+            [ReplicaSubscribers::Count(subscribers)] => Some(subscribers),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn numsub_subcommand(&self) -> &'static str {
+        if self.topology.is_sharded() { "SHARDNUMSUB" } else { "NUMSUB" }
+    }
+}
+
+/// As many answers as channels.
+async fn count_subscribers(
+    server: &dyn Server,
+    subcommand: &'static str,
+    channels: &[Bytes],
+) -> Vec<ReplicaSubscribers> {
+    let request = Request::command("PUBSUB").arg(subcommand);
+    let request = channels.iter().fold(request, |request, channel| request.arg(channel.clone()));
+    let answer = tokio::time::timeout(REPLICA_TIMEOUT, server.call(vec![request])).await;
+    let answer = answer.ok().and_then(|mut answers| answers.pop()?.ok());
+    match answer.map(parse_counts) {
+        Some(Ok(counts)) if counts.len() == channels.len() => {
+            counts.into_iter().map(ReplicaSubscribers::Count).collect()
+        }
+        _ => vec![ReplicaSubscribers::Unknown; channels.len()],
+    }
+}
+
+/// Reads `channel, count, …`, which comes in the order of the question.
+pub(crate) fn parse_counts(reply: Reply) -> Result<Vec<u64>, ServerError> {
+    match reply {
+        Reply::Map(pairs) => pairs.into_iter().map(|(_, count)| count.into_typed()).collect(),
+        reply => {
+            let parts = reply.into_typed::<Vec<Reply>>()?;
+            parts.into_iter().skip(1).step_by(2).map(Reply::into_typed).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_pairs() {
+        let text = |text: &'static str| Reply::Bytes(text.into());
+        let flat = Reply::Array(vec![text("a"), Reply::Int(2), text("b"), Reply::Int(0)]);
+        assert_eq!(parse_counts(flat).unwrap(), [2, 0]);
+        assert_eq!(parse_counts(Reply::Map(vec![(text("a"), Reply::Int(3))])).unwrap(), [3]);
+        assert!(parse_counts(Reply::Array(vec![text("a"), text("b")])).is_err());
+    }
+}
