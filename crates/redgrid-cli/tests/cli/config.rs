@@ -29,7 +29,7 @@ fn a_file_is_told_with_what_is_not_at_its_default() {
     assert_eq!((told.code(), told.stderr().as_str()), (0, ""));
     let text = told.stdout();
     assert!(text.starts_with(&format!("{}: cluster\n", path(&file))), "{text}");
-    assert!(text.contains("  response_timeout   1s      `response_timeout`; 3s unless set\n"), "{text}");
+    assert!(text.contains("  response_timeout  1s      `response_timeout`; 3s unless set\n"), "{text}");
     assert!(text.contains("***") && !text.contains("hunter2") && !text.contains("retries"), "{text}");
 
     let json = run(&["config", "check", path(&file), "--json"]);
