@@ -29,9 +29,9 @@ async fn a_bad_option_is_told_with_what_is_allowed() {
     let refused = [
         ("lease", lock.acquire().lease(tiny).await),
         ("lease", lock.acquire().lease(huge).await),
-        ("watchdog", lock.acquire().auto_renew(tiny).await),
-        ("at_least", lock.acquire().hold_at_least(huge).await),
-        ("max_hold", lock.acquire().hold_at_most(tiny).await),
+        ("auto_renew", lock.acquire().auto_renew(tiny).await),
+        ("hold_at_least", lock.acquire().hold_at_least(huge).await),
+        ("hold_at_most", lock.acquire().hold_at_most(tiny).await),
     ];
     for (named, outcome) in refused {
         let error = outcome.unwrap_err();

@@ -86,7 +86,7 @@ async fn a_shorter_lease_does_not_cut_the_time_a_job_keeps_its_name() {
     let me = Holder::new();
     let outer = Lock::new(&client, "b").acquire().holder(&me).await.unwrap();
     let inner = Lock::new(&client, "b").acquire().holder(&me).hold_at_least(Duration::from_secs(5)).await;
-    assert!(matches!(inner, Err(AcquireError::InvalidArgument { option: "at_least", .. })), "{inner:?}");
+    assert!(matches!(inner, Err(AcquireError::InvalidArgument { option: "hold_at_least", .. })), "{inner:?}");
     outer.release().await.unwrap();
 }
 

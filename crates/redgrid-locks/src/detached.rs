@@ -125,7 +125,7 @@ impl LockGuard {
 
 impl Lock {
     /// Takes over a lock that another process has detached, with its token and its lease: a renewed one is renewed from here
-    /// on, a fixed one ends when it would have ended there. What is left of `at_least` and `max_hold` goes with it; durability
+    /// on, a fixed one ends when it would have ended there. What is left of `hold_at_least` and `hold_at_most` goes with it; durability
     /// is that of this client.
     ///
     /// The server decides: of two that attach the same, one gets it. It finds the lock by its name under this client's

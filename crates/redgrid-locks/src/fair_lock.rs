@@ -71,7 +71,7 @@ impl FairLock {
     }
 
     /// Acquires the lock if it is free and nobody waits for it: `None` otherwise. Without a
-    /// [`wait`](TryAcquire::timeout) it never lines up.
+    /// [`timeout`](TryAcquire::timeout) it never lines up.
     ///
     /// # Errors
     ///

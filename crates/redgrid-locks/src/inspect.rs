@@ -53,7 +53,7 @@ impl LockHolder {
         self.number.map_or_else(|| self.client.clone(), |number| format!("{}:{number}", self.client))
     }
 
-    /// The holder with this field. A lock that is kept for its `at_least` still names the holder that released it.
+    /// The holder with this field. A lock that is kept for its `hold_at_least` still names the holder that released it.
     pub(crate) fn of(field: &str, entries: u64) -> Self {
         let field = field.strip_suffix(KEPT).unwrap_or(field);
         let form = field.rsplit_once(':').and_then(|(id, number)| Some((id, number.parse().ok()?)));

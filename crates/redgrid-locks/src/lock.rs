@@ -250,7 +250,7 @@ impl Lock {
     /// ```
     ///
     /// The holder is notified, and the lock is free half a second later, as by [`Lock::force_release`].
-    /// A lock that was released and is only kept for its `at_least` has no holder: the answer is false.
+    /// A lock that was released and is only kept for its `hold_at_least` has no holder: the answer is false.
     ///
     /// # Errors
     ///

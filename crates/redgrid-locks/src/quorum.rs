@@ -213,7 +213,7 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then. Leases longer than the longest, and `at_least`, are refused.
+    /// [`AcquireError`] says what is true then. Leases longer than the longest, and `hold_at_least`, are refused.
     ///
     /// # Cancel safety
     ///
@@ -371,11 +371,12 @@ impl QuorumLock {
         let lock = &self;
         let name = lock.first()?.clone();
         let request = AcquireRequest { wait: None, ..lock.locks[0].options().with(&said).request(true)? };
-        for (option, got, most) in
-            [("lease", request.lease.duration(), lock.quorum.longest), ("at_least", request.at_least, Duration::ZERO)]
-        {
+        for (option, got, most) in [
+            ("lease", request.lease.duration(), lock.quorum.longest),
+            ("hold_at_least", request.at_least, Duration::ZERO),
+        ] {
             if got > most {
-                let expected = "at most the longest lease of the quorum, and no `at_least`";
+                let expected = "at most the longest lease of the quorum, and no `hold_at_least`";
                 return Err(AcquireError::InvalidArgument { name, option, expected, got });
             }
         }

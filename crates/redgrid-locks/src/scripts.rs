@@ -21,7 +21,7 @@ pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!
 static JOINT: BatchScript = BatchScript::new("lock/joint", include_str!("scripts/joint.lua"), 2);
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
-/// What follows the holder in the field that keeps a lock taken for its `at_least` after a release.
+/// What follows the holder in the field that keeps a lock taken for its `hold_at_least` after a release.
 pub(crate) const KEPT: &str = ":kept";
 
 /// A lock of one holder in a hash of its own: Redisson's RLock on the wire, and what differs from it in a point.

@@ -51,7 +51,7 @@ impl Options {
         if let Some(capacity) = self.capacity.filter(|capacity| *capacity < self.permits) {
             return refuse("permits", "no more than the capacity", format!("{} of {capacity}", self.permits));
         }
-        for (option, lease) in [("lease", self.lease), ("watchdog", self.watchdog)] {
+        for (option, lease) in [("lease", self.lease), ("auto_renew", self.watchdog)] {
             match lease {
                 Some(_) if !source.leased => {
                     return refuse(option, "none, as these permits have no lease", "one".into());
@@ -174,7 +174,7 @@ macro_rules! options {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let Options { permits, wait, lease, .. } = &self.0;
                 let mut shown = f.debug_struct(stringify!($builder));
-                shown.field("permits", permits).field("wait", wait).field("lease", lease).finish_non_exhaustive()
+                shown.field("permits", permits).field("timeout", wait).field("lease", lease).finish_non_exhaustive()
             }
         }
     };

@@ -71,7 +71,7 @@ impl Campaign {
         }
         let lease = self.watchdog.unwrap_or(client.watchdog_lease());
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
-            let (option, expected) = ("watchdog", "100 ms to 30 days");
+            let (option, expected) = ("auto_renew", "100 ms to 30 days");
             return Err(AcquireError::InvalidArgument { name, option, expected, got: lease }.into());
         }
         // A wait of zero is one look.
