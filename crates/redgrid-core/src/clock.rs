@@ -49,7 +49,7 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Instant;
 
-    /// Saturates at [`Instant::NEVER`].
+    /// Saturates at [`Instant::MAX`].
     fn add(self, d: Duration) -> Instant {
         Instant(self.0.saturating_add(nanos(d)))
     }
@@ -58,7 +58,7 @@ impl Add<Duration> for Instant {
 impl Sub<Duration> for Instant {
     type Output = Instant;
 
-    /// Saturates at [`Instant::PAST`].
+    /// Saturates at [`Instant::MIN`].
     fn sub(self, d: Duration) -> Instant {
         Instant(self.0.saturating_sub(nanos(d)))
     }
@@ -109,7 +109,7 @@ impl Clock {
         Instant::MIN + Duration::from_secs(3600) + self.elapsed()
     }
 
-    /// Completes at `instant`, and at once if it has passed. Never, for [`Instant::NEVER`].
+    /// Completes at `instant`, and at once if it has passed. Never, for [`Instant::MAX`].
     ///
     /// # Cancel safety
     ///

@@ -12,7 +12,7 @@ pub const LIFETIMES_EXPECTED: &str = "1 ms to 3650 days";
 /// The latest end that may be set: that of the year 9999.
 const LATEST: Duration = Duration::from_secs(253_402_300_799);
 
-/// What [`millis_since_1970`] takes, in words.
+/// What [`unix_millis`] takes, in words.
 pub const TIMES_EXPECTED: &str = "a time between the years 1970 and 9999";
 
 /// A time as servers count it; `None` where it is not between the years 1970 and 9999.

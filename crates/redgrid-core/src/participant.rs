@@ -44,7 +44,7 @@ impl Participants {
     }
 }
 
-/// A place among those who take part in something under one key. Dropped while it is [armed](Seat::arm), it is given up in the
+/// A place among those who take part in something under one key. Dropped while it is [armed](Participant::arm), it is given up in the
 /// background, and nobody sits there before; a shutdown gives it up, too.
 #[must_use = "dropping it gives the seat up"]
 pub struct Participant {
@@ -65,7 +65,7 @@ impl Participant {
         self.generation
     }
 
-    /// From now on it is given up by this request, unless it is [disarmed](Seat::disarm) before.
+    /// From now on it is given up by this request, unless it is [disarmed](Participant::disarm) before.
     pub fn arm(&self, leave_request: Request) {
         self.client.core().participants.state().leave_requests.insert(self.generation, leave_request);
     }

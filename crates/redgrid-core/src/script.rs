@@ -167,11 +167,11 @@ impl BulkScript {
 
 /// A script that does the work of many calls of others, of one key each: what leaves while others are under way goes together.
 ///
-/// Its keys are those of the calls, first those that come [`First`](Turn::First). Its arguments are the number of these, until when it may be
+/// Its keys are those of the calls, first those that come [`First`](BatchPhase::Release). Its arguments are the number of these, until when it may be
 /// carried out (the earliest time of all, as microseconds of the server's clock; 0 where none has one), the command by which
 /// it publishes, and then the other arguments of each call, in the order of the keys. It answers by a list: the server's time, as each script of its own would tell it,
 /// and then what each would have been answered. An error in its place says that this one did nothing; a number `n` in the place of one that
-/// comes [`Second`](Turn::Second) is short for the list of `n`, the time, and 0.
+/// comes [`Second`](BatchPhase::Acquire) is short for the list of `n`, the time, and 0.
 #[derive(Debug)]
 pub struct BatchScript {
     body: ScriptText,

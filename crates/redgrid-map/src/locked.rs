@@ -46,7 +46,7 @@ pub struct Locked<'m, K, V, KC, VC> {
 
 impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// What computes under the locks of keys. Waits for them as long as a call may take, [`Client::patience`](crate::Client::patience), unless
-    /// [`Locked::wait`] says otherwise.
+    /// [`Locked::timeout`] says otherwise.
     ///
     /// ```no_run
     /// # async fn price_of(product: &str) -> u64 { 1 }

@@ -281,7 +281,7 @@ impl Request {
     /// Allows the request to be batched with others, in a script that executes each of them.
     ///
     /// It is sent individually unless it has exactly one key, and as many arguments of its own as
-    /// [`Joint::new`] states.
+    /// [`BatchScript::new`] states.
     #[inline]
     pub fn joins(mut self, joint: &'static BatchScript, turn: BatchPhase) -> Self {
         let words = self.args.iter().filter(|arg| arg.is_its_own()).count();

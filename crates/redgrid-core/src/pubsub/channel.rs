@@ -353,7 +353,7 @@ pub struct OrderedSubscription {
     pub(super) generation: Generation,
 }
 
-/// What came of a [`Hearing`].
+/// What came of a [`OrderedSubscription`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChannelEvent {
     /// A message, and the place of its channel among those that were asked for.
@@ -405,7 +405,7 @@ impl OrderedSubscription {
     }
 }
 
-/// What comes of a [`Hearing`] after its end was asked for.
+/// What comes of a [`OrderedSubscription`] after its end was asked for.
 pub struct DrainingSubscription {
     receiver: mpsc::UnboundedReceiver<ChannelEvent>,
 }

@@ -10,7 +10,7 @@ use super::channel::Registration;
 use crate::connection::Client;
 use crate::error::ServerError;
 
-/// What is published on channels of one slot from now on, for one reader; made by [`Client::messages`]. Dropped, the channels are heard no more. It does
+/// What is published on channels of one slot from now on, for one reader; made by [`Client::message_stream`]. Dropped, the channels are heard no more. It does
 /// not keep the client.
 pub struct MessageStream {
     buffer: Arc<MessageBuffer>,
@@ -18,7 +18,7 @@ pub struct MessageStream {
     _registrations: Vec<Registration>,
 }
 
-/// What came of [`Messages`].
+/// What came of [`MessageStream`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageEvent {
     /// A message, and the place of its channel among those that were asked for.

@@ -24,7 +24,7 @@ pub enum ChannelSelector {
     Pattern(Bytes),
 }
 
-/// What comes of a [`Feed`].
+/// What comes of a [`PubSubStream`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PubSubEvent {
