@@ -53,7 +53,7 @@ use layer::Layer;
 /// use redgrid_core::Config;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = Config::from_url("redis://:secret@127.0.0.1:6379/2")?.namespace("prod")?.timeout(Duration::from_secs(1));
+/// let config = Config::from_url("redis://:secret@127.0.0.1:6379/2")?.namespace("prod")?.response_timeout(Duration::from_secs(1));
 /// assert!(!format!("{config:?}").contains("secret"));
 ///
 /// let config = Config::from_url("redis-sentinel://10.0.0.1,10.0.0.2/orders?read_mode=replica&response_timeout=500ms")?;

@@ -341,13 +341,13 @@ impl Client {
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_core::Client) {
-    /// use redgrid_core::Event;
+    /// use redgrid_core::ConnectionEvent;
     ///
     /// let mut events = client.events();
     /// while let Some(event) = events.recv().await {
     ///     match event {
-    ///         Event::Lost { node, why } => eprintln!("{node} is lost: {why}"),
-    ///         Event::PrimaryChanged { from, to } => eprintln!("{to} instead of {from}"),
+    ///         ConnectionEvent::Lost { node, why } => eprintln!("{node} is lost: {why}"),
+    ///         ConnectionEvent::PrimaryChanged { from, to } => eprintln!("{to} instead of {from}"),
     ///         other => eprintln!("{other:?}"),
     ///     }
     /// }
