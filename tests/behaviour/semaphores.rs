@@ -356,7 +356,7 @@ async fn bad_input_is_told_by_its_name() {
         (mail.clone().capacity(0).acquire().await.err(), "capacity"),
         (mail.clone().capacity(5000).acquire_many(1001).await.err(), "permits"),
         (mail.acquire().lease(99 * MS).await.err(), "lease"),
-        (mail.acquire().auto_renew(MS).await.err(), "watchdog"),
+        (mail.acquire().auto_renew(MS).await.err(), "auto_renew"),
         (plain.acquire().lease(SOON).await.err(), "lease"),
     ];
     for (refused, option) in refusals {

@@ -417,7 +417,12 @@ pub(super) fn reenter(
             }
             if request.at_least > hold.request.at_least {
                 let (expected, got) = ("as set by the holder's first acquire", request.at_least);
-                return Some(Err(AcquireError::InvalidArgument { name: name(), option: "at_least", expected, got }));
+                return Some(Err(AcquireError::InvalidArgument {
+                    name: name(),
+                    option: "hold_at_least",
+                    expected,
+                    got,
+                }));
             }
             return Some(Ok(Arc::clone(hold)));
         }
