@@ -46,7 +46,7 @@ impl Participants {
 
 /// A place among those who take part in something under one key. Dropped while it is [armed](Participant::arm), it is given up in the
 /// background, and nobody sits there before; a shutdown gives it up, too.
-#[must_use = "dropping it gives the seat up"]
+#[must_use = "dropping it ends the participation"]
 pub struct Participant {
     client: Client,
     key: Bytes,
@@ -94,7 +94,7 @@ impl Drop for Participant {
 
 impl std::fmt::Debug for Participant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat")
+        f.debug_struct("Participant")
             .field("key", &self.key)
             .field("number", &self.number)
             .field("turn", &self.generation)

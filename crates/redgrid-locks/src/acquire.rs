@@ -277,6 +277,7 @@ macro_rules! options {
 
             /// Renews the lease, as by default, but with leases of this length: 100 ms to 30 days, 30 s unless set here or
             /// in the configuration. Short ones free the lock sooner after a crash; long ones survive longer pauses.
+            #[doc(alias = "watchdog")]
             pub fn auto_renew(mut self, lease: std::time::Duration) -> Self {
                 self.0.lease = None;
                 self.0.watchdog = Some(lease);

@@ -7,7 +7,7 @@ use crate::clock::Instant;
 /// Bit that is set once an observer has seen the deadline passed.
 const PASSED: u64 = 1 << 63;
 
-/// Largest instant that fits beside `PASSED`. It stands for [`Instant::NEVER`].
+/// Largest instant that fits beside `PASSED`. It stands for [`Instant::MAX`].
 const NEVER: u64 = PASSED - 1;
 
 /// Instant until which something is valid.

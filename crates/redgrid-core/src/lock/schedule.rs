@@ -16,13 +16,13 @@ pub(super) struct Schedule {
 
 struct Registered {
     server_lease: Arc<ServerLease>,
-    /// When it is renewed next; `NEVER` while a renewal is in flight.
+    /// When it is renewed next; `Instant::MAX` while a renewal is in flight.
     due: Instant,
     /// When its end is checked; the actual end may have moved to later.
     end: Instant,
 }
 
-/// Adds an entry, unless its time is `NEVER`.
+/// Adds an entry, unless its time is `Instant::MAX`.
 fn note(set: &mut BTreeSet<(Instant, u64)>, at: Instant, id: u64) {
     if at != Instant::MAX {
         set.insert((at, id));

@@ -89,7 +89,7 @@ pub(crate) struct ServerLease {
     /// Whether the current owner's lease is renewed, and until when.
     renewed: AtomicBool,
     renewed_until: AtomicU64,
-    /// When the current owner's lease ends; `NEVER` if it is renewed.
+    /// When the current owner's lease ends; `Instant::MAX` if it is renewed.
     owner_due: AtomicU64,
     /// Lost, released, or no longer valid locally.
     over: AtomicBool,
@@ -149,7 +149,7 @@ struct DurabilityState {
 /// Extensions to a shorter lease that may execute late, and so undo what a later request confirmed.
 #[derive(Default)]
 struct PendingShortenings {
-    /// Until when each unanswered one may execute; `NEVER` for those that have just begun.
+    /// Until when each unanswered one may execute; `Instant::MAX` for those that have just begun.
     unanswered: Vec<Instant>,
     /// When the last answered one was answered. Confirmations of earlier requests do not count.
     settled: Instant,

@@ -149,6 +149,7 @@ macro_rules! options {
 
             /// Renews leases, as by default, but of this length: 100 ms to 30 days, 30 s unless set here or in the configuration.
             /// Short ones come back sooner after a crash; long ones survive longer pauses. Only where permits have leases.
+            #[doc(alias = "watchdog")]
             pub fn auto_renew(mut self, lease: Duration) -> Self {
                 self.0.lease = None;
                 self.0.watchdog = Some(lease);

@@ -64,7 +64,7 @@ pub(super) struct KeyPoll {
 pub(super) enum Sink {
     Signal(Arc<Signal>),
     Stream(mpsc::UnboundedSender<Option<Bytes>>),
-    /// One of the channels of a [`Hearing`], by its place among them.
+    /// One of the channels of an [`OrderedSubscription`], by its index among them.
     Ordered {
         index: usize,
         sender: mpsc::UnboundedSender<ChannelEvent>,

@@ -81,6 +81,6 @@ impl MessageStream {
 
 impl std::fmt::Debug for MessageStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Messages").field("channels", &self.channels).finish_non_exhaustive()
+        f.debug_struct("MessageStream").field("channels", &self.channels).finish_non_exhaustive()
     }
 }

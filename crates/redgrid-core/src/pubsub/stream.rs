@@ -187,6 +187,6 @@ impl PubSubStream {
 
 impl std::fmt::Debug for PubSubStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Feed").field("channel", &self.registration.channel).finish_non_exhaustive()
+        f.debug_struct("PubSubStream").field("channel", &self.registration.channel).finish_non_exhaustive()
     }
 }

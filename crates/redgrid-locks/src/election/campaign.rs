@@ -50,6 +50,7 @@ impl Campaign {
 
     /// Leads with leases of this length, renewed every third of it: 100 ms to 30 days; the client's watchdog lease unless set.
     /// Short ones have the next leader sooner after a crash; long ones survive longer pauses.
+    #[doc(alias = "watchdog")]
     pub fn auto_renew(mut self, lease: Duration) -> Self {
         self.watchdog = Some(lease);
         self

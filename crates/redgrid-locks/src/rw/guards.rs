@@ -149,7 +149,7 @@ impl WriteGuard {
     }
 
     /// Goes on as a reader, without anybody writing in between; readers that wait, those of Redisson too, are woken. The read
-    /// has a lease of the same length, counted anew, and keeps what is left of an `hold_at_least`: nobody writes before that. Where the
+    /// has a lease of the same length, counted anew, and keeps what is left of a `hold_at_least`: nobody writes before that. Where the
     /// same holder has other write guards, it goes on to write.
     ///
     /// ```no_run

@@ -18,7 +18,7 @@ struct Owed {
     answers: usize,
     /// Time of the first outstanding request, or of the last received data if that is later.
     since: Instant,
-    /// Time of the last request if nothing has been received since; otherwise `NEVER`. Cancelled
+    /// Time of the last request if nothing has been received since; otherwise `MAX`. Cancelled
     /// requests count.
     unheard: Instant,
     /// A request was sent since the watcher last checked.
