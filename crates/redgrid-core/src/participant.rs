@@ -1,8 +1,10 @@
-//! Taking part in something shared: a seat of this client under a key, and the request that gives it up.
+//! Participation in shared objects: a number of this client under a key, and the request that gives
+//! it up.
 //!
-//! A participant has an id on the server, `<client id>:<seat>`, and a turn that rises with each who sits there. So what is
-//! remembered of a participant is bounded by how many took part at a time, and whatever a former turn sends, late, is told
-//! from the present one's.
+//! A participant has an id on the server, `<client id>:<number>`, and a generation that grows with
+//! each participant of that number. So the state on the server is bounded by the number of
+//! simultaneous participants. Late requests of an earlier generation can be distinguished from
+//! those of the current one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,14 +13,14 @@ use bytes::Bytes;
 
 use crate::connection::{Client, Progress, Request, RetryPolicy};
 
-/// The seats of a client, by key.
+/// The participants of a client, by key.
 #[derive(Default)]
 pub(crate) struct Participants(Mutex<ParticipantsState>);
 
 #[derive(Default)]
 struct ParticipantsState {
     numbers: HashMap<Bytes, BTreeSet<u32>>,
-    /// How those leave who are to be taken out when nobody can: by turn.
+    /// The leave requests of armed participants, by generation.
     leave_requests: HashMap<u64, Request>,
     last_generation: u64,
 }
@@ -38,14 +40,16 @@ impl Participants {
         }
     }
 
-    /// What is still to be given up; nobody else does it from here on.
+    /// Takes all leave requests. From then on only the caller sends them.
     pub(crate) fn take_leave_requests(&self) -> Vec<Request> {
         self.state().leave_requests.drain().map(|(_, request)| request).collect()
     }
 }
 
-/// A place among those who take part in something under one key. Dropped while it is [armed](Participant::arm), it is given up in the
-/// background, and nobody sits there before; a shutdown gives it up, too.
+/// A participant under one key.
+///
+/// If it is dropped while it is [armed](Participant::arm), its leave request is sent in the
+/// background. Its number is not reused before that. A shutdown sends the request, too.
 #[must_use = "dropping it ends the participation"]
 pub struct Participant {
     client: Client,
@@ -55,22 +59,23 @@ pub struct Participant {
 }
 
 impl Participant {
-    /// The id on the server: `<client id>:<seat>`.
+    /// Returns the id on the server: `<client id>:<number>`.
     pub fn id(&self) -> Bytes {
         format!("{}:{}", self.client.id(), self.number).into()
     }
 
-    /// Higher than that of everybody who sat here before.
+    /// Returns the generation. It is higher than that of all earlier participants with this number.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// From now on it is given up by this request, unless it is [disarmed](Participant::disarm) before.
+    /// Sets the request that gives up the participation, unless it is
+    /// [disarmed](Participant::disarm) before.
     pub fn arm(&self, leave_request: Request) {
         self.client.core().participants.state().leave_requests.insert(self.generation, leave_request);
     }
 
-    /// Nothing is to be given up any more.
+    /// Removes the leave request: the participation need not be given up any more.
     pub fn disarm(&self) {
         let _ = self.client.core().participants.state().leave_requests.remove(&self.generation);
     }
@@ -82,7 +87,8 @@ impl Drop for Participant {
         let Some(leave_request) = core.participants.state().leave_requests.remove(&self.generation) else {
             return core.participants.release(&self.key, self.number);
         };
-        // Nobody sits here before it is said: what became of this turn would be written over.
+        // The number is not reused before the request has ended: a new participant would overwrite
+        // the outcome of this generation.
         let (core, key, number) = (Arc::clone(core), self.key.clone(), self.number);
         self.client.table().spawn_background(Box::pin(async move {
             let until = core.clock.now() + core.settings.patience();
@@ -103,7 +109,7 @@ impl std::fmt::Debug for Participant {
 }
 
 impl Client {
-    /// Takes the first seat under `key` on which nobody of this client sits.
+    /// Returns a participant with the lowest number under `key` that this client does not use.
     pub fn participant(&self, key: &Bytes) -> Participant {
         let mut state = self.core().participants.state();
         state.last_generation += 1;

@@ -1,9 +1,13 @@
-//! What several callers of one process ask of one key leaves as one request.
+//! Batches the requests of concurrent callers of one process for one key.
 //!
-//! The next batch collects while one is under way: there is no timer. On a runtime of one thread client and server would take turns then, each
-//! idle while the other works: there two or three may be under way, with as much of all in each (measured: 1.1 to 1.5 times). A lone caller
-//! polls his own request; with a second one a task goes on with it. Who asks has a seat until he is told or leaves, and nothing
-//! of his own besides: seats are used again, and whoever drives the loop looks after the time of all.
+//! The next batch collects while one is in flight: there is no timer. On a single-threaded runtime,
+//! client and server would take turns then, each idle while the other works. There, two or three
+//! batches may be in flight, each with an equal share of all requests (measured: 1.1 to 1.5 times
+//! as fast).
+//!
+//! A lone caller polls its own request; with a second one, a task drives it. A caller has a slot
+//! until it has its result or is dropped, and nothing else of its own. Slots are reused, and the
+//! driver of the loop checks the deadlines of all callers.
 
 mod waiters;
 
@@ -23,35 +27,45 @@ use crate::connection::Client;
 use crate::error::ServerError;
 use crate::lock::InlineTask;
 
-/// So many ask where a second batch under way is worth its request.
+/// Number of requests from which a second batch in flight is worth its request.
 const CONCURRENT_BATCHES_FROM: usize = 8;
 
-/// So many ask where two batches with half of all in each serve better than three (measured on one thread: three are 1.2 to 1.3 times as
-/// fast for 10 to 20 who ask, the same for 64, and 0.8 times for 256).
+/// Number of requests from which two batches with half of all in each are better than three.
+///
+/// Measured on one thread, three batches are 1.2 to 1.3 times as fast for 10 to 20 requests. They
+/// are equally fast for 64, and 0.8 times as fast for 256.
 const TWO_BATCHES_FROM: usize = 40;
 
-/// What can be combined, and how.
+/// Defines which requests can be batched, and executes the batches.
 pub trait BatchExecutor: Send + Sync + 'static {
-    /// What one caller asks.
+    /// The request of one caller.
     type Request: Send + 'static;
-    /// What he is told.
+    /// The reply to one caller.
     type Reply: Send + 'static;
 
-    /// How many batches may be under way at a time from a runtime of one thread: more than one where it does not matter which of
-    /// them is carried out first when one of them has to be asked again. They are told their answers in their order.
+    /// Maximum number of batches in flight from a single-threaded runtime.
+    ///
+    /// More than one requires that the order of their execution does not matter when one of them is
+    /// sent again. Replies are delivered in the order of the batches.
     const MAX_IN_FLIGHT: usize = 1;
 
-    /// How many of the first leave together; of `asks` there is one at least, and one leaves in any case.
+    /// Returns how many of the first requests form a batch.
+    ///
+    /// There is at least one request, and at least one is sent in any case.
     fn max_prefix<'a>(&self, requests: impl Iterator<Item = &'a Self::Request>) -> usize
     where
         Self::Request: 'a;
 
-    /// Carries a batch out: an answer for each, in their order, by `until`. It is dropped when nobody waits for any of them, whatever
-    /// else is under way.
+    /// Executes a batch by `until`, and returns a reply for each request, in their order.
+    ///
+    /// The future is dropped when no caller waits for any of the replies, whatever else is in
+    /// flight.
     fn execute(&self, batch: Vec<Self::Request>, until: Instant) -> impl Future<Output = Vec<Self::Reply>> + Send;
 }
 
-/// Combines what is asked through it. One for each key and client: see [`Client::shared`].
+/// Batches the requests that are submitted through it.
+///
+/// There is one for each key and client: see [`Client::shared`].
 pub struct Batcher<C: BatchExecutor>(Arc<Inner<C>>);
 
 struct Inner<C: BatchExecutor> {
@@ -61,35 +75,41 @@ struct Inner<C: BatchExecutor> {
 
 struct State<C: BatchExecutor> {
     waiters: WaiterSlab<C::Request, C::Reply>,
-    /// The loop runs; and, while its caller polls it, where.
+    /// Whether the loop runs.
     loop_running: bool,
+    /// The loop, while a caller polls it.
     inline_task: Option<InlineTask>,
 }
 
 impl<C: BatchExecutor> Batcher<C> {
-    /// One that has nothing to do yet.
+    /// Creates an idle batcher.
     pub fn new(executor: C) -> Self {
         let state = State { waiters: WaiterSlab::default(), loop_running: false, inline_task: None };
         Batcher(Arc::new(Inner { executor, state: Mutex::new(state) }))
     }
 
-    /// Asks, together with others, and waits for the answer.
+    /// Submits a request, which is batched with others, and waits for the reply.
     ///
-    /// What more than one asks is driven by the client, in the runtime in which that was made; so is the time of each. While nothing
-    /// drives that runtime (it has one thread, and that is blocked, or in no `block_on`), nobody is told anything.
+    /// While several callers wait, the client drives their requests and deadlines, in the runtime
+    /// in which it was created. While nothing drives that runtime, no caller gets a result. An
+    /// example is a single-threaded runtime whose thread is blocked or not inside `block_on`.
     ///
     /// # Errors
     ///
-    /// [`ServerError::NotSent`] where those before it took longer than the client's patience, and
-    /// it was given up; [`ServerError::ShuttingDown`] where the client ended before it left;
-    /// [`ServerError::Unknown`] where the client ended before an answer came, or none had come a timeout after its patience.
+    /// [`ServerError::NotSent`] if the requests before it took longer than
+    /// `response_timeout × (retries + 1)`; it is then given up. [`ServerError::ShuttingDown`] if
+    /// the client ended before the request was sent. [`ServerError::Unknown`] if the client ended
+    /// before a reply arrived, or if none arrived within a further `response_timeout`.
     ///
     /// # Cancel safety
     ///
-    /// Dropped while it waits for those before it, it is not asked; nor later, before it has left, unless others leave with it.
+    /// If the future is dropped while its request is queued, the request is not sent. If it is
+    /// dropped after that, but before its batch is sent, the request is sent only if other callers
+    /// still wait for the batch.
     pub async fn submit(&self, client: &Client, request: C::Request) -> Result<C::Reply, ServerError> {
         let mut inline_loop = InlineLoop { inline_task: None, client };
-        // Dropped before the landing is: who goes on with it knows that nobody waits.
+        // Dropped before `inline_loop`: a task that takes over the loop then knows that this caller
+        // is gone.
         let mut waiter = WaiterGuard { inner: &self.0, index: None };
         let mut request = Some(request);
         poll_fn(|cx| {
@@ -107,21 +127,22 @@ impl<C: BatchExecutor> Batcher<C> {
     }
 }
 
-/// One who asks. Dropped, he has left.
+/// The request of a caller. Dropping it cancels the request.
 struct WaiterGuard<'a, C: BatchExecutor> {
     inner: &'a Arc<Inner<C>>,
     index: Option<usize>,
 }
 
 impl<C: BatchExecutor> WaiterGuard<'_, C> {
-    /// Takes one. Where nobody drives the loop he does, for whom it is now.
+    /// Enqueues the request. If no loop runs, starts one and returns it, to be polled by this
+    /// caller.
     fn enqueue(&mut self, client: &Client, request: C::Request, cx: &Context<'_>) -> Option<InlineTask> {
         let mut state = self.inner.state();
-        // Looked at with the seats locked: nobody in the queue has a bound before that of those before him.
+        // The clock is read under the lock, so the deadlines in the queue are in order.
         let until = client.clock().now() + client.patience();
         if state.loop_running {
             self.index = Some(state.waiters.enqueue(request, until, Some(cx.waker().clone())));
-            // Another caller polls it, who may stop to: from here on a task does.
+            // Another caller polls the loop, and may stop: from here on a task drives it.
             let running = state.inline_task.take();
             drop(state);
             running
@@ -144,7 +165,7 @@ impl<C: BatchExecutor> WaiterGuard<'_, C> {
         Some(inline_task)
     }
 
-    /// What he is told; he is woken for it, unless he polls the loop himself.
+    /// Polls for the result. The caller is woken for it, unless it polls the loop itself.
     fn poll_result(&mut self, cx: &Context<'_>, polled_inline: bool) -> Poll<BatchResult<C::Reply>> {
         let waker = (!polled_inline).then(|| cx.waker());
         let Some(index) = self.index else { return Poll::Pending };
@@ -170,15 +191,17 @@ impl<C: BatchExecutor> Inner<C> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Those who leave next, the latest of their bounds, and when the first is over; nobody where nobody waits, and the loop ends, unless a
-    /// batch is under way.
+    /// Takes the next batch; also returns the latest and the earliest of its deadlines.
+    ///
+    /// `None` if no request is queued, or no further batch may be in flight. If none is in flight
+    /// then, the loop ends.
     fn next_batch(
         &self,
         now: Instant,
         max_in_flight: usize,
         in_flight: usize,
     ) -> Option<(Vec<C::Request>, Instant, Instant)> {
-        // They are woken once nothing is locked, also where `fit` panics.
+        // Callers are woken when the lock is released, even if `max_prefix` panics.
         let to_wake;
         let mut state = self.state();
         to_wake = state.waiters.reject_expired(now);
@@ -202,7 +225,7 @@ impl<C: BatchExecutor> Inner<C> {
         batch
     }
 
-    /// Completes when nobody waits any more for a batch that is under way: that one.
+    /// Waits until no caller waits for an in-flight batch, and returns the index of that batch.
     async fn next_abandoned(&self) -> usize {
         let poll = |cx: &mut Context<'_>| {
             let (abandoned, _replaced) = self.state().waiters.poll_abandoned(cx);
@@ -211,7 +234,7 @@ impl<C: BatchExecutor> Inner<C> {
         poll_fn(poll).await
     }
 
-    /// Tells those whose time is over; returns when the next one's is.
+    /// Completes the callers whose time is over; returns when to call this again.
     fn expire(&self, now: Instant, timeout: Duration) -> Instant {
         let (to_wake, next) = self.state().waiters.expire(now, timeout);
         to_wake.wake();
@@ -219,7 +242,7 @@ impl<C: BatchExecutor> Inner<C> {
     }
 }
 
-/// The loop. However it ends, nobody waits for nothing, and the next to come begins it anew.
+/// A running loop. However it ends, no caller keeps waiting, and the next request starts it again.
 struct LoopGuard<C: BatchExecutor> {
     inner: Arc<Inner<C>>,
     finished: bool,
@@ -227,7 +250,7 @@ struct LoopGuard<C: BatchExecutor> {
 
 impl<C: BatchExecutor> Drop for LoopGuard<C> {
     fn drop(&mut self) {
-        // After an orderly end another may have begun already.
+        // After a regular end, another loop may already run.
         if !self.finished {
             let mut state = self.inner.state();
             (state.loop_running, state.inline_task) = (false, None);
@@ -253,7 +276,7 @@ async fn batch_loop<C: BatchExecutor>(mut guard: LoopGuard<C>, max_in_flight: us
             break;
         }
         if sends && in_flight.len() > 1 {
-            // What leaves is on its way before others are told: the server has work meanwhile.
+            // Send the new batches before replies are delivered: the server has work meanwhile.
             let _ = poll_immediate(poll_until_first_done(&mut in_flight)).await;
             yield_now().await;
         }
@@ -270,14 +293,14 @@ async fn batch_loop<C: BatchExecutor>(mut guard: LoopGuard<C>, max_in_flight: us
         let to_wake = inner.state().waiters.complete_batch(answers);
         to_wake.wake();
         if was_shared {
-            // Those who were answered together may ask again, together.
+            // Callers that were answered together may send their next requests together.
             yield_now().await;
         }
     }
     guard.finished = true;
 }
 
-/// Has all go on, until the first is done.
+/// Polls all of them, until the first one is done.
 async fn poll_until_first_done<F: Future>(in_flight: &mut VecDeque<Pin<Box<MaybeDone<F>>>>) {
     poll_fn(|cx| {
         let mut first = None;
@@ -290,7 +313,7 @@ async fn poll_until_first_done<F: Future>(in_flight: &mut VecDeque<Pin<Box<Maybe
     .await;
 }
 
-/// A caller who polls the loop; when he leaves, a task goes on with it.
+/// The loop while a caller polls it. When the caller is dropped, a task drives it further.
 struct InlineLoop<'a> {
     inline_task: Option<InlineTask>,
     client: &'a Client,

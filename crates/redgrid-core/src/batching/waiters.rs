@@ -1,4 +1,4 @@
-//! Who asks, and how far each is: decided without a clock and without a lock of its own.
+//! The callers of a batcher, and the state of each. It has no clock and no lock of its own.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -7,37 +7,39 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::error::ServerError;
 
-/// What one is told: an error where his request never left, or what became of it is not known.
+/// The result of one request: an error if the request was never sent, or its outcome is unknown.
 pub(super) type BatchResult<A> = Result<A, ServerError>;
 
-/// When nobody has one, no more seats than these are kept for those who come again: 256, some 25 kilobytes.
+/// Maximum number of slots that are kept when all are free: 256, about 25 kilobytes.
 const MAX_IDLE_SLOTS: usize = if cfg!(test) { 2 } else { 256 };
 
-/// The seats. A number is somebody's until he was told or has left, and nobody else's meanwhile.
+/// The slots of the callers.
+///
+/// A slot belongs to one caller until it has its result or is cancelled, and to no other meanwhile.
 pub(super) struct WaiterSlab<Q, A> {
     slots: Vec<Waiter<Q, A>>,
     free: Vec<usize>,
-    /// Those who wait for those before them, in the order in which they came.
+    /// Slots of queued requests, in order of arrival.
     queue: VecDeque<usize>,
-    /// Those whose requests are under way, in their order: so are their bounds.
+    /// Slots of requests in flight, in order of arrival and therefore of their deadlines.
     in_flight: VecDeque<usize>,
-    /// As they left together, with those before them whose time is over.
+    /// The batches in flight. They include requests that have expired.
     batches: VecDeque<Batch>,
-    /// How many batches there were before these.
+    /// Number of batches before those in `batches`.
     finished_batches: u64,
-    /// How many more there were before those under way, whose time is over.
+    /// Number of requests in `batches` that have expired and are no longer in `in_flight`.
     expired: usize,
-    /// The latest of their bounds.
+    /// Latest deadline of the requests in `batches`.
     latest_deadline: Instant,
-    /// Who is told when nobody waits for a batch.
+    /// Woken when no caller waits for a batch any more.
     driver_waker: Option<Waker>,
 }
 
 struct Batch {
     count: usize,
-    /// How many of them wait for it.
+    /// Number of callers that still wait for it.
     waiters_left: usize,
-    /// It was said that nobody does.
+    /// Whether it was reported that no caller waits for it.
     is_abandoned: bool,
 }
 
@@ -51,15 +53,15 @@ pub(super) enum Waiter<Q, A> {
     InFlight {
         until: Instant,
         waker: Option<Waker>,
-        /// How many batches left before his.
+        /// Number of batches that were taken before its own.
         batch: u64,
     },
     Done(BatchResult<A>),
-    /// Whose it was has left; it is still in the queue, or among those under way.
+    /// The caller is gone, but the slot is still queued or in flight.
     Cancelled,
 }
 
-/// Those who are told, to be woken once nothing is locked.
+/// Wakers of completed callers, to be woken when no lock is held.
 #[must_use]
 #[derive(Default)]
 pub(super) struct WakeList {
@@ -67,8 +69,10 @@ pub(super) struct WakeList {
     replaced: ReplacedWaker,
 }
 
-/// Who need not be woken any more. What a waker keeps may go with it, and a seat on which it sits here: so it is dropped once
-/// nothing is locked.
+/// A waker that is not needed any more.
+///
+/// Dropping it may drop the task of another caller, which then cancels its slot here. So it is
+/// dropped when no lock is held.
 pub(super) type ReplacedWaker = Option<Waker>;
 
 impl WakeList {
@@ -84,7 +88,7 @@ impl WakeList {
     }
 }
 
-/// What panics, be it one of the wakers, leaves nobody asleep.
+/// Wakes the remaining callers even after a panic, also of a waker.
 impl Drop for WakeList {
     fn drop(&mut self) {
         self.wake_all();
@@ -108,7 +112,7 @@ impl<Q, A> Default for WaiterSlab<Q, A> {
 }
 
 impl<Q, A> WaiterSlab<Q, A> {
-    /// A seat at the end of the queue.
+    /// Adds a request to the end of the queue, and returns its slot.
     pub(super) fn enqueue(&mut self, request: Q, until: Instant, waker: Option<Waker>) -> usize {
         let waiter = Waiter::Queued { request, until, waker };
         let index = match self.free.pop() {
@@ -125,7 +129,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         index
     }
 
-    /// What he is told, whose seat it is; `waker` wakes him for it.
+    /// Polls for the result of the caller in a slot; `waker` is woken for it.
     pub(super) fn poll_result(&mut self, index: usize, waker: Option<&Waker>) -> (Poll<BatchResult<A>>, ReplacedWaker) {
         let waiter = &mut self.slots[index];
         if let Waiter::Queued { waker: current, .. } | Waiter::InFlight { waker: current, .. } = waiter {
@@ -139,8 +143,10 @@ impl<Q, A> WaiterSlab<Q, A> {
         (Poll::Ready(result), None)
     }
 
-    /// Whose seat it is leaves. What he leaves behind is dropped once nothing is locked; the last of those who left together has the
-    /// driver woken.
+    /// Cancels the caller of a slot.
+    ///
+    /// Returns the removed state, to be dropped when no lock is held. If it was the last caller of
+    /// its batch, also returns the waker of the driver.
     pub(super) fn cancel(&mut self, index: usize) -> (Waiter<Q, A>, Option<Waker>) {
         let removed = std::mem::replace(&mut self.slots[index], Waiter::Cancelled);
         let mut driver = None;
@@ -158,14 +164,14 @@ impl<Q, A> WaiterSlab<Q, A> {
         (removed, driver)
     }
 
-    /// One of a batch does not wait for it any more; whether nobody does.
+    /// Records that a caller no longer waits for its batch; returns whether no caller waits for it.
     fn waiter_left(&mut self, batch: u64) -> bool {
         let batch = &mut self.batches[(batch - self.finished_batches) as usize];
         batch.waiters_left -= 1;
         batch.waiters_left == 0
     }
 
-    /// Ready with the place of a batch for which nobody waits, once for each.
+    /// Yields the index of each in-flight batch for which no caller waits, once per batch.
     pub(super) fn poll_abandoned(&mut self, cx: &Context<'_>) -> (Poll<usize>, ReplacedWaker) {
         match self.batches.iter().position(|batch| batch.waiters_left == 0 && !batch.is_abandoned) {
             Some(index) => {
@@ -176,7 +182,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         }
     }
 
-    /// Tells those who are in the queue and whose time is over by `now`: what they ask does not leave.
+    /// Rejects the queued requests whose deadline has passed at `now`. They are not sent.
     pub(super) fn reject_expired(&mut self, now: Instant) -> WakeList {
         let mut to_wake = WakeList::default();
         while let Some(first) = self.first_in_queue() {
@@ -190,8 +196,9 @@ impl<Q, A> WaiterSlab<Q, A> {
         to_wake
     }
 
-    /// Takes those out of the queue who leave together, as many of the first as `fit` says: what they ask, the latest of their
-    /// bounds, and the first moment at which somebody's time is over.
+    /// Takes a batch out of the queue: as many of the first requests as `max_prefix` returns.
+    ///
+    /// Returns the requests, the latest of their deadlines, and the earliest.
     pub(super) fn take_batch(
         &mut self,
         max_prefix: impl FnOnce(QueuedRequests<'_, Q, A>) -> usize,
@@ -222,7 +229,9 @@ impl<Q, A> WaiterSlab<Q, A> {
         Some((requests, latest, first))
     }
 
-    /// Tells those whose time is over: in the queue at their bound, and of those under way a `response_timeout` later. Returns when to look again.
+    /// Completes the callers whose time is over, and returns when to call this again.
+    ///
+    /// A queued request ends at its deadline, and a request in flight `timeout` later.
     pub(super) fn expire(&mut self, now: Instant, timeout: Duration) -> (WakeList, Instant) {
         let mut to_wake = self.reject_expired(now);
         let mut next = match self.queue.front().map(|first| &self.slots[*first]) {
@@ -241,22 +250,23 @@ impl<Q, A> WaiterSlab<Q, A> {
             self.expired += 1;
             self.complete(first, Err(ServerError::unknown("no answer came in time")), &mut to_wake);
         }
-        // Whoever comes meanwhile has a bound that is not before these; nor before a timeout from now, where they are over.
+        // A request that arrives meanwhile has no earlier deadline than `latest_deadline`. If that
+        // has passed, the deadline of a new request is at least a response timeout away.
         (to_wake, if self.latest_deadline > now { next.min(self.latest_deadline) } else { next })
     }
 
-    /// How many there are, in the queue and under way.
+    /// Returns the number of requests in the queue and in flight.
     pub(super) fn len(&self) -> usize {
         self.queue.len() + self.in_flight.len()
     }
 
-    /// Tells those who have been under way for longest, in their order.
+    /// Delivers the replies of the oldest batch in flight, in their order.
     pub(super) fn complete_batch(&mut self, answers: Vec<A>) -> WakeList {
         let Some(Batch { count, .. }) = self.batches.pop_front() else { return WakeList::default() };
         self.finished_batches += 1;
         let expired = self.expired.min(count);
         self.expired -= expired;
-        // What it drives for may go before it drives again.
+        // The driver polls again by itself. Until then a batch may be abandoned without waking it.
         let mut to_wake = WakeList { wakers: VecDeque::with_capacity(count), replaced: self.driver_waker.take() };
         let mut answers = answers.into_iter().skip(expired);
         for _ in expired..count {
@@ -266,7 +276,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         to_wake
     }
 
-    /// Tells all that nobody drives any more.
+    /// Fails all requests, because the loop has ended.
     pub(super) fn fail_all(&mut self) -> WakeList {
         let mut to_wake = WakeList { wakers: VecDeque::new(), replaced: self.driver_waker.take() };
         self.finished_batches += std::mem::take(&mut self.batches).len() as u64;
@@ -283,7 +293,7 @@ impl<Q, A> WaiterSlab<Q, A> {
     fn complete(&mut self, index: usize, result: BatchResult<A>, to_wake: &mut WakeList) {
         match std::mem::replace(&mut self.slots[index], Waiter::Done(result)) {
             Waiter::Queued { waker, .. } | Waiter::InFlight { waker, .. } => to_wake.wakers.extend(waker),
-            // He has left.
+            // The caller is gone.
             _ => {
                 self.slots[index] = Waiter::Free;
                 self.release_slot(index);
@@ -291,7 +301,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         }
     }
 
-    /// The first in the queue who has not left.
+    /// Returns the slot of the first queued request that is not cancelled.
     fn first_in_queue(&mut self) -> Option<usize> {
         while let Some(first) = self.queue.front().copied() {
             if !matches!(self.slots[first], Waiter::Cancelled) {
@@ -304,11 +314,11 @@ impl<Q, A> WaiterSlab<Q, A> {
         None
     }
 
-    /// A seat is nobody's.
+    /// Frees a slot.
     fn release_slot(&mut self, index: usize) {
         self.free.push(index);
         if self.free.len() == self.slots.len() && self.slots.len() > MAX_IDLE_SLOTS {
-            // What was not told yet goes on, for nobody.
+            // No caller has a slot. A batch that is still in flight continues without callers.
             (self.slots, self.free) = Default::default();
             self.queue.shrink_to_fit();
             self.in_flight.shrink_to_fit();
@@ -316,7 +326,7 @@ impl<Q, A> WaiterSlab<Q, A> {
     }
 }
 
-/// What those in the queue ask who have not left.
+/// The queued requests that are not cancelled.
 pub(super) struct QueuedRequests<'a, Q, A> {
     slots: &'a [Waiter<Q, A>],
     queue: std::collections::vec_deque::Iter<'a, usize>,
@@ -334,7 +344,7 @@ impl<'a, Q, A> Iterator for QueuedRequests<'a, Q, A> {
     }
 }
 
-/// Has `waker` instead of the one before it, which is given back where it is another.
+/// Replaces the waker by `waker`. Returns the former one, unless both wake the same task.
 fn replace_waker(current: &mut Option<Waker>, waker: Option<&Waker>) -> ReplacedWaker {
     match (&*current, waker) {
         (Some(current), Some(waker)) if current.will_wake(waker) => None,
@@ -342,7 +352,7 @@ fn replace_waker(current: &mut Option<Waker>, waker: Option<&Waker>) -> Replaced
     }
 }
 
-/// Of whom nobody tells any more.
+/// Returns the error of a request that gets no reply any more.
 fn client_ended() -> ServerError {
     ServerError::unknown("the client ended before an answer came")
 }

@@ -1,12 +1,16 @@
-//! Requests that act exactly once, although they are sent again when an answer is lost.
+//! Requests that are executed exactly once, although they are sent again when a reply is lost.
 //!
-//! What sets a value may be sent twice; what adds may not. Such a script remembers, under a key of the client's own beside
-//! the name, the number of the last request and its answer: the same number gets the same answer, a smaller one does
-//! nothing. One request of a client about a name is under way at a time, and it is sent until it is answered. Who asked
-//! may leave: the request goes on, so that the next one's number is not sent before.
+//! A request that sets a value may be executed twice; one that adds to it may not. The script of
+//! such a request stores the number and the reply of the last request under a deduplication key,
+//! one for each client and name. The same number gets the stored reply, and a smaller one does
+//! nothing.
 //!
-//! The memory lives longer than copies are sent, and each copy refuses itself when it is late, so a copy that comes after
-//! the memory is gone does nothing. It is written with what it is about, and so survives a failover exactly when that does.
+//! A client has one such request for a name in flight, and sends it until it is answered. If the
+//! caller is dropped, the request continues, so that the next number is not sent before.
+//!
+//! The deduplication key lives longer than retransmissions are sent, and a transmission that
+//! arrives late rejects itself. So one that arrives after the key has expired does nothing. The key
+//! is written together with the data, and therefore survives a failover exactly when the data does.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -25,30 +29,35 @@ use crate::script::ScriptText;
 /// How long a request is sent again: 30 s, which outlasts a failover.
 pub(crate) const RETRY_WINDOW: Duration = Duration::from_secs(30);
 
-/// What a script begins with that acts once.
+/// The beginning of a script that is executed exactly once.
 const PRELUDE: &str = include_str!("dedup.lua");
 
-/// What it begins with where it is sent once.
+/// The beginning of the same script if it is sent once.
 const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 
-/// A script that acts exactly once however often it is sent. It takes `KEYS` keys, all of one slot; in Lua they begin at
-/// `KEYS[2]`, and its arguments at `ARGV[4]`: what is in front of them is the memory of earlier answers. It ends by
-/// `return answer({…})`, once everything else is done, and only reads before the first thing that can fail.
+/// A script that is executed exactly once, however often it is sent.
+///
+/// It takes `KEYS` keys, all of one slot. In Lua they begin at `KEYS[2]`, and its arguments at
+/// `ARGV[4]`: those before them are used for deduplication. The script ends with
+/// `return answer({…})`, after everything else is done. Before the first operation that can fail,
+/// it only reads.
 ///
 /// ```
 /// use redgrid_core::{Client, IdempotentScript, ServerError};
 ///
-/// static ADD: IdempotentScript<1> = IdempotentScript::new("add", "return answer({redis.call('INCRBY', KEYS[2], ARGV[4])})");
+/// static ADD: IdempotentScript<1> =
+///     IdempotentScript::new("add", "return answer({redis.call('INCRBY', KEYS[2], ARGV[4])})");
 ///
 /// # async fn demo(client: &Client) -> Result<(), ServerError> {
 /// let key = client.key(&"stock".try_into().expect("a valid name"));
-/// let [stock]: [i64; 1] = client.run_exactly_once::<Vec<i64>>(ADD.with([key]).int(5)).await?.try_into().expect("one number");
+/// let stock = client.run_exactly_once::<Vec<i64>>(ADD.with([key]).int(5)).await?;
+/// let [stock]: [i64; 1] = stock.try_into().expect("one number");
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
 pub struct IdempotentScript<const KEYS: usize>(ScriptTexts);
 
-/// The same text behind either beginning.
+/// The script behind each of the two beginnings.
 #[derive(Debug)]
 struct ScriptTexts {
     exactly_once: ScriptText,
@@ -56,7 +65,7 @@ struct ScriptTexts {
 }
 
 impl<const KEYS: usize> IdempotentScript<KEYS> {
-    /// A script by its name (for errors) and the text behind the memory's.
+    /// Creates a script from its name (for errors) and the text behind the beginning.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         IdempotentScript(ScriptTexts {
             exactly_once: ScriptText::with_prelude(PRELUDE, name, text),
@@ -64,23 +73,23 @@ impl<const KEYS: usize> IdempotentScript<KEYS> {
         })
     }
 
-    /// A call of the script with these keys; arguments are added to the result.
+    /// Returns a call of the script with these keys; arguments are added to the result.
     pub fn with(&'static self, keys: [Bytes; KEYS]) -> IdempotentRequest {
         IdempotentRequest { texts: &self.0, request: Request::script(&self.0.exactly_once).keys(keys) }
     }
 
-    /// The text and its hash.
+    /// Returns the text and its hash.
     pub fn body(&self) -> &ScriptText {
         &self.0.exactly_once
     }
 }
 
-/// The same with any number of keys, one at least.
+/// An [`IdempotentScript`] with any number of keys, at least one.
 #[derive(Debug)]
 pub struct IdempotentBulkScript(ScriptTexts);
 
 impl IdempotentBulkScript {
-    /// A script by its name (for errors) and the text behind the memory's.
+    /// Creates a script from its name (for errors) and the text behind the beginning.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         IdempotentBulkScript(ScriptTexts {
             exactly_once: ScriptText::with_prelude(PRELUDE, name, text),
@@ -88,18 +97,20 @@ impl IdempotentBulkScript {
         })
     }
 
-    /// A call of the script with these keys; arguments are added to the result. The memory is beside the first of them.
+    /// Returns a call of the script with these keys; arguments are added to the result.
+    ///
+    /// The deduplication key belongs to the first of them.
     pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> IdempotentRequest {
         IdempotentRequest { texts: &self.0, request: Request::script(&self.0.exactly_once).keys(keys) }
     }
 
-    /// The text and its hash.
+    /// Returns the text and its hash.
     pub fn body(&self) -> &ScriptText {
         &self.0.exactly_once
     }
 }
 
-/// A call of a [`IdempotentScript`]: its keys and arguments.
+/// A call of an [`IdempotentScript`]: its keys and arguments.
 #[derive(Debug, Clone)]
 pub struct IdempotentRequest {
     texts: &'static ScriptTexts,
@@ -117,17 +128,18 @@ impl IdempotentRequest {
         IdempotentRequest { request: self.request.int(n), ..self }
     }
 
-    /// Adds the place where the command is written by which a script publishes.
+    /// Adds a placeholder for the command by which the script publishes.
     pub fn publish_here(self) -> Self {
         IdempotentRequest { request: self.request.publish_here(), ..self }
     }
 
-    /// The first of the keys that were given.
+    /// Returns the first of the given keys.
     pub(crate) fn first_key(&self) -> &[u8] {
         self.request.first_key()
     }
 
-    /// The request itself, with its memory, its number and how long that is remembered.
+    /// Returns the complete request, with its deduplication key, its number, and the lifetime of
+    /// that key.
     pub(crate) fn with_sequence(self, dedup_key: Bytes, sequence: u64, timeout: Duration) -> Request {
         let lifetime = (RETRY_WINDOW + timeout * 2).as_millis();
         let head = Request::script(&self.texts.exactly_once).key(dedup_key).keys(self.request.keys);
@@ -138,7 +150,7 @@ impl IdempotentRequest {
 }
 
 impl IdempotentRequest {
-    /// The request where it is sent once, and nothing is remembered.
+    /// Returns the request for a script that is sent once, and stores nothing for deduplication.
     pub(crate) fn at_most_once(self) -> Request {
         let head = Request::script(&self.texts.plain)
             .key(Bytes::copy_from_slice(self.request.first_key()))
@@ -149,7 +161,7 @@ impl IdempotentRequest {
     }
 }
 
-/// The key of a client's memory of a name.
+/// Returns the deduplication key of a client for a name.
 pub(crate) fn dedup_key(core: &Core, key: &[u8], of: &str) -> Bytes {
     let mut dedup_key = companion("redgrid_once", key).to_vec();
     for part in [&*core.id, of].into_iter().filter(|part| !part.is_empty()) {
@@ -159,8 +171,10 @@ pub(crate) fn dedup_key(core: &Core, key: &[u8], of: &str) -> Bytes {
     dedup_key.into()
 }
 
-/// Sends a request with its number until it is answered for good; tells with the answer which copy it was. Nothing else
-/// with the same memory may be under way.
+/// Sends a request with its number until it has a final answer; also returns the outcome of the
+/// last transmissions.
+///
+/// No other request with the same deduplication key may be in flight.
 pub(crate) async fn send_until_answered(
     core: &Core,
     request: &Request,
@@ -178,7 +192,8 @@ pub(crate) async fn send_until_answered(
         let status = reply.as_ref().ok().and_then(|reply| reply.first().cloned());
         let answer = match (reply, status) {
             (Ok(mut reply), Some(Reply::Int(1))) if reply.len() == 2 => Ok(reply.swap_remove(1)),
-            // This copy did nothing. An earlier one may have: only an answer tells.
+            // This transmission did nothing. An earlier one may have been executed: only a reply
+            // shows it.
             (Ok(reply), Some(Reply::Int(0))) if core.clock.now() < until => {
                 if let Some(time) = reply.into_iter().nth(1).and_then(|time| time.into_typed().ok()) {
                     outcome.report_time(time);
@@ -191,7 +206,7 @@ pub(crate) async fn send_until_answered(
                 Err(ServerError::not_sent("the server found the request too late"))
             }
             (Ok(_), _) => Err(ServerError::unknown("the server does not know any more what became of the request")),
-            // Of the last copy this is true; an earlier one may have been carried out.
+            // The error is true of the last transmission. An earlier one may have been executed.
             (Err(error), _) if retransmitted && error.is_not_done() => {
                 Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
             }
@@ -201,7 +216,7 @@ pub(crate) async fn send_until_answered(
     }
 }
 
-/// The lanes of a client: whose turn it is to ask about a name.
+/// The locks of a client that admit one request at a time for a name.
 #[derive(Default)]
 pub(crate) struct KeyLocks {
     locks: Mutex<HashMap<Bytes, Weak<tokio::sync::Mutex<()>>>>,
@@ -209,7 +224,7 @@ pub(crate) struct KeyLocks {
 }
 
 impl KeyLocks {
-    /// The number of the next request, taken once it is its turn.
+    /// Returns the number of the next request. Call it with the lock of the name held.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.last_sequence.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1
     }
@@ -219,7 +234,8 @@ impl KeyLocks {
         if let Some(lock) = locks.get(dedup_key).and_then(Weak::upgrade) {
             return lock;
         }
-        // Those that nobody uses any more go when there are twice as many as were kept the last time.
+        // Remove unused locks whenever the map is full, that is, about twice as large as after the
+        // last removal.
         if locks.len() == locks.capacity() {
             locks.retain(|_, lock| lock.strong_count() > 0);
         }
@@ -230,23 +246,26 @@ impl KeyLocks {
 }
 
 impl Client {
-    /// Carries out a script that acts once, and reads its answer as `T`: tried again until `response_timeout × (retries + 1)` is over,
-    /// after lost replies too.
+    /// Executes a script exactly once, and returns its reply as `T`.
+    ///
+    /// It is retried until `response_timeout × (retries + 1)` has passed, also after lost replies.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been carried out. One that is unknown goes on to be sent for 30 s; later
-    /// requests of this client about the name come after it.
+    /// [`ServerError`] says whether the script may have been executed. A request with an unknown
+    /// outcome is still sent, for 30 s in all. Later requests of this client for the name wait for
+    /// it.
     ///
     /// # Cancel safety
     ///
-    /// A request that has left goes on although nobody waits for it; one that has not is not sent.
+    /// If the future is dropped, a request that was sent continues, and one that was not is never
+    /// sent.
     pub async fn run_exactly_once<T: FromReply>(&self, request: IdempotentRequest) -> Result<T, ServerError> {
         let until = self.clock().now() + self.patience();
         self.run_exactly_once_until(request, until).await
     }
 
-    /// The same, waited for until `until`.
+    /// Executes a script exactly once, and waits for its reply until `until`.
     ///
     /// # Errors
     ///
@@ -275,23 +294,25 @@ impl Client {
                 Err(_) => Err(ServerError::unknown("the client was shut down before an answer came")),
             },
             () = self.clock().sleep_until(until) => {
-                // From here on no copy leaves, if none has.
+                // If no transmission was sent, none will be.
                 pending.0.abandon();
                 Err(pending.0.at_the_end())
             }
         }
     }
 
-    /// Carries out the same script, sent once: after a lost reply it is not sent again, and nothing is remembered on the server.
-    /// It has no `clock`. It is tried until `until`.
+    /// Executes the same script, sent once, and tries that until `until`.
+    ///
+    /// After a lost reply it is not sent again, and nothing is stored on the server for
+    /// deduplication. The script has no Lua variable `clock` then.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] says whether it may have been carried out.
+    /// [`ServerError`] says whether the script may have been executed.
     ///
     /// # Cancel safety
     ///
-    /// A request that has left is carried out although nobody waits for its reply.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn run_at_most_once<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -302,7 +323,7 @@ impl Client {
     }
 }
 
-/// Somebody waits for a request. Dropped, it is given up if it has not left.
+/// The wait for a request. Dropping it abandons the request if it was not sent.
 struct PendingGuard(Arc<Progress>);
 
 impl Drop for PendingGuard {

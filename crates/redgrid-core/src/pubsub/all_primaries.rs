@@ -1,4 +1,5 @@
-//! What is heard at every primary at the same time: keyspace events are told by the node where they happen, and by no other.
+//! Subscriptions at all primaries. Keyspace events are published by the node where they happen, and
+//! by no other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +11,14 @@ use super::channel::{ChannelScope, Registration, Sink};
 use super::manager::SubscriptionManager;
 use crate::connection::NodeId;
 
-/// Channels that are heard at every primary for one reader. Dropped, they are heard no more.
+/// Channels that are subscribed at every primary for one reader. Dropping it ends the
+/// subscriptions.
 pub(crate) struct AllPrimariesSubscription {
     manager: Arc<SubscriptionManager>,
     id: u64,
 }
 
-/// One of those, as the hub has it.
+/// The manager's state of an [`AllPrimariesSubscription`].
 pub(super) struct AllPrimariesState {
     buffer: Arc<MessageBuffer>,
     channels: Vec<Bytes>,
@@ -30,7 +32,8 @@ impl Drop for AllPrimariesSubscription {
 }
 
 impl SubscriptionManager {
-    /// Hears a channel that the primary of `key` alone publishes, for as long as the result lives.
+    /// Subscribes to a channel that only the primary of `key` publishes, for as long as the result
+    /// lives.
     pub(crate) fn subscribe_buffered(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,
@@ -40,7 +43,7 @@ impl SubscriptionManager {
         self.subscribe_buffered_in_scope(buffer, channel, &Bytes::copy_from_slice(key), ChannelScope::Everywhere)
     }
 
-    /// The same of a channel of the slot of `key`, as scripts publish on those.
+    /// Subscribes to a channel in the slot of `key`, on which scripts publish.
     pub(super) fn subscribe_buffered_in_slot(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,
@@ -50,7 +53,7 @@ impl SubscriptionManager {
         self.subscribe_buffered_in_scope(buffer, channel, key, ChannelScope::Slot)
     }
 
-    /// The same of one of this reach.
+    /// Subscribes to a channel of this scope.
     pub(super) fn subscribe_buffered_in_scope(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,
@@ -63,7 +66,8 @@ impl SubscriptionManager {
         Registration { manager: Arc::clone(self), channel, id }
     }
 
-    /// Hears channels that each primary publishes for itself, at all of them, those that come later too.
+    /// Subscribes to channels that each primary publishes for itself, at all primaries, including
+    /// later ones.
     pub(crate) fn subscribe_buffered_on_primaries(
         self: &Arc<Self>,
         buffer: &Arc<MessageBuffer>,
@@ -76,9 +80,9 @@ impl SubscriptionManager {
         AllPrimariesSubscription { manager: Arc::clone(self), id }
     }
 
-    /// Has what is heard everywhere heard at the primaries there are by now.
+    /// Extends the subscriptions at all primaries to the current primaries.
     pub(super) fn subscribe_new_primaries(self: &Arc<Self>) {
-        // Outside the hub's state: registrations that end here take that.
+        // Not under the lock of `state`, because registrations that end here take it.
         let mut all_primaries = self.all_primaries();
         if all_primaries.is_empty() {
             return;
@@ -104,17 +108,19 @@ impl SubscriptionManager {
     }
 }
 
-/// By what the hub knows a channel that is heard at one node whatever its name, as the same may be heard at others: no name begins so.
+/// Returns the internal name of a channel that is subscribed at one node, whatever its name.
+///
+/// The same channel may be subscribed at other nodes. No name of a channel begins like this.
 pub(super) fn name_at_node(node: &NodeId, channel: &[u8]) -> Bytes {
     qualified_name(&node.0, channel)
 }
 
-/// By what the hub knows a channel that is of one sort whatever its name.
+/// Returns the internal name of a channel that is of one sort, whatever its name.
 pub(super) fn qualified_name(sort: &str, channel: &[u8]) -> Bytes {
     [b"\0", sort.as_bytes(), b"\0", channel].concat().into()
 }
 
-/// The name of a channel, by what the hub knows it.
+/// Returns the name of a channel on the wire, from its internal name.
 pub(super) fn wire_name(internal_name: &Bytes) -> Bytes {
     match internal_name.strip_prefix(b"\0").and_then(|rest| rest.iter().position(|&byte| byte == 0)) {
         Some(node) => internal_name.slice(node + 2..),

@@ -1,4 +1,5 @@
-//! What is heard of several channels for one reader who may be slow: so much is kept, and what he misses is told in its place.
+//! A bounded buffer of the messages of several channels, for one reader. Dropped messages are
+//! counted at their position.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -9,7 +10,7 @@ use futures_util::task::AtomicWaker;
 
 use crate::error::ServerError;
 
-/// One of these for a reader; the hub has it for each channel that is heard for it.
+/// The message buffer of one reader. The manager has it for each of the reader's channels.
 pub(crate) struct MessageBuffer {
     state: Mutex<State>,
     reader: AtomicWaker,
@@ -20,25 +21,25 @@ pub(crate) struct MessageBuffer {
 struct State {
     events: VecDeque<BufferEvent>,
     last_channel_id: u64,
-    /// Those that were given before the reader began and whose channels were not in force since.
+    /// Channels from before the start of the stream that have not been active yet.
     pending: HashSet<u64>,
-    /// Those of which a gap was told already, and whose channels were not in force since.
+    /// Channels whose gap is already reported, and which have not been active since.
     gap_reported: HashSet<u64>,
     started: bool,
     denied: Option<ServerError>,
     closed: bool,
 }
 
-/// What has come.
+/// An event for the reader.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BufferEvent {
     Message {
         channel: Bytes,
         payload: Bytes,
     },
-    /// A channel is in force again: what was published meanwhile is not here.
+    /// A channel is active again; messages that were published meanwhile are missing.
     Gap,
-    /// So many messages were not kept.
+    /// This many messages were dropped.
     Missed(u64),
     /// The server refuses a channel.
     Denied(ServerError),
@@ -52,26 +53,26 @@ impl State {
     }
 }
 
-/// Why nothing is heard.
+/// Why a subscription is not active.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SubscribeError {
     /// The server refuses a channel.
     Denied(ServerError),
     /// Waiting does not help: the servers refuse this client, or are the wrong ones.
     ClientRefused(ServerError),
-    /// The client has ended, or is being shut down.
+    /// The client has ended, or is shutting down.
     ShutDown,
-    /// Nobody has confirmed them in time.
+    /// No server has confirmed the channels in time.
     Timeout,
 }
 
 impl MessageBuffer {
-    /// One that keeps so many messages.
+    /// Creates a buffer of `capacity` messages.
     pub(crate) fn new(capacity: usize) -> MessageBuffer {
         MessageBuffer { state: Mutex::default(), reader: AtomicWaker::new(), capacity }
     }
 
-    /// A number for a channel that is to be heard.
+    /// Returns an id for a new channel.
     pub(super) fn add_channel(&self) -> u64 {
         let mut state = self.state();
         state.last_channel_id += 1;
@@ -82,7 +83,10 @@ impl MessageBuffer {
         channel_id
     }
 
-    /// A channel is in force: what is published from now on is heard. For one that was awaited this is the beginning.
+    /// Records that a channel is active: later messages are received.
+    ///
+    /// For a channel that was awaited this is the beginning. For others it is the end of a gap,
+    /// which is reported unless it already was.
     pub(super) fn channel_active(&self, channel_id: u64) {
         let mut state = self.state();
         let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);
@@ -93,8 +97,9 @@ impl MessageBuffer {
         self.reader.wake();
     }
 
-    /// Something is heard of a channel before it is known to be in force: the gap is in front of it. What comes before the beginning is
-    /// nobody's.
+    /// Adds a message of a channel that is not known to be active yet, with the gap before it.
+    ///
+    /// A message from before the beginning is discarded.
     pub(super) fn push_unconfirmed(&self, channel_id: u64, channel: &Bytes, payload: &Bytes) {
         let mut state = self.state();
         if state.pending.contains(&channel_id) {
@@ -107,12 +112,12 @@ impl MessageBuffer {
         self.push(channel, payload);
     }
 
-    /// A channel is in force no more: what is heard of it next has a gap in front.
+    /// Records that a channel is not active any more: its next message will have a gap before it.
     pub(super) fn channel_interrupted(&self, channel_id: u64) {
         self.state().gap_reported.remove(&channel_id);
     }
 
-    /// A channel is heard no more.
+    /// Removes a channel.
     pub(super) fn channel_removed(&self, channel_id: u64) {
         let mut state = self.state();
         state.pending.remove(&channel_id);
@@ -138,7 +143,7 @@ impl MessageBuffer {
         } else {
             match state.events.back_mut() {
                 Some(BufferEvent::Missed(count)) => *count += 1,
-                // It is told of already.
+                // The gap already covers the message.
                 Some(BufferEvent::Gap) => {}
                 _ => state.events.push_back(BufferEvent::Missed(1)),
             }
@@ -152,12 +157,12 @@ impl MessageBuffer {
         self.reader.wake();
     }
 
-    /// From now on each channel that is in force anew is a gap.
+    /// Starts the stream: from now on each channel that becomes active reports a gap.
     pub(crate) fn start(&self) {
         self.state().started = true;
     }
 
-    /// Completes when all channels are in force.
+    /// Polls whether all channels are active.
     pub(crate) fn poll_active(&self, context: &mut Context<'_>) -> Poll<Result<(), SubscribeError>> {
         self.reader.register(context.waker());
         let state = self.state();
@@ -169,7 +174,7 @@ impl MessageBuffer {
         }
     }
 
-    /// What comes next; `None` when the client has ended.
+    /// Polls for the next event; `None` when the client has ended.
     pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<BufferEvent>> {
         self.reader.register(context.waker());
         let mut state = self.state();
@@ -210,12 +215,12 @@ mod tests {
         let is = |text| Some(BufferEvent::Message { channel: message(text).0, payload: message(text).1 });
         ["1", "2", "3", "4"].into_iter().for_each(push);
         assert_eq!(next(&buffer), is("1"));
-        // Room is made by what was missed, too, when it is read.
+        // A `Missed` event occupies capacity, too, until it is read.
         push("5");
         assert_eq!((next(&buffer), next(&buffer)), (is("2"), Some(BufferEvent::Missed(3))));
         push("6");
         assert_eq!((next(&buffer), next(&buffer)), (is("6"), None));
-        // However much comes, little is kept.
+        // The buffer stays small, however many messages arrive.
         for _ in 0..100 {
             push("7");
             buffer.channel_active(1);
@@ -269,7 +274,7 @@ mod tests {
             (next(&buffer), next(&buffer), next(&buffer), next(&buffer)),
             (Some(BufferEvent::Gap), is("1"), is("2"), None)
         );
-        // Once more, before it was in force.
+        // A second interruption, before the channel was active.
         buffer.channel_interrupted(one);
         early(one, "3");
         buffer.channel_interrupted(one);

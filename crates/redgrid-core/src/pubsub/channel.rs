@@ -1,4 +1,4 @@
-//! One channel, those who watch it, and what they see of it.
+//! One channel, its watchers, and the events that they receive.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,49 +14,52 @@ use crate::connection::{ChannelKind, NodeId};
 use crate::error::{Code, ServerError};
 
 pub(super) struct Channel {
-    /// What decides where it is subscribed.
+    /// Determines where the channel is subscribed.
     pub(super) key: Bytes,
-    /// Where it is, or is to be, subscribed: the primary, or a replica of it.
+    /// The node where it is, or is to be, subscribed: the primary, or a replica of it.
     pub(super) node: NodeId,
-    /// Who decides for the key, and is polled.
+    /// The primary of the key, which is polled.
     pub(super) primary: NodeId,
-    /// How it is published, and who may pass it on.
+    /// How its messages are published, and which nodes may deliver them.
     pub(super) scope: ChannelScope,
     pub(super) kind: ChannelKind,
     pub(super) watchers: HashMap<u64, Sink>,
     pub(super) subscription: SubscriptionState,
-    /// It was sent to its home to be subscribed, at whatever connection.
+    /// Whether a SUBSCRIBE was sent to its node, on any connection.
     pub(super) subscribe_sent: bool,
-    /// It was confirmed there once, or what became of it was not told: then it may be subscribed, although it was asked for again
-    /// and refused.
+    /// Whether the node confirmed the subscription once, or its outcome was unknown.
+    ///
+    /// The channel may then be subscribed even if a later SUBSCRIBE was refused.
     pub(super) confirmed_or_unknown: bool,
-    /// What to look at when polling.
+    /// The key to poll.
     pub(super) poll: Option<KeyPoll>,
-    /// Messages heard on it.
+    /// Number of messages received on it.
     pub(super) message_count: u64,
 }
 
-/// How messages of a channel are published, and where they may be heard.
+/// How messages of a channel are published, and where they may be received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChannelScope {
-    /// Plainly, from whatever node; heard at the primary.
+    /// PUBLISH at any node; subscribed at the primary of the key.
     Everywhere,
-    /// In the slot of its key; heard where waiters of that listen.
+    /// Published in the slot of the key; subscribed where waiters of the key subscribe.
     Slot,
-    /// By SPUBLISH wherever servers have that, for whoever wants it so; heard at the primary of its slot.
+    /// SPUBLISH on every server that supports it, at the user's choice; subscribed at the primary
+    /// of the slot.
     Sharded,
-    /// Plainly, to every channel of a pattern, from whatever node; heard at the primary.
+    /// PUBLISH at any node, to every channel of a pattern; subscribed at the primary.
     Patterns,
-    /// In the slot of its key, by who counts who hears it: heard at the primary.
+    /// Published in the slot of the key by a client that counts the subscribers; subscribed at the
+    /// primary.
     SlotPrimary,
-    /// At the node whose id is the key, and at no other.
+    /// Published and subscribed only at the node whose id is the key.
     Node,
 }
 
-/// What a poll looks at for a channel.
+/// The poll of a channel.
 pub(super) struct KeyPoll {
     pub(super) key: Bytes,
-    /// The key by which those are told of us whose messages we do not get.
+    /// The flag that announces waiters here to other processes while no messages arrive.
     pub(super) waiter_flag: Option<Bytes>,
     pub(super) due: Instant,
 }
@@ -68,11 +71,11 @@ pub(super) enum Sink {
     Ordered {
         index: usize,
         sender: mpsc::UnboundedSender<ChannelEvent>,
-        /// A poll finds out what this one misses.
+        /// Whether a poll detects missed messages.
         polled: bool,
         generation: Generation,
     },
-    /// Of a reader who hears several, by the number it has for this one.
+    /// A reader of several channels, by its id for this one.
     Buffer {
         buffer: Arc<MessageBuffer>,
         channel_id: u64,
@@ -81,16 +84,17 @@ pub(super) enum Sink {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SubscriptionState {
-    /// Not subscribed on the present connection.
+    /// Not subscribed on the current connection.
     Pending,
     /// Subscribed, and confirmed by the server.
     Active,
     Denied,
-    /// Refused by a server that does not have its slot, or for another reason that passes: it is tried again soon.
+    /// Refused by a server that does not have the slot, or for another temporary reason. It is
+    /// tried again soon.
     Retry,
 }
 
-/// A refusal that is remembered.
+/// A remembered refusal.
 pub(super) struct Denial {
     pub(super) until: Instant,
     pub(super) error: ServerError,
@@ -105,7 +109,7 @@ impl Denial {
         }
     }
 
-    /// Whoever reads what is heard is told why it is not.
+    /// Reports a lasting refusal to the reader of a message buffer.
     pub(super) fn report_to(&self, sink: &Sink) {
         if let (Sink::Buffer { buffer, .. }, SubscriptionState::Denied) = (sink, self.subscription_state()) {
             buffer.channel_denied(&self.error);
@@ -113,17 +117,23 @@ impl Denial {
     }
 }
 
-/// Whether a channel is in force, and since when: a number that grows whenever that changes, and is odd while it is. Read without a lock.
+/// The number of the period in which a channel is active.
+///
+/// The number grows whenever the channel becomes active or inactive, and is odd while it is active.
+/// It is read without a lock.
 #[derive(Clone, Default, Debug)]
 pub struct Generation(Arc<AtomicU64>);
 
 impl Generation {
-    /// The present time of being in force. All that is published while two calls give the same is heard, in order.
+    /// Returns the number of the current active period; `None` while the channel is not active.
+    ///
+    /// If two calls return the same number, all messages published between them are received, in
+    /// order.
     pub fn current(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Acquire)).filter(|generation| generation % 2 == 1)
     }
 
-    /// Called under the hub's state only.
+    /// Records whether the channel is active. Must be called with the manager's state locked.
     pub(super) fn set_active(&self, active: bool) {
         if self.current().is_some() != active {
             self.0.fetch_add(1, Ordering::AcqRel);
@@ -139,17 +149,17 @@ pub(super) struct Signal {
     notify: Arc<Notify>,
 }
 
-/// What woke a waiter.
+/// The reason why a waiter was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wake {
-    /// Messages since the last wake.
+    /// Number of messages since the last wake-up.
     pub messages: u64,
-    /// Messages may have been missed, or the poll saw the key gone: look.
+    /// Whether messages may have been missed, or the poll found the key gone: re-check.
     pub resync: bool,
 }
 
 impl Signal {
-    /// One that wakes whoever waits for `notify`.
+    /// Creates a signal that notifies `notify`.
     pub(super) fn with_notify(notify: Arc<Notify>) -> Signal {
         Signal { notify, ..Signal::default() }
     }
@@ -191,13 +201,15 @@ impl Channel {
         }
     }
 
-    /// Whether it is wanted at a node, as this kind.
+    /// Returns whether the channel belongs to a node, as this kind.
     pub(super) fn is_at(&self, node: &NodeId, kind: ChannelKind) -> bool {
         self.node == *node && self.kind == kind
     }
 
-    /// Whether it may be subscribed at its home. What was confirmed by a connection that has gone, or not confirmed, may be
-    /// so on the present one: a gap is told of a moment after it.
+    /// Returns whether the channel may be subscribed at its node.
+    ///
+    /// A gap is reported a moment after it happens. So a subscription that a lost connection
+    /// confirmed, or none, may exist on the current one.
     pub(super) fn may_be_subscribed(&self) -> bool {
         self.subscribe_sent
             && (self.confirmed_or_unknown
@@ -216,7 +228,7 @@ impl Channel {
         }
     }
 
-    /// Whether somebody listens of whom no poll finds out what was missed.
+    /// Returns whether any watcher has no poll that detects missed messages.
     pub(super) fn has_no_poll(&self) -> bool {
         let polled = |sink: &Sink| matches!(sink, Sink::Ordered { polled: true, .. });
         self.poll.is_none() && !self.watchers.values().all(polled)
@@ -256,7 +268,8 @@ impl Channel {
         }
     }
 
-    /// Nothing of it is in force on the connection there is now, whatever is known of it.
+    /// Notifies message buffers that the channel is not active on the current connection, whatever
+    /// its recorded state.
     pub(super) fn interrupt(&self) {
         for sink in self.watchers.values() {
             if let Sink::Buffer { buffer, channel_id } = sink {
@@ -265,7 +278,7 @@ impl Channel {
         }
     }
 
-    /// The server has refused it.
+    /// Records that the server has refused the channel, and reports it to the watchers.
     pub(super) fn deny(&mut self, denial: &Denial) {
         self.set_subscription(denial.subscription_state());
         for sink in self.watchers.values() {
@@ -274,7 +287,7 @@ impl Channel {
     }
 }
 
-/// A place among those who hear a channel. Dropped, it is given up.
+/// The registration of a watcher. Dropping it removes the watcher.
 pub(crate) struct Registration {
     pub(super) manager: Arc<SubscriptionManager>,
     pub(super) channel: Bytes,
@@ -287,18 +300,18 @@ impl Drop for Registration {
     }
 }
 
-/// A watched channel. Dropping it ends the subscription when nobody else watches.
+/// A watched channel. Dropping it ends the subscription if there is no other watcher.
 pub struct Watch {
     pub(super) registration: Registration,
     pub(super) signal: Arc<Signal>,
 }
 
 impl Watch {
-    /// Completes at the next message or reason to look; what came before is kept until asked for.
+    /// Waits for the next message or reason to re-check. Earlier ones are kept until this call.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: a wake that was not returned is returned by the next call.
+    /// No event is lost: a wake-up that was not returned is returned by the next call.
     pub async fn wake(&mut self) -> Wake {
         loop {
             if let Some(wake) = self.take() {
@@ -308,19 +321,19 @@ impl Watch {
         }
     }
 
-    /// What has come since the last call, if anything.
+    /// Returns what has arrived since the last call, if anything.
     pub fn take(&mut self) -> Option<Wake> {
         let messages = self.signal.messages.swap(0, Ordering::AcqRel);
         let resync = self.signal.resync.swap(false, Ordering::AcqRel);
         (messages > 0 || resync).then_some(Wake { messages, resync })
     }
 
-    /// Whether the server has confirmed the subscription on the present connection.
+    /// Returns whether the server has confirmed the subscription on the current connection.
     pub fn is_active(&self) -> bool {
         self.signal.active.load(Ordering::Acquire)
     }
 
-    /// The channel.
+    /// Returns the name of the channel.
     pub fn channel(&self) -> &Bytes {
         &self.registration.channel
     }
@@ -333,46 +346,48 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// The next message; `None` in it tells a gap. `None` when the hub has ended.
+    /// Waits for the next message. `Some(None)` reports a gap; `None` means that no more messages
+    /// follow.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future loses no message.
     pub(crate) async fn next(&mut self) -> Option<Option<Bytes>> {
         self.receiver.recv().await
     }
 }
 
-/// The messages of several channels of one slot, in the order in which the server published them: what is heard behind
-/// another message was published after it, whatever their channels. Dropping it ends the subscriptions when nobody else
-/// has them.
+/// The messages of several channels of one slot, in the order in which the server published them.
+///
+/// A message that is received after another one was published after it, whatever their channels.
+/// Dropping the subscription unsubscribes the channels without other watchers.
 pub struct OrderedSubscription {
     pub(super) registrations: Vec<Registration>,
     pub(super) receiver: mpsc::UnboundedReceiver<ChannelEvent>,
-    /// Of the first channel.
+    /// The generation of the first channel.
     pub(super) generation: Generation,
 }
 
-/// What came of a [`OrderedSubscription`].
+/// An event of an [`OrderedSubscription`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChannelEvent {
-    /// A message, and the place of its channel among those that were asked for.
+    /// A message of a channel.
     Message {
-        /// The place of its channel.
+        /// The index of the channel among the subscribed ones.
         channel: usize,
-        /// What was published.
+        /// The published payload.
         payload: Bytes,
     },
-    /// Messages may have been missed, or the poll saw the key gone: look.
+    /// Messages may have been missed, or the poll found the key gone: re-check.
     Resync,
 }
 
 impl OrderedSubscription {
-    /// What comes next. Completes never again when the client has ended.
+    /// Waits for the next event. After the client has ended, it never completes.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future loses no event.
     pub async fn next(&mut self) -> ChannelEvent {
         match self.receiver.recv().await {
             Some(event) => event,
@@ -380,17 +395,20 @@ impl OrderedSubscription {
         }
     }
 
-    /// What has come and was not taken yet.
+    /// Returns the next event that has already arrived, if any.
     pub fn take(&mut self) -> Option<ChannelEvent> {
         self.receiver.try_recv().ok()
     }
 
-    /// Since when the first channel is in force, for who asks often.
+    /// Returns a handle to the generation of the first channel.
+    ///
+    /// Use it to check often whether the channel is active.
     pub fn generation(&self) -> Generation {
         self.generation.clone()
     }
 
-    /// Ends it in order: what the server publishes until it has unsubscribed the channels is still heard.
+    /// Ends the subscription. The result still receives what the server publishes until it has
+    /// unsubscribed the channels.
     pub fn drain(self) -> DrainingSubscription {
         for Registration { manager, channel, id } in &self.registrations {
             manager.drain_watcher(channel, *id);
@@ -398,25 +416,27 @@ impl OrderedSubscription {
         DrainingSubscription { receiver: self.receiver }
     }
 
-    /// Whether the server has confirmed the first channel on the present connection.
+    /// Returns whether the server has confirmed the first channel on the current connection.
     pub fn is_active(&self) -> bool {
         let first = self.registrations.first();
         first.is_some_and(|first| first.manager.message_count(&first.channel).is_some())
     }
 }
 
-/// What comes of a [`OrderedSubscription`] after its end was asked for.
+/// The remaining events of an [`OrderedSubscription`] after [`OrderedSubscription::drain`].
 pub struct DrainingSubscription {
     receiver: mpsc::UnboundedReceiver<ChannelEvent>,
 }
 
 impl DrainingSubscription {
-    /// What comes next; `None` when the server has unsubscribed the channels, others of this client hear them, or the connection has
-    /// gone.
+    /// Waits for the next event.
+    ///
+    /// `None` when the server has unsubscribed the channels, other watchers of this client keep
+    /// them subscribed, or the connection was lost.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future loses no event.
     pub async fn next(&mut self) -> Option<ChannelEvent> {
         self.receiver.recv().await
     }

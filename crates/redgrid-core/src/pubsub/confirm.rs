@@ -1,4 +1,4 @@
-//! A tap from when the server has confirmed all of its channels.
+//! Message buffers that start once the server has confirmed all of their channels.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use crate::connection::{Client, refused};
 use crate::error::ServerError;
 
 impl Client {
-    /// A tap of which so many messages are kept for a slow reader, and its `places`, begun when all of its channels are in force.
+    /// Opens a buffer of `capacity` messages with its registrations; completes when all channels
+    /// are active.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] where the server refuses one or this client, no server confirms them within
-    /// `response_timeout × (retries + 1)`, or the client ends.
+    /// [`ServerError`] if the server refuses a channel or this client, no server confirms the
+    /// channels within `response_timeout × (retries + 1)`, or the client ends.
     pub(super) async fn open_buffer<P>(
         &self,
         capacity: usize,
@@ -36,16 +37,17 @@ impl Client {
         Ok((buffer, registrations))
     }
 
-    /// The error of a subscription that was not confirmed in time: what stands in the way, where that
-    /// is known.
+    /// Returns the error of a subscription that was not confirmed in time: the obstacle, if it is
+    /// known.
     fn unconfirmed(&self) -> ServerError {
         let primaries = self.core().topology.primaries();
         let unreached = primaries.iter().find(|server| server.current_connection_id().is_none());
         unreached.map_or_else(|| SubscribeError::Timeout.into_error(), |server| server.unreached())
     }
 
-    /// Completes when all channels of a tap are in force; at once when it is known that they will not
-    /// be, or that waiting does not help.
+    /// Completes when all channels of a buffer are active.
+    ///
+    /// It fails at once when it is known that they will not be, or that waiting does not help.
     pub(crate) async fn wait_active(&self, buffer: &MessageBuffer, deadline: Instant) -> Result<(), SubscribeError> {
         tokio::select! {
             biased;
@@ -58,7 +60,7 @@ impl Client {
 }
 
 impl SubscribeError {
-    /// As what it is told.
+    /// Returns the error for the caller.
     pub(crate) fn into_error(self) -> ServerError {
         match self {
             SubscribeError::Denied(why) | SubscribeError::ClientRefused(why) => why,

@@ -1,8 +1,10 @@
-//! The wake-up hub of a client: which channels are wanted, by whom, and at which node each is subscribed.
+//! The subscription manager of a client: the wanted channels, their watchers, and the node where
+//! each is subscribed.
 //!
-//! A channel is subscribed at the node that decides for its key, or, where waiters listen there, at a replica of that: its home. What
-//! is polled is polled at the primary. When one of them changes, because a primary was replaced, a slot has moved or a replica is no longer fit, the
-//! channel moves, and its watchers are told to look.
+//! A channel is subscribed at the primary of its key, or at a replica of that primary if waiters
+//! subscribe there. Keys are polled at the primary. A channel moves when one of its nodes changes:
+//! a primary was replaced, a slot has moved, or a replica is no longer usable. The watchers of a
+//! moved channel re-check.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -25,58 +27,61 @@ use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
 use crate::error::ServerError;
 use crate::pubsub::stream::{pattern_name, plain_name, sharded_name};
 
-/// The wake-up hub of a client.
+/// The subscription manager of a client.
 pub(crate) struct SubscriptionManager {
     pub(super) topology: Arc<dyn Topology>,
     pub(super) clock: Clock,
     pub(super) settings: Settings,
     pub(super) events: Arc<Events>,
     state: Mutex<State>,
-    /// What is heard everywhere; taken before the state.
+    /// Subscriptions at all primaries. This lock is taken before that of `state`.
     all_primaries: Mutex<HashMap<u64, AllPrimariesState>>,
 }
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) channels: HashMap<Bytes, Channel, foldhash::fast::RandomState>,
-    /// What is wanted at each node, and the tasks that see to it.
+    /// The wanted channels of each node, and the tasks that subscribe and poll them.
     pub(super) node_tasks: HashMap<NodeId, NodeTask>,
-    /// Channels that were denied, and until when they are left alone.
+    /// Denied channels, and until when they are not tried again.
     pub(super) denied: HashMap<Bytes, Denial>,
-    /// Of channels that are being unsubscribed at a node: who still hears what comes before the server has done so.
+    /// Channels that are being unsubscribed at a node, and the sinks that still receive their
+    /// messages until the server has confirmed that.
     pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
     closed: bool,
 }
 
-/// Subscriptions at one node.
+/// Counts of the subscriptions at one node.
 #[derive(Debug, Default)]
 pub(crate) struct SubscriptionCounts {
     /// Number of channels with watchers.
     pub(crate) wanted: usize,
-    /// How many of them the server has confirmed.
+    /// Number of these that the server has confirmed.
     pub(crate) confirmed: usize,
-    /// Why one of the others is not.
+    /// The error of one that is not confirmed.
     pub(crate) last_error: Option<ServerError>,
 }
 
 /// The subscription of this process to a channel.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OwnSubscription {
-    /// Number of messages that it has received, if the server has confirmed it.
+    /// Number of received messages; `None` unless the server has confirmed the subscription.
     pub(crate) message_count: Option<u64>,
-    /// The server may count it among the subscribers although it is not confirmed, or not any more.
+    /// Whether the server may count the subscription although it is not confirmed, or not any more.
     pub(crate) is_pending: bool,
 }
 
 impl State {
-    /// What is wanted at a node.
+    /// Returns the pending changes at a node.
     pub(super) fn desired(&mut self, node: &NodeId) -> Option<&mut Desired> {
         self.node_tasks.get_mut(node).map(|node_task| &mut node_task.desired)
     }
 
-    /// The post at `home`, begun where there is none. Posts go by address; where another node is there by now, a new one
-    /// begins with all that was wanted of the former.
+    /// Returns the task of a node, and starts it if there is none.
+    ///
+    /// Tasks are found by address. If another node now has the address, a new task starts, with all
+    /// channels and polls of the former one.
     fn ensure_node_task(&mut self, manager: &Arc<SubscriptionManager>, server: &Arc<dyn Server>) -> &mut NodeTask {
         let start = || NodeTask::start(Arc::clone(manager), Arc::clone(server));
         let node_task = self.node_tasks.entry(server.id().clone()).or_insert_with(start);
@@ -84,7 +89,7 @@ impl State {
             let interrupted = node_task.desired.interrupted;
             *node_task = start();
             node_task.desired.interrupted = interrupted;
-            // Nothing more comes of what was being unsubscribed at the former one.
+            // The former node sends no more messages of draining channels.
             self.draining.retain(|_, sinks| {
                 sinks.retain(|(at, _)| at != server.id());
                 !sinks.is_empty()
@@ -97,7 +102,7 @@ impl State {
                     continue;
                 }
                 node_task.desired.interrupted |= channel.subscription == SubscriptionState::Active;
-                // Nothing was subscribed on the connections of this one.
+                // Nothing is subscribed on the connections of the new node.
                 (channel.subscribe_sent, channel.confirmed_or_unknown) = (false, false);
                 channel.set_subscription(SubscriptionState::Pending);
                 node_task.desired.to_subscribe.insert(name.clone());
@@ -139,30 +144,34 @@ impl SubscriptionManager {
         &self.settings
     }
 
-    /// Watches `channel` for as long as the result lives, and polls `key` beneath it.
+    /// Watches `channel` for as long as the result lives, and polls `key` meanwhile.
     pub(crate) fn watch(self: &Arc<Self>, channel: Bytes, key: Bytes) -> Watch {
         self.watch_polling(channel, KeyPoll { key, waiter_flag: None, due: Instant::MAX })
     }
 
-    /// The same for who wants the name: as long as the subscription is not in force, `mark` tells others of it.
+    /// Watches `channel` for a waiter of a contended key, and polls `key` meanwhile.
+    ///
+    /// While the subscription is not active, the poll sets `waiter_flag`, which announces the
+    /// waiter to other processes.
     pub(crate) fn watch_contended(self: &Arc<Self>, channel: Bytes, key: Bytes, waiter_flag: Bytes) -> Watch {
         self.watch_polling(channel, KeyPoll { key, waiter_flag: Some(waiter_flag), due: Instant::MAX })
     }
 
-    /// Watches `channel` in the slot of `key`, polls nothing, and wakes whoever waits for `notify`, who then asks by
-    /// [`Watch::take`].
+    /// Watches `channel` in the slot of `key` without a poll, and notifies `notify`.
+    ///
+    /// A notified waiter then calls [`Watch::take`].
     pub(crate) fn watch_with_notify(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {
         let signal = Arc::new(Signal::with_notify(notify));
         let id = self.add_watcher(&channel, key, ChannelScope::Slot, Sink::Signal(Arc::clone(&signal)), None);
         Watch { registration: Registration { manager: Arc::clone(self), channel, id }, signal }
     }
 
-    /// How many messages were heard on a channel that is in force.
+    /// Returns the number of messages received on a channel; `None` while it is not active.
     pub(crate) fn message_count(&self, channel: &Bytes) -> Option<u64> {
         self.own_subscription(channel).message_count
     }
 
-    /// The subscription of this process to a channel.
+    /// Returns the state of this process's subscription to a channel.
     pub(crate) fn own_subscription(&self, channel: &Bytes) -> OwnSubscription {
         let state = self.state();
         match state.channels.get(channel).map(|channel| (channel.subscription, channel.message_count)) {
@@ -177,7 +186,8 @@ impl SubscriptionManager {
         }
     }
 
-    /// How long a key is still there; `None` when it is absent, or can not be looked at: then a try will tell.
+    /// Returns the TTL of a key; `None` if the key is absent or cannot be read. An attempt then
+    /// shows its state.
     pub(crate) async fn key_ttl(&self, key: &Bytes) -> Option<Duration> {
         poll::key_ttl(self, key).await
     }
@@ -189,20 +199,26 @@ impl SubscriptionManager {
         Watch { registration: Registration { manager: Arc::clone(self), channel, id }, signal }
     }
 
-    /// Tells others that somebody waits here who gets no messages, for three looks of the poll.
+    /// Announces to other processes a waiter here that receives no messages. The flag lasts for
+    /// three polls.
     pub(crate) async fn set_waiter_flag(&self, waiter_flag: &Bytes) {
         poll::set_waiter_flag(self, waiter_flag).await;
     }
 
-    /// Receives the messages of `channel` themselves, for as long as the result lives. They are published plainly, from
-    /// whatever node.
+    /// Subscribes to `channel` and receives the payloads of its messages, for as long as the result
+    /// lives.
+    ///
+    /// The messages are published with PUBLISH, at any node.
     pub(crate) fn listen(self: &Arc<Self>, channel: Bytes) -> Listener {
         let (sender, receiver) = mpsc::unbounded_channel();
         let id = self.add_watcher(&channel, &channel, ChannelScope::Everywhere, Sink::Stream(sender), None);
         Listener { _registration: Registration { manager: Arc::clone(self), channel, id }, receiver }
     }
 
-    /// Hears `channels`, which are in the slot of `key`, in the order in which they are published; where it `polls`, `key` beneath.
+    /// Subscribes to `channels` in the slot of `key`, and receives their messages in the order of
+    /// publication.
+    ///
+    /// With `polls`, `key` is polled meanwhile.
     pub(crate) fn subscribe_ordered(
         self: &Arc<Self>,
         channels: impl IntoIterator<Item = Bytes>,
@@ -212,7 +228,10 @@ impl SubscriptionManager {
         self.subscribe_ordered_in_scope(ChannelScope::Slot, channels, key, polls)
     }
 
-    /// Hears channels in the slot of `key` at the primary of that, whatever waiters do: who publishes there counts this one.
+    /// Subscribes to channels in the slot of `key` at its primary, even if waiters subscribe at a
+    /// replica.
+    ///
+    /// A publisher at the primary therefore counts this subscription.
     pub(crate) fn subscribe_ordered_at_primary(
         self: &Arc<Self>,
         channels: impl IntoIterator<Item = Bytes>,
@@ -242,12 +261,13 @@ impl SubscriptionManager {
         OrderedSubscription { registrations, receiver, generation: first }
     }
 
-    /// How many channels are wanted at the moment.
+    /// Returns the number of channels with watchers.
     pub(crate) fn channel_count(&self) -> usize {
         self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
     }
 
-    /// The channels that are wanted at a node, and what became of their subscriptions.
+    /// Counts the channels that are wanted at a node, and those that the server has confirmed
+    /// there.
     pub(crate) fn counts_at(&self, node: &NodeId) -> SubscriptionCounts {
         let state = self.state();
         let mut counts = SubscriptionCounts::default();
@@ -267,7 +287,7 @@ impl SubscriptionManager {
         counts
     }
 
-    /// A number that no watcher has.
+    /// Returns an id that no watcher has.
     pub(super) fn next_id(&self) -> u64 {
         let mut state = self.state();
         state.next_id += 1;
@@ -297,10 +317,11 @@ impl SubscriptionManager {
                     state.ensure_node_task(self, node);
                 });
             }
-            // A denial is remembered beyond the last watcher: each try costs the subscriber connection.
+            // A denial is remembered beyond the last watcher, so that a new one does not repeat the
+            // SUBSCRIBE.
             let subscription = state.denied.get(name).map_or(SubscriptionState::Pending, Denial::subscription_state);
             let kind = self.kind_of(scope);
-            // A node that has gone meanwhile: whoever wanted it leaves as well.
+            // An empty id if the node is gone. Its watchers are removed soon, too.
             let id = |node: Option<Arc<dyn Server>>| node.map_or(NodeId("".into()), |node| node.id().clone());
             let mut channel = Channel::new(key.clone(), id(server), id(primary), scope, kind);
             channel.subscription = subscription;
@@ -308,7 +329,8 @@ impl SubscriptionManager {
         }
         let State { channels, node_tasks, draining, denied, .. } = &mut *state;
         let Some(channel) = channels.get_mut(name) else { return id };
-        // What was published between the caller's look and this moment is not seen: look once more.
+        // Messages between the caller's last check and this registration were not received: check
+        // once more.
         match (&sink, channel.subscription) {
             (Sink::Signal(signal), SubscriptionState::Active) => {
                 signal.active.store(true, Ordering::Release);
@@ -353,14 +375,17 @@ impl SubscriptionManager {
         take_watcher(&mut self.state(), name, id);
     }
 
-    /// Ends a watch whose watcher still hears what comes until the server has unsubscribed the channel, if nobody else watches it.
+    /// Removes a watcher, whose sink still receives messages until the server has unsubscribed the
+    /// channel.
+    ///
+    /// If the channel has other watchers, the sink ends at once.
     pub(super) fn drain_watcher(&self, name: &Bytes, id: u64) {
         let mut state = self.state();
         let Some((node, sink)) = take_watcher(&mut state, name, id) else { return };
         state.draining.entry(name.clone()).or_default().push((node, sink));
     }
 
-    /// Nobody hears any more what has ended at a node.
+    /// Drops the sinks of draining channels that have ended at a node.
     pub(super) fn finish_draining(&self, subscriptions: &NodeSubscriptions, is_ended: impl Fn(&Bytes) -> bool) {
         let node = subscriptions.server.id();
         self.state().draining.retain(|name, sinks| {
@@ -369,7 +394,7 @@ impl SubscriptionManager {
         });
     }
 
-    /// How the messages of a channel travel.
+    /// Returns how the messages of a channel are published.
     fn kind_of(&self, scope: ChannelScope) -> ChannelKind {
         match scope {
             ChannelScope::Slot | ChannelScope::SlotPrimary if self.topology.is_sharded() => ChannelKind::Sharded,
@@ -380,8 +405,11 @@ impl SubscriptionManager {
         }
     }
 
-    /// Where a channel is to be subscribed, and who decides for its key; `None` where it is to be at a node that has gone. What no poll makes up for, as the notices of force, is heard from the primary itself: a
-    /// replica may be deaf for as long as it takes to notice.
+    /// Returns the node where a channel is to be subscribed, and the primary of its key.
+    ///
+    /// `None` if the channel belongs to a node that is gone. Revocation notices of forced takeovers
+    /// have no poll that would make up for a lost message, so they come from the primary. A replica
+    /// may deliver nothing until that is noticed.
     fn nodes_for(&self, key: &[u8], scope: ChannelScope) -> Option<(Arc<dyn Server>, Arc<dyn Server>)> {
         if scope == ChannelScope::Node {
             let node = self.topology.primaries().into_iter().find(|node| node.id().0.as_bytes() == key)?;
@@ -391,7 +419,7 @@ impl SubscriptionManager {
         Some((if scope == ChannelScope::Slot { self.topology.listener(key) } else { Arc::clone(&primary) }, primary))
     }
 
-    /// Moves every channel to where its key is, or is listened to, by now.
+    /// Moves every channel to the node where it belongs now.
     pub(crate) fn reassign(self: &Arc<Self>) {
         let now = self.clock.now();
         let mut state = self.state();
@@ -407,7 +435,8 @@ impl SubscriptionManager {
                 let is_at = |id: &NodeId, node: &Arc<dyn Server>| {
                     state.node_tasks.get(id).is_some_and(|node_task| is_same(&node_task.subscriptions.server, node))
                 };
-                // Also where a replica has another primary: it may have ended what was subscribed for the former one.
+                // A replica with another primary counts as changed: it may have ended the
+                // subscriptions for the former one.
                 let same_primary = is_at(&channel.primary, &primary);
                 let unchanged = is_at(&channel.node, &server) && same_primary && channel.kind == kind;
                 (!unchanged).then(|| (name.clone(), server, primary, same_primary, kind))
@@ -424,8 +453,8 @@ impl SubscriptionManager {
             if let Some(NodeTask { subscriptions, desired, .. }) = previous {
                 interrupted |= desired.interrupted;
                 desired.remove(&name);
-                // A slot's channels end with its leaving a primary; the others have to be ended. At a replica of that they end as well,
-                // and are counted there: what is missing would have all made anew.
+                // Sharded subscriptions end by themselves when their slot leaves its primary. All
+                // others must be ended, and those at a replica, too.
                 let must_unsubscribe =
                     channel.kind != ChannelKind::Sharded || same_primary || channel.node != channel.primary;
                 if channel.may_be_subscribed() && must_unsubscribe {
@@ -469,7 +498,9 @@ impl SubscriptionManager {
         self.subscribe_new_primaries();
     }
 
-    /// When the home of a key last answered a poll: while names are awaited there, it is asked all the time.
+    /// Returns when the primary of a key last answered a poll.
+    ///
+    /// While keys of it are awaited, the primary is polled continually.
     pub(crate) fn contact(&self, key: &[u8]) -> Instant {
         let primary = self.topology.primary(key);
         self.state()
@@ -478,14 +509,15 @@ impl SubscriptionManager {
             .map_or(Instant::MIN, |node_task| node_task.subscriptions.last_contact())
     }
 
-    /// Tells the watchers of a channel to look.
+    /// Makes the watchers of a channel re-check.
     pub(super) fn resync(&self, name: &Bytes) {
         if let Some(channel) = self.state().channels.get(name) {
             channel.resync();
         }
     }
 
-    /// Hands a message to its watchers, unless the channel has moved to another node since.
+    /// Delivers a message to the watchers of its channel, unless the channel has moved to another
+    /// node.
     pub(super) fn deliver(&self, subscriptions: &NodeSubscriptions, name: &Bytes, payload: &Bytes) {
         self.deliver_to(subscriptions, &plain_name(name), name, payload);
         let is_sharded = self.state().channels.get(name).is_some_and(|channel| channel.kind == ChannelKind::Sharded);
@@ -506,7 +538,9 @@ impl SubscriptionManager {
         draining.filter(|(at, _)| at == subscriptions.server.id()).for_each(|(_, sink)| sink.deliver(name, payload));
     }
 
-    /// The same of one that came by SPUBLISH: waiters have such, too, and a plain channel of that name is another one.
+    /// Delivers a message that was published with SPUBLISH.
+    ///
+    /// Waiters use sharded channels, too. A plain channel of the same name is another channel.
     pub(super) fn deliver_sharded(&self, subscriptions: &NodeSubscriptions, name: &Bytes, payload: &Bytes) {
         self.deliver_to(subscriptions, &sharded_name(name), name, payload);
         let is_plain = self.state().channels.get(name).is_some_and(|channel| channel.kind != ChannelKind::Sharded);
@@ -515,7 +549,7 @@ impl SubscriptionManager {
         }
     }
 
-    /// The same of one whose channel is of a pattern.
+    /// Delivers a message of a channel that matches a pattern.
     pub(super) fn deliver_pattern(
         &self,
         subscriptions: &NodeSubscriptions,
@@ -535,12 +569,12 @@ impl SubscriptionManager {
         }
     }
 
-    /// How many here hear a channel.
+    /// Returns the number of watchers of a channel.
     pub(super) fn watcher_count(&self, internal_name: &Bytes) -> usize {
         self.state().channels.get(internal_name).map_or(0, |channel| channel.watchers.len())
     }
 
-    /// Ends all tasks.
+    /// Ends all tasks and closes all message buffers.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -559,7 +593,9 @@ impl SubscriptionManager {
     }
 }
 
-/// Takes a watcher from a channel, and has that unsubscribed if it was the last: then it is told which, and where.
+/// Removes a watcher of a channel. If it was the last one, schedules the unsubscription.
+///
+/// Returns the sink of a last watcher, and the node where the channel may be subscribed.
 fn take_watcher(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sink)> {
     let State { channels, node_tasks, .. } = state;
     let channel = channels.get_mut(name)?;
@@ -574,7 +610,7 @@ fn take_watcher(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sin
         node_task.desired.polls.remove(&(poll.due, name.clone()));
     }
     let Some(node_task) = node_tasks.get_mut(&channel.node) else {
-        // The node has gone, and all that was subscribed there.
+        // The node is gone, and all of its subscriptions with it.
         channels.remove(name);
         return None;
     };

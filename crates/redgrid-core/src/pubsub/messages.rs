@@ -1,4 +1,4 @@
-//! Messages of the channels of an object, kept for one reader, who is told of those that he misses.
+//! A stream of the messages of an object's channels, for one reader. It reports missed messages.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,42 +10,48 @@ use super::channel::Registration;
 use crate::connection::Client;
 use crate::error::ServerError;
 
-/// What is published on channels of one slot from now on, for one reader; made by [`Client::message_stream`]. Dropped, the channels are heard no more. It does
-/// not keep the client.
+/// A stream of the messages that are published on channels of one slot, for one reader.
+///
+/// [`Client::message_stream`] creates it. Dropping it ends the subscriptions. It does not keep the
+/// client alive.
 pub struct MessageStream {
     buffer: Arc<MessageBuffer>,
     channels: Vec<Bytes>,
     _registrations: Vec<Registration>,
 }
 
-/// What came of [`MessageStream`].
+/// An event of a [`MessageStream`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageEvent {
-    /// A message, and the place of its channel among those that were asked for.
+    /// A message of a channel.
     Message {
-        /// The place of its channel.
+        /// The index of the channel among the subscribed ones.
         channel: usize,
-        /// What was published.
+        /// The published payload.
         payload: Bytes,
     },
-    /// Nobody listened for a while: what was published then is not told.
+    /// The subscription was interrupted; messages that were published meanwhile are missing.
     Gap,
-    /// The reader was slow, and so many messages were not kept.
+    /// The reader was slow, and this many messages were dropped.
     Missed(u64),
-    /// The server refuses a channel: nothing comes of it any more.
+    /// The server refuses a channel, so its messages do not arrive.
     Denied,
 }
 
 impl Client {
-    /// Hears `channels`, which scripts publish in the slot of `key`, and keeps `kept` messages for who reads. Completes when all of them are in force.
+    /// Subscribes to `channels`, on which scripts publish in the slot of `key`.
+    ///
+    /// The future completes when all of them are active. The stream keeps up to `capacity` messages
+    /// for a slow reader.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] where they are not in time, the server refuses one, or the client is shut down meanwhile.
+    /// [`ServerError`] if the channels are not confirmed in time, the server refuses one, or the
+    /// client is shut down meanwhile.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, nothing is heard.
+    /// Dropping the future ends the subscriptions.
     pub async fn message_stream(
         &self,
         channels: Vec<Bytes>,
@@ -62,7 +68,7 @@ impl Client {
 }
 
 impl MessageStream {
-    /// What comes next; `None` when the client has ended.
+    /// Polls for the next event; `None` when the client has ended.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<MessageEvent>> {
         loop {
             return Poll::Ready(Some(match std::task::ready!(self.buffer.poll_next(context)) {

@@ -1,7 +1,8 @@
-//! Waking waiters: one subscriber per node, channels counted by reference, and a poll under a budget beneath it all.
+//! Wake-up messages: one subscriber per node, reference-counted channels, and a poll with a budget.
 //!
-//! A message is only a hint. Whoever waits re-checks on a message, after every gap of the subscription, when the poll
-//! finds the key gone, and when the lease it was told runs out.
+//! A message is only a hint. A waiter re-checks its key on a message, and after every gap of the
+//! subscription. It also re-checks when the poll finds the key gone, and when the reported lease
+//! ends.
 
 mod all_primaries;
 mod buffer;

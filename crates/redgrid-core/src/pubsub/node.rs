@@ -1,4 +1,4 @@
-//! What is subscribed at one node, kept equal to what is wanted there.
+//! Keeps the subscriptions at one node equal to the wanted ones.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,45 +19,49 @@ use crate::connection::{ChannelKind, NodeId, Push, Refused, Server, TopologyHint
 use crate::error::{Code, ServerError};
 use crate::shrink::shrink_if_sparse;
 
-/// Channels subscribed by one command.
+/// Maximum number of channels that are subscribed at once.
 const CHUNK: usize = 256;
 
-/// How long a denied channel is left alone before it is tried again: a minute. Permissions change by hand.
+/// How long a denied channel is not tried again: a minute. Permissions are changed by hand.
 const DENIED_RETRY: Duration = Duration::from_secs(60);
 
-/// The same for a sharded channel: it may have been denied because its slot is on its way.
+/// How long a denied sharded channel is not tried again: 1 s. It may have been denied because its
+/// slot is moving.
 const SHARDED_DENIED_RETRY: Duration = Duration::from_secs(1);
 
-/// The longest pause between subscriptions that fail one after another: 5 s. Each may cost a connection.
+/// Longest pause (before jitter) between consecutive failures to subscribe: 5 s. Each failure may
+/// cost a connection.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Denied channels that are remembered; beyond that each new watcher of one tries again.
+/// Maximum number of remembered denials. Beyond it, each new watcher of a denied channel tries
+/// again.
 const MAX_DENIALS: usize = 10_000;
 
-/// Whether a refusal may concern one channel of several: an access rule about channels. Any other
-/// refusal concerns the command, and all of its channels.
+/// Returns whether a refusal may concern one channel of several: an access rule about channels.
+///
+/// Any other refusal concerns the command, and with it all channels.
 fn is_about_a_channel(why: &ServerError) -> bool {
     matches!(why, ServerError::Refused { code: Code::NoPermission, message } if message.contains("channel"))
 }
 
-/// One node as the hub sees it.
+/// The subscriptions at one node.
 pub(super) struct NodeSubscriptions {
     pub(super) server: Arc<dyn Server>,
-    /// The set of wanted channels has changed.
+    /// Notified when the set of wanted channels has changed.
     pub(super) desired_changed: Notify,
-    /// There is something to poll for.
+    /// Notified when a poll was added or rescheduled.
     pub(super) polls_changed: Notify,
-    /// The subscriber connection is new.
+    /// Notified when the subscriber connection was lost or is new.
     reconnected: Notify,
     /// When the node last answered a poll, in nanoseconds.
     last_contact: AtomicU64,
     failures: Mutex<Failures>,
 }
 
-/// Subscriptions that failed one after another.
+/// Consecutive failures to subscribe.
 #[derive(Default)]
 struct Failures {
-    /// How many failed on a connection that was up.
+    /// Number of failures on a connection that was up.
     count: u32,
     last: Option<ServerError>,
     /// Nothing is subscribed before this instant.
@@ -65,8 +69,10 @@ struct Failures {
 }
 
 impl Failures {
-    /// Records one more. The first is usually a connection that was lost; from the second on each may
-    /// cost a connection of its own, and the pause between them doubles.
+    /// Records a failure.
+    ///
+    /// The first one is usually a lost connection. Each further one may cost a connection of its
+    /// own, so the pause between them doubles.
     fn add(&mut self, error: &ServerError, now: Instant, delay: Duration) {
         self.last = Some(error.clone());
         if matches!(error, ServerError::NotSent { .. }) {
@@ -81,12 +87,12 @@ impl Failures {
 }
 
 impl NodeSubscriptions {
-    /// Why the last subscription failed, if none has succeeded since.
+    /// Returns why the last subscription failed, if none has succeeded since.
     pub(super) fn failure(&self) -> Option<ServerError> {
         self.failures().last.clone()
     }
 
-    /// The end of a pause that lasts at `now`.
+    /// Returns the end of the pause that applies at `now`.
     fn paused_until(&self, now: Instant) -> Option<Instant> {
         self.failures().paused_until.filter(|until| *until > now)
     }
@@ -95,37 +101,38 @@ impl NodeSubscriptions {
         self.failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// When the node last answered a poll.
+    /// Returns when the node last answered a poll.
     pub(super) fn last_contact(&self) -> Instant {
         Instant::from_nanos(self.last_contact.load(Ordering::Acquire))
     }
 
-    /// The node has answered just now.
+    /// Records that the node has just answered.
     pub(super) fn record_contact(&self, now: Instant) {
         self.last_contact.store(now.as_nanos(), Ordering::Release);
     }
 }
 
-/// What is wanted at one node, as far as it is not in force yet.
+/// The pending changes and polls at one node.
 #[derive(Default)]
 pub(super) struct Desired {
     /// Channels to subscribe, in chunks.
     pub(super) to_subscribe: BTreeSet<Bytes>,
-    /// Channels to subscribe one by one, because they were part of a chunk that was denied.
+    /// Channels to subscribe one by one, because they or their chunk were denied.
     to_subscribe_alone: BTreeSet<Bytes>,
-    /// Channels that nobody watches any more.
+    /// Channels without watchers, to unsubscribe.
     pub(super) to_unsubscribe: BTreeSet<Bytes>,
-    /// Channels that have moved elsewhere and are still subscribed here.
+    /// Channels that have moved to another node and are still subscribed at this one.
     pub(super) to_unsubscribe_moved: BTreeSet<(ChannelKind, Bytes)>,
     pub(super) polls: BTreeSet<(Instant, Bytes)>,
-    /// Counts the gaps: what was subscribed before one is not in force after it.
+    /// Number of gaps. A subscription from before a gap is not active after it.
     gap_count: u64,
-    /// Something was in force and is so no more; told when all is again.
+    /// Whether an active subscription was lost. The gap is reported once all channels are
+    /// subscribed again.
     pub(super) interrupted: bool,
 }
 
 impl Desired {
-    /// The channel is wanted here no more.
+    /// Removes the pending changes of a channel that is no longer wanted here.
     pub(super) fn remove(&mut self, name: &Bytes) {
         self.to_subscribe.remove(name);
         self.to_subscribe_alone.remove(name);
@@ -133,7 +140,7 @@ impl Desired {
     }
 }
 
-/// Has the names looked at at another time.
+/// Changes when the key of a channel is polled next.
 fn reschedule_poll(
     node_tasks: &mut HashMap<NodeId, NodeTask>,
     channel: &mut Channel,
@@ -147,14 +154,15 @@ fn reschedule_poll(
     node_task.subscriptions.polls_changed.notify_one();
 }
 
-/// The channel is to be subscribed anew.
+/// Schedules a new subscription of a channel.
 fn schedule_resubscription(
     node_tasks: &mut HashMap<NodeId, NodeTask>,
     node: &NodeId,
     (name, channel): (&Bytes, &mut Channel),
     now: Instant,
 ) {
-    // It may have been subscribed, and heard, and not be known so.
+    // The channel may have been subscribed, and may have delivered messages, before its
+    // confirmation.
     channel.interrupt();
     if channel.subscription != SubscriptionState::Active {
         return;
@@ -164,11 +172,12 @@ fn schedule_resubscription(
         desired.interrupted = true;
         desired.to_subscribe.insert(name.clone());
     }
-    // Nobody will tell meanwhile: look soon, and often.
+    // No messages arrive meanwhile: poll soon, and often.
     reschedule_poll(node_tasks, channel, name, |due| due.min(now + UNSUBSCRIBED_POLL));
 }
 
-/// A lane with what is wanted there, and the tasks that see to it. Dropped, they end.
+/// The subscriptions of a node, their pending changes, and the tasks that apply them. Dropping it
+/// ends the tasks.
 pub(super) struct NodeTask {
     pub(super) subscriptions: Arc<NodeSubscriptions>,
     pub(super) desired: Desired,
@@ -193,7 +202,8 @@ impl NodeTask {
         NodeTask { subscriptions, desired: Desired::default(), tasks: tasks.map(|task| task.abort_handle()) }
     }
 
-    /// Whether it is still that of `lane`, and not of another node that has appeared at the same address.
+    /// Returns whether this task is that of `subscriptions`, and not of a newer node at the same
+    /// address.
     fn belongs_to(&self, subscriptions: &NodeSubscriptions) -> bool {
         std::ptr::eq(Arc::as_ptr(&self.subscriptions), subscriptions)
     }
@@ -205,7 +215,7 @@ impl Drop for NodeTask {
     }
 }
 
-/// Hands messages to their watchers.
+/// Delivers messages to their watchers, and handles gaps and ended subscriptions.
 async fn dispatch(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubscriptions>) {
     let mut pushes = subscriptions.server.pushes();
     while let Some(push) = pushes.recv().await {
@@ -240,17 +250,17 @@ async fn dispatch(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubs
 
 const KINDS: [ChannelKind; 4] = [ChannelKind::Plain, ChannelKind::Sharded, ChannelKind::Events, ChannelKind::Patterns];
 
-/// What is to be changed next.
+/// The changes to make next.
 #[derive(Default)]
 struct Diff {
     removals: [Vec<Bytes>; KINDS.len()],
     additions: Vec<Bytes>,
     kind: Option<ChannelKind>,
-    /// It was part of a denied chunk.
+    /// Whether the channel is subscribed alone, because it or its chunk was denied.
     alone: bool,
 }
 
-/// Keeps what is subscribed equal to what is wanted.
+/// Keeps the subscriptions equal to the wanted channels.
 async fn reconcile(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubscriptions>) {
     loop {
         let Diff { removals, additions, kind, alone } = manager.diff(&subscriptions);
@@ -289,7 +299,7 @@ impl SubscriptionManager {
         self.state().desired(subscriptions.server.id()).map_or(0, |desired| desired.gap_count)
     }
 
-    /// All channels are to be subscribed anew, or only those of a kind.
+    /// Schedules new subscriptions of all channels, or of those of one kind.
     fn schedule_resubscriptions(&self, subscriptions: &NodeSubscriptions, kind: Option<ChannelKind>) {
         let now = self.clock.now();
         let node = subscriptions.server.id();
@@ -308,7 +318,8 @@ impl SubscriptionManager {
         }
     }
 
-    /// A sharded channel is to be subscribed anew, perhaps elsewhere.
+    /// Schedules a new subscription, perhaps at another node, of a sharded channel that the server
+    /// has ended.
     fn sharded_channel_lost(&self, subscriptions: &NodeSubscriptions, wire_name: &Bytes) {
         let now = self.clock.now();
         let node = subscriptions.server.id();
@@ -331,7 +342,8 @@ impl SubscriptionManager {
         self.topology.suspect(TopologyHint::Node(node.clone()));
     }
 
-    /// Has channels tried again that were denied long ago; returns when the next is due.
+    /// Schedules another try of channels whose denial has expired; returns when the next denial
+    /// expires.
     fn retry_denied(&self) -> Instant {
         let now = self.clock.now();
         let mut state = self.state();
@@ -377,18 +389,21 @@ impl SubscriptionManager {
         for (kind, name) in std::mem::take(to_unsubscribe_moved) {
             removals[kind_index(kind)].push(name);
         }
-        // The server knows it by its name alone: while there is another one of that name it stays subscribed.
+        // Several channels may have one name on the wire. The server subscription stays while
+        // another of them is subscribed here.
         for (kind, removals) in KINDS.into_iter().zip(&mut *removals) {
             removals.retain(|name| {
                 let (mut still_used, mut has_watchers) = (false, false);
                 for other in internal_names(&wire_name(name)).iter().filter(|other| *other != name) {
                     let other = channels.get_mut(other).filter(|other| other.is_at(subscriptions.server.id(), kind));
                     let Some(other) = other else { continue };
-                    // Who is the last to go has it unsubscribed, whatever became of what was asked in his name.
+                    // The last one of them is unsubscribed, whatever the outcome of its own
+                    // SUBSCRIBE.
                     (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
                     has_watchers |= !other.watchers.is_empty();
                 }
-                // Where nobody hears it, the end of the other one is told to those who do until then.
+                // While another one has watchers, no unsubscription follows, so the draining sinks
+                // end now. Otherwise they end when the last channel of the name does.
                 if has_watchers {
                     draining.remove(name);
                 }
@@ -398,8 +413,9 @@ impl SubscriptionManager {
         if subscriptions.paused_until(self.clock.now()).is_some() {
             return diff;
         }
-        // One kind at a time; a command carries one. Those of events, which are first by their names, are last: a connection of
-        // theirs that can not be had holds up no others.
+        // One kind at a time, because a command carries only one. Names of event channels sort
+        // before those of waiters' channels, so they are taken later. A connection for events that
+        // cannot be opened then does not delay waiters.
         let mut others = Vec::new();
         while diff.additions.len() < CHUNK {
             let Some(name) = to_subscribe.pop_last() else { break };
@@ -435,13 +451,13 @@ impl SubscriptionManager {
         if !node_tasks.get(node).is_some_and(|node_task| node_task.belongs_to(subscriptions)) {
             return;
         }
-        // More than a second's budget at once would be a storm; the poll reaches the rest.
+        // Re-checks beyond the poll budget of a second would be a storm; the poll reaches the rest.
         let mut resync_budget = self.settings.poll_budget;
         for name in chunk {
             let Some(NodeTask { desired, .. }) = node_tasks.get_mut(node) else { return };
-            // Left by its last watcher meanwhile: `to_leave` has it.
+            // The last watcher may have left meanwhile: then the channel is in `to_unsubscribe`.
             let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
-                // Moved meanwhile, and not to be heard twice.
+                // The channel has moved, and must not be received twice.
                 if kind != ChannelKind::Sharded && channels.contains_key(name) {
                     desired.to_unsubscribe_moved.insert((kind, name.clone()));
                 }
@@ -449,14 +465,16 @@ impl SubscriptionManager {
             };
             channel.confirmed_or_unknown = true;
             if desired.gap_count != gap_count {
-                // Confirmed by a connection that has gone since, or by the one that was told of late.
+                // The confirmation came from a connection that has been lost since, or from the new
+                // one before its gap was reported.
                 desired.to_subscribe.insert(name.clone());
                 continue;
             }
             channel.set_subscription(SubscriptionState::Active);
-            // The first subscription is followed by a look of the waiter's own; a renewed one is a gap.
+            // A waiter must check its key after the first confirmation. A later confirmation ends a
+            // gap, in which messages may be lost.
             if channel.has_no_poll() {
-                // Nothing else tells those who listen, and they ask by themselves.
+                // These watchers have no poll, and each re-checks by itself.
                 channel.resync();
             } else if resync_budget > 0 {
                 resync_budget -= 1;
@@ -472,7 +490,7 @@ impl SubscriptionManager {
         }
     }
 
-    /// Some of `chunk` were refused, the others are in force.
+    /// Records the denials of the refused channels of `chunk`, and marks the others as active.
     fn handle_refusals(
         &self,
         subscriptions: &NodeSubscriptions,
@@ -501,7 +519,7 @@ impl SubscriptionManager {
                     continue;
                 };
                 if kind != ChannelKind::Sharded && names > 1 && is_about_a_channel(why) {
-                    // The error may be about any of them.
+                    // The error may concern any channel of the command.
                     desired.to_subscribe_alone.insert(name.clone());
                     continue;
                 }
@@ -513,7 +531,7 @@ impl SubscriptionManager {
             }
         }
         if kind == ChannelKind::Sharded {
-            // Perhaps because their slot is elsewhere.
+            // Their slot may have moved.
             self.topology.suspect(TopologyHint::Node(node.clone()));
         }
         let why = refused.first().map(|(_, error)| error.to_string());
@@ -542,18 +560,19 @@ impl SubscriptionManager {
                     continue;
                 };
                 channel.confirmed_or_unknown = true;
-                // One that is tried alone stays so: in a chunk it could have the others denied again.
+                // A channel that was tried alone stays alone: in a chunk it could get the others
+                // denied again.
                 let queue = if alone { &mut desired.to_subscribe_alone } else { &mut desired.to_subscribe };
                 queue.insert(name.clone());
             }
         }
         tracing::debug!(%node, %error, channels = chunk.len(), "subscription failed");
         subscriptions.failures().add(error, self.clock.now(), self.settings.retry_delay);
-        // A new connection tells its gap. The bound is for a node that keeps its connection.
+        // A new connection reports a gap. The timeout is for a node that keeps its connection.
         let _ = tokio::time::timeout(self.settings.retry_delay, subscriptions.reconnected.notified()).await;
     }
 
-    /// Takes the names that are due for a look, at most `most`, and sets when they are due again.
+    /// Takes at most `limit` polls that are due, and schedules the next poll of each.
     pub(super) fn take_due_polls(&self, subscriptions: &NodeSubscriptions, limit: usize) -> Vec<DuePoll> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -581,7 +600,7 @@ impl SubscriptionManager {
         due_polls
     }
 
-    /// When the next name is due for a look.
+    /// Returns when the next poll is due.
     pub(super) fn next_poll_at(&self, subscriptions: &NodeSubscriptions) -> Option<Instant> {
         self.state().node_tasks.get(subscriptions.server.id())?.desired.polls.first().map(|(due, _)| *due)
     }

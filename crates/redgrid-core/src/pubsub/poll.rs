@@ -1,4 +1,5 @@
-//! Looking at keys for waiters whose message may have been lost: many names in one script, under a budget per node.
+//! Polls keys for waiters whose message may have been lost: many keys in one script, under a budget
+//! per node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,29 +15,29 @@ use crate::script::BulkScript;
 static TTL: BulkScript = BulkScript::new("pubsub/ttl", include_str!("ttl.lua"));
 static SET_WAITING: BulkScript = BulkScript::new("pubsub/set-waiting", include_str!("set_waiting.lua"));
 
-/// How long a mark says that somebody waits: three looks. It is set anew at each.
+/// TTL of a waiter flag: 300 ms, which is three polls. Each poll sets it anew.
 const FLAG_TTL: Duration = Duration::from_millis(300);
 
-/// One look at a name.
+/// A key that is due for a poll.
 pub(super) struct DuePoll {
     pub(super) channel: Bytes,
     pub(super) key: Bytes,
-    /// Where to leave word of it, as no message reaches us.
+    /// The flag to set, because no messages reach this process.
     pub(super) waiter_flag: Option<Bytes>,
 }
 
-/// How often the poll runs while names are due. The budget of a second is spent in ten parts.
+/// Interval of the poll while keys are due. A second's budget is spent in ten parts.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often names are looked at while their channel is not in force: every 100 ms.
+/// Poll interval of keys whose channel is not active: 100 ms.
 pub(super) const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
-/// What `peek.lua` answers for a key that is gone.
+/// Result of `ttl.lua` for an absent key.
 const ABSENT: i64 = -2;
-/// What it answers for a key that can not be read; the waiter is to find out itself.
+/// Result of `ttl.lua` for a key that cannot be read; the waiter finds out by itself.
 const UNREADABLE: i64 = -3;
 
-/// Runs for as long as the post at its node.
+/// Polls due keys, for as long as the tasks of the node run.
 pub(super) async fn poll_loop(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubscriptions>) {
     let per_tick = usize::try_from(manager.settings.poll_budget.div_ceil(10)).unwrap_or(usize::MAX);
     loop {
@@ -45,7 +46,7 @@ pub(super) async fn poll_loop(manager: Arc<SubscriptionManager>, subscriptions: 
             Some(due) => {
                 tokio::select! {
                     () = manager.clock.sleep_until(due) => {}
-                    // A new name may be due earlier than the one this sleeps for.
+                    // A new key may be due earlier than the one that this sleeps for.
                     () = subscriptions.polls_changed.notified(), if due > manager.clock.now() + TICK => continue,
                 }
                 let due_polls = manager.take_due_polls(&subscriptions, per_tick);
@@ -58,7 +59,9 @@ pub(super) async fn poll_loop(manager: Arc<SubscriptionManager>, subscriptions: 
     }
 }
 
-/// One script for the names of a slot (all, where there are no slots), and one for their marks.
+/// Polls keys: sends one script for the keys of each slot, and one for their waiter flags.
+///
+/// Without slots, one script polls all keys.
 async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscriptions, mut due_polls: Vec<DuePoll>) {
     let limit: Instant = manager.clock.now() + manager.settings.response_timeout;
     let slot = |due_poll: &DuePoll| manager.topology.slot(&due_poll.key);
@@ -71,7 +74,7 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
     for group in &groups {
         let waiter_flags: Vec<_> = group.iter().filter_map(|due_poll| due_poll.waiter_flag.clone()).collect();
         if !waiter_flags.is_empty() {
-            // A user who may not write them polls without being waited for.
+            // If the user may not write the flags, the waiters poll without being announced.
             requests.push(set_waiting_request(waiter_flags).not_after(limit));
         }
     }
@@ -88,16 +91,16 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
                     }
                 }
             }
-            // One key that the user may not read refuses the whole call: let each waiter find out itself. So it is where
-            // the slot has moved: the try follows it.
+            // One key that the user may not read fails the whole call, so each waiter finds out by
+            // itself. The same applies if the slot has moved: the attempt follows it.
             Err(error) if error.code().is_some() => group.iter().for_each(|due_poll| manager.resync(&due_poll.channel)),
-            // Without contact there is nothing to tell.
+            // Without contact there is nothing to report.
             Err(_) => {}
         }
     }
 }
 
-/// Leaves word that somebody waits. A user who may not write it is not waited for.
+/// Sets a waiter flag. If the user may not write it, the waiter is not announced.
 pub(super) async fn set_waiter_flag(manager: &SubscriptionManager, waiter_flag: &Bytes) {
     let limit = manager.clock.now() + manager.settings.response_timeout;
     let _ = once(&*manager.topology, set_waiting_request([waiter_flag.clone()]).not_after(limit), limit).await;
@@ -108,14 +111,14 @@ fn set_waiting_request(waiter_flags: impl IntoIterator<Item = Bytes>) -> Request
     SET_WAITING.with(waiter_flags).int(lifetime).idempotent()
 }
 
-/// One look at one key, now.
+/// Polls one key immediately.
 pub(super) async fn key_ttl(manager: &SubscriptionManager, key: &Bytes) -> Option<Duration> {
     let request = TTL.with([key.clone()]).idempotent();
     let answer = once(&*manager.topology, request, manager.clock.now() + manager.settings.response_timeout).await;
     let left = answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()).ok()?.first().copied()?;
     match left {
         ABSENT | UNREADABLE => None,
-        // No lifetime: only a message or the poll will tell.
+        // The key has no TTL: only a message or the poll shows a change.
         ..0 => Some(Duration::MAX),
         left => Some(Duration::from_millis(left.unsigned_abs())),
     }

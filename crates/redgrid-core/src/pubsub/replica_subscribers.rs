@@ -1,4 +1,5 @@
-//! How many listen: at a replica, which passes messages on to those that the primary does not count, and at the primary itself.
+//! Subscriber counts: at a replica, whose subscribers the primary does not count, and at the
+//! primary itself.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,20 +13,23 @@ use crate::config::SubscriptionMode;
 use crate::connection::{Reply, Request, Server, is_same};
 use crate::error::ServerError;
 
-/// How long the count of a replica is waited for: 50 ms. A release is not to take longer because of a replica that hangs.
+/// How long to wait for a subscriber count: 50 ms. A hanging replica must not delay a release for
+/// longer.
 const REPLICA_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Who listens to a channel at a replica.
+/// The subscribers of a channel at a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplicaSubscribers {
-    /// So many.
+    /// Their number.
     Count(u64),
-    /// It did not say.
+    /// The replica returned no count.
     Unknown,
 }
 
 impl SubscriptionManager {
-    /// Asks how many listen to channels of one slot where waiters of their keys do; `None` where that is not at a replica.
+    /// Counts the subscribers of channels of one slot where waiters of their keys subscribe.
+    ///
+    /// `None` if that is not at a replica.
     pub(crate) fn replica_subscribers(
         &self,
         channels: &[(&Bytes, &Bytes)],
@@ -52,7 +56,7 @@ impl SubscriptionManager {
         if requests.is_empty() {
             return None;
         }
-        // Boxed: it is rare, and the future of every release would have room for it.
+        // Boxed because it is rare: the future of every release would reserve its size.
         Some(Box::pin(async move {
             let counts =
                 join_all(requests.iter().map(|(server, channels)| count_subscribers(&**server, subcommand, channels)))
@@ -65,7 +69,8 @@ impl SubscriptionManager {
 }
 
 impl SubscriptionManager {
-    /// How many listen to a channel at the primary of `key`; none where that does not say.
+    /// Returns the number of subscribers of a channel at the primary of `key`; `None` if the
+    /// primary returns no count.
     pub(crate) async fn subscribers_at_primary(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
         let primary = self.topology.primary(key);
         match count_subscribers(&*primary, self.numsub_subcommand(), std::slice::from_ref(channel)).await[..] {
@@ -79,7 +84,7 @@ impl SubscriptionManager {
     }
 }
 
-/// As many answers as channels.
+/// Requests the subscriber counts of `channels`, and returns one result for each.
 async fn count_subscribers(
     server: &dyn Server,
     subcommand: &'static str,
@@ -97,7 +102,7 @@ async fn count_subscribers(
     }
 }
 
-/// Reads `channel, count, …`, which comes in the order of the question.
+/// Parses `channel, count, …`, which is in the order of the request.
 pub(crate) fn parse_counts(reply: Reply) -> Result<Vec<u64>, ServerError> {
     match reply {
         Reply::Map(pairs) => pairs.into_iter().map(|(_, count)| count.into_typed()).collect(),

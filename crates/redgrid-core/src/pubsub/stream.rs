@@ -1,4 +1,4 @@
-//! What is published to channels of users' own, for one reader: whoever subscribes, the hub has one subscription for all of a channel.
+//! Streams of the messages of users' own channels. All streams of a channel share one subscription.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,18 +13,19 @@ use super::manager::SubscriptionManager;
 use crate::connection::{Client, FromReply, Pairs, Request, is_same};
 use crate::error::ServerError;
 
-/// Which channels are heard.
+/// Selects the channels of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChannelSelector {
-    /// One, by SUBSCRIBE: in a cluster what is published at any node comes to all.
+    /// One channel, by SUBSCRIBE. In a cluster, messages that are published at any node reach all
+    /// nodes.
     Plain(Bytes),
-    /// One, by SSUBSCRIBE, at the primary of its slot.
+    /// One channel, by SSUBSCRIBE, at the primary of its slot.
     Sharded(Bytes),
-    /// All whose names are of a pattern, by PSUBSCRIBE.
+    /// All channels whose names match a pattern, by PSUBSCRIBE.
     Pattern(Bytes),
 }
 
-/// What comes of a [`PubSubStream`].
+/// An event of a [`PubSubStream`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PubSubEvent {
@@ -32,40 +33,44 @@ pub enum PubSubEvent {
     Message {
         /// The channel to which it was published.
         channel: Bytes,
-        /// What was published.
+        /// The published payload.
         payload: Bytes,
     },
-    /// Nobody listened for a while, and somebody does again: what was published meanwhile is not here.
+    /// The subscription was interrupted, and is active again; messages that were published
+    /// meanwhile are missing.
     Gap,
-    /// The reader was slow: so many messages were not kept.
+    /// The reader was slow, and this many messages were dropped.
     Missed(u64),
-    /// The server refuses the channel by now. It is tried again.
+    /// The server now refuses the channel. The subscription is tried again.
     Denied(ServerError),
 }
 
-/// The messages of channels as they come, for one reader. Dropped, they are heard no more. It does not keep the client.
+/// The messages of channels as they arrive, for one reader.
+///
+/// Dropping it ends the subscription. It does not keep the client alive.
 pub struct PubSubStream {
     manager: Arc<SubscriptionManager>,
     buffer: Arc<MessageBuffer>,
     registration: Registration,
 }
 
-/// By what the hub knows a channel that is plain on every server, also where waiters have a sharded one of that name.
+/// Returns the internal name of a channel that is plain on every server, even if waiters have a
+/// sharded channel of that name.
 pub(super) fn plain_name(channel: &[u8]) -> Bytes {
     qualified_name("plain", channel)
 }
 
-/// By what the hub may know channels of a name.
+/// Returns the internal names of channels with one name on the wire: of waiters, plain and sharded.
 pub(super) fn internal_names(channel: &Bytes) -> [Bytes; 3] {
     [channel.clone(), plain_name(channel), sharded_name(channel)]
 }
 
-/// By what the hub knows a channel that is sharded on every server.
+/// Returns the internal name of a channel that is sharded on every server.
 pub(super) fn sharded_name(channel: &[u8]) -> Bytes {
     qualified_name("sharded", channel)
 }
 
-/// By what the hub knows a pattern.
+/// Returns the internal name of a pattern.
 pub(super) fn pattern_name(pattern: &[u8]) -> Bytes {
     qualified_name("pattern", pattern)
 }
@@ -89,16 +94,20 @@ impl ChannelSelector {
 }
 
 impl Client {
-    /// Hears channels from when this completes: then the server has confirmed it. So many messages are kept for a slow reader.
+    /// Subscribes to channels, and completes when the server has confirmed that.
+    ///
+    /// From then on messages are received. The stream keeps up to `capacity` messages for a slow
+    /// reader.
     ///
     /// # Errors
     ///
-    /// [`ServerError::Refused`] where the user may not, or the server can not; [`ServerError::NotSent`] where nobody has confirmed it
-    /// within `response_timeout × (retries + 1)`. Nothing is heard then.
+    /// [`ServerError::Refused`] if the user has no permission, or the server does not support it.
+    /// [`ServerError::NotSent`] if no server has confirmed it within
+    /// `response_timeout × (retries + 1)`. After an error nothing is subscribed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, nothing is heard.
+    /// Dropping the future ends the subscription.
     pub async fn subscribe(&self, channels: ChannelSelector, capacity: usize) -> Result<PubSubStream, ServerError> {
         let manager = &self.core().subscriptions;
         let ((name, scope), internal_name) = (channels.name_and_scope(), channels.internal_name());
@@ -108,27 +117,30 @@ impl Client {
         Ok(PubSubStream { manager: Arc::clone(manager), buffer, registration })
     }
 
-    /// How many feeds of these channels this client has.
+    /// Returns the number of streams of these channels that this client has.
     pub fn local_subscriptions(&self, channels: &ChannelSelector) -> usize {
         self.core().subscriptions.watcher_count(&channels.internal_name())
     }
 
-    /// How many connections are subscribed to a channel, at all nodes that are known: primaries, and replicas that can be asked.
+    /// Counts the connections that are subscribed to a channel, at all known nodes.
+    ///
+    /// The nodes are the primaries, and the replicas that answer.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] of a primary that does not say.
+    /// [`ServerError`] if a primary returns no count.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn subscribers(&self, channel: &Bytes) -> Result<u64, ServerError> {
         let request = Request::command("PUBSUB").arg("NUMSUB").arg(channel.clone()).idempotent();
         let counts: Vec<Pairs<Bytes, u64>> = self.query_all_nodes(request).await?;
         Ok(counts.into_iter().flat_map(|pairs| pairs.0).map(|(_, count)| count).sum())
     }
 
-    /// The channels of a pattern to which somebody is subscribed at one of all nodes that are known, each once, in order.
+    /// Returns the channels that match a pattern and have a subscriber at any known node, each
+    /// once, sorted.
     ///
     /// # Errors
     ///
@@ -136,7 +148,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn channels_matching(&self, pattern: &Bytes) -> Result<Vec<Bytes>, ServerError> {
         let request = Request::command("PUBSUB").arg("CHANNELS").arg(pattern.clone()).idempotent();
         let mut channels = self.query_all_nodes::<Vec<Bytes>>(request).await?.concat();
@@ -151,7 +163,7 @@ impl Client {
         let replicas: Vec<_> = topology.shards().into_iter().flat_map(|shard| shard.replicas).collect();
         let replicas =
             replicas.into_iter().filter(|replica| !primaries.iter().any(|primary| is_same(primary, replica)));
-        // One that is down counts nobody.
+        // A replica that is down counts no subscribers.
         let at_replicas = join_all(replicas.filter(|replica| replica.answers()).map(|replica| {
             let request = request.clone();
             async move { replica.call(vec![request]).await.pop()?.ok().and_then(|reply| T::from_reply(reply).ok()) }
@@ -167,7 +179,7 @@ impl Client {
 }
 
 impl PubSubStream {
-    /// What comes next; `None` when the client has ended.
+    /// Polls for the next event; `None` when the client has ended.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<PubSubEvent>> {
         self.buffer.poll_next(context).map(|event| {
             Some(match event? {
@@ -179,7 +191,7 @@ impl PubSubStream {
         })
     }
 
-    /// Whether the server has confirmed it on the present connection.
+    /// Returns whether the server has confirmed the subscription on the current connection.
     pub fn is_active(&self) -> bool {
         self.manager.message_count(&self.registration.channel).is_some()
     }

@@ -1,4 +1,5 @@
-//! Every few steps that callers and the loop can make, in any order, against what each is owed.
+//! Random sequences of the steps of callers and the loop, checked against the guarantees to each
+//! caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// From where one comes to where he is told in time.
+/// Time from the start of a request to its deadline.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -20,15 +21,15 @@ impl Wake for Flag {
     }
 }
 
-/// One who asks, as he is to himself.
+/// A caller, as the model sees it.
 struct Caller {
     index: usize,
     request: u32,
     until: Instant,
-    /// Woken, if he is told: that of his last poll.
+    /// Set when the waker of the last poll is woken.
     flag: Arc<Flag>,
     was_sent: bool,
-    /// How many batches left before his.
+    /// Number of batches that were taken before its own.
     batch: u64,
 }
 
@@ -42,9 +43,9 @@ impl Caller {
 struct World {
     waiters: WaiterSlab<u32, u32>,
     callers: [Option<Caller>; 4],
-    /// What is under way, and left together each time; nothing where it was given up.
+    /// The batches in flight, in order; `None` for one that was given up.
     batches: VecDeque<Option<Vec<u32>>>,
-    /// How many batches were told.
+    /// Number of completed batches.
     finished: u64,
     driver: Arc<Flag>,
     now: Instant,
@@ -76,7 +77,7 @@ impl World {
 
     fn poll(&mut self, caller: usize) {
         let Some(who) = &mut self.callers[caller] else { return };
-        // Half of them with another waker, as one who is in another task by now.
+        // Half of the polls use another waker, like a caller that has moved to another task.
         if fastrand::bool() {
             who.flag = Arc::default();
         }
@@ -132,7 +133,7 @@ impl World {
         }
     }
 
-    /// Whether nobody waits for a batch, and nobody was told so.
+    /// Returns whether no caller waits for a batch and this was not reported yet.
     fn is_abandoned(&self, index: usize) -> bool {
         let waits = |who: &Caller| who.was_sent && who.batch == self.finished + index as u64 && self.is_in_flight(who);
         self.batches[index].is_some() && !self.callers.iter().flatten().any(waits)
@@ -169,7 +170,7 @@ impl World {
         self.batches.extend((!requests.is_empty()).then_some(Some(requests)));
     }
 
-    /// Who is told is woken; each has a seat of his own; none is lost.
+    /// Checks that completed callers are woken, that each has its own slot, and that none is lost.
     fn check_invariants(&self) {
         let all = &self.waiters;
         for who in self.callers.iter().flatten() {
@@ -185,7 +186,7 @@ impl World {
         assert!(!is_forgotten || self.driver.0.load(Ordering::Relaxed), "drives for nobody");
     }
 
-    /// Nobody comes any more: the loop tells all, or ends and tells all.
+    /// Ends without new callers: either the loop completes all, or it ends and fails all.
     fn finish(mut self, ended: bool) {
         self.ended = ended;
         if ended {
