@@ -37,6 +37,7 @@ mod script;
 mod shrink;
 mod token;
 mod unpolled;
+pub mod wait_queue;
 
 pub use batching::{BatchExecutor, Batcher};
 pub use config::{Config, ConfigError};

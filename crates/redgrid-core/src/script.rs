@@ -24,7 +24,7 @@ pub struct ScriptText {
 }
 
 impl ScriptText {
-    const fn new(name: &'static str, text: &'static str) -> Self {
+    pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
         ScriptText::with_prelude("", name, text)
     }
 

@@ -6,10 +6,10 @@ use redgrid_core::Client;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 
+use crate::batch::CountDownBatcher;
 use crate::error::LatchError;
 use crate::keys::Keys;
 use crate::set::TrySetCount;
-use crate::tally::Tally;
 use crate::wait::Wait;
 
 /// A latch that is open while its count is 0, over all processes that reach the same server. Redisson's `RCountDownLatch` on
@@ -91,7 +91,7 @@ impl CountDownLatch {
     pub async fn count_down_by(&self, n: u64) -> Result<u64, LatchError> {
         let keys = self.keys()?;
         let by = keys.counted(n)?;
-        Tally::of(&self.client, keys)
+        CountDownBatcher::of(&self.client, keys)
             .count_down(&self.client, by)
             .await
             .map_err(|source| LatchError::of_change(&keys.name, source))

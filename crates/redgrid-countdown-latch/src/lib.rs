@@ -43,15 +43,15 @@
 //!
 //! A namespace goes in front of the name, inside the braces too.
 
+mod batch;
 mod error;
 mod keys;
 mod latch;
-mod line;
-mod rounds;
+mod round_tracker;
 mod scripts;
 mod set;
-mod tally;
 mod wait;
+mod waiters;
 
 pub use error::{LatchError, WaitError};
 pub use latch::CountDownLatch;

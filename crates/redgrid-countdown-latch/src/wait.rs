@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use redgrid_core::ServerError;
 use redgrid_core::clock::Instant;
+use redgrid_core::wait_queue::WaitEnd;
 
 use crate::error::WaitError;
 use crate::latch::CountDownLatch;
-use crate::line::{Left, Line};
+use crate::waiters::LatchWaiters;
 
 /// Waits for a latch when awaited; made by [`CountDownLatch::wait`].
-#[must_use = "nobody waits until this is awaited"]
+#[must_use = "the wait begins when this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Wait {
     latch: CountDownLatch,
@@ -32,7 +33,7 @@ impl Wait {
 
     async fn run(self) -> Result<(), WaitError> {
         let (client, keys) = (self.latch.client(), self.latch.keys()?);
-        // What fails in a shutdown fails by it.
+        // A request that fails during a shutdown fails because of it.
         let failed = |source| match client.is_shut_down() {
             true => WaitError::of(&keys.name, client.ended()),
             false => WaitError::of(&keys.name, source),
@@ -42,25 +43,25 @@ impl Wait {
             return Err(WaitError::of(&keys.name, client.ended()));
         }
         if self.within.is_some_and(|within| within.is_zero()) {
-            // Boxed: who waits would have room for it.
-            let look = Box::pin(keys.look(client)).await.map_err(failed)?;
-            return if look.is_open { Ok(()) } else { Err(timed_out(Duration::ZERO)) };
+            // Boxed because it is rare: every wait would have room for it.
+            let state = Box::pin(keys.state(client)).await.map_err(failed)?;
+            return if state.is_open { Ok(()) } else { Err(timed_out(Duration::ZERO)) };
         }
         let began = client.clock().now();
         let until = self.within.map_or(Instant::MAX, |within| began + within);
-        let place = Line::of(client, keys).enter();
-        let left = tokio::select! {
+        let mut waiter = LatchWaiters::of(client, keys).enter(());
+        let end = tokio::select! {
             biased;
-            left = place.left() => left,
-            () = client.clock().wait_until(until) => match place.has_contact() {
+            end = waiter.ended() => end,
+            () = client.clock().wait_until(until) => match waiter.is_current() {
                 true => return Err(timed_out(client.clock().now().since(began))),
-                false => Left::Failed(ServerError::NotSent { reason: "no server could be asked in time".into() }),
+                false => WaitEnd::Failed(ServerError::NotSent { reason: "no server could be asked in time".into() }),
             },
         };
-        match left {
-            Left::Over => Ok(()),
-            Left::Failed(source) => Err(failed(source)),
-            Left::ShuttingDown => Err(WaitError::of(&keys.name, client.ended())),
+        match end {
+            WaitEnd::Completed(()) => Ok(()),
+            WaitEnd::Failed(source) => Err(failed(source)),
+            WaitEnd::ShuttingDown => Err(WaitError::of(&keys.name, client.ended())),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What all handles of one queue through one client share: the way to its server, and the line of those who wait.
+//! What all handles of one queue through one client share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,6 @@ use redgrid_core::{Batcher, Client, Name, ServerError};
 use crate::changes::{Change, Changes, Told, under};
 use crate::error::QueueError;
 use crate::keys::Keys;
-use crate::line::Line;
 use crate::message::Receipt;
 
 /// One queue through one client.
@@ -19,7 +18,6 @@ pub(crate) struct Desk {
     pub(crate) name: Name,
     pub(crate) keys: Arc<Keys>,
     changes: Batcher<Changes>,
-    pub(crate) line: Line,
     /// The number of the last request for messages that was answered. It is remembered as long as the client: what was given behind it
     /// would be given back.
     known: Arc<Known>,
@@ -43,7 +41,6 @@ impl Desk {
                 name: name.clone(),
                 changes: Batcher::new(Changes::new(client, &keys)),
                 known: client.kept(key, Known::default),
-                line: Line::default(),
                 keys,
             }
         }))

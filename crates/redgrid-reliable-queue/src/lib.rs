@@ -53,12 +53,12 @@ mod delivery;
 mod desk;
 mod error;
 mod keys;
-mod line;
 mod look;
 mod message;
 mod push;
 mod queue;
 mod receive;
+mod receivers;
 mod settings;
 
 pub use counts::{Counts, Totals};

@@ -140,7 +140,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the line. A message that was on its way to it goes back at once, and counts as not tried.
+    /// Dropping it cancels the wait. A message that was on its way to it goes back at once, and counts as not tried.
     #[doc(alias = "poll")]
     pub fn receive(&self) -> Receive<T, C>
     where

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use redgrid_codecs::Codec;
 use redgrid_core::ServerError;
+use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
+use redgrid_core::wait_queue::WaitEnd;
 
 use crate::ask::{MOST, Wish};
 use crate::delivery::Delivery;
 use crate::error::QueueError;
-use crate::line::Left;
 use crate::queue::ReliableQueue;
+use crate::receivers::{ReceiveRequest, Received, Receivers};
 use crate::settings::visibility_of;
 
 type Boxed<O> = Pin<Box<dyn Future<Output = O> + Send>>;
@@ -110,7 +112,7 @@ impl<T: 'static, C: Codec + Clone> IntoFuture for ReceiveMany<T, C> {
     }
 }
 
-/// Waits in the line; nothing where the time is over.
+/// Waits for messages; returns none if the time is over.
 async fn received<T: 'static, C: Codec + Clone>(
     queue: &ReliableQueue<T, C>,
     most: usize,
@@ -122,32 +124,30 @@ async fn received<T: 'static, C: Codec + Clone>(
     }
     options.visibility.map(|visibility| visibility_of(queue.place(), visibility)).transpose()?;
     let clock = desk.client.clock();
-    let at_once = options.within.is_some_and(|within| within.is_zero());
-    // Who does not wait for a message has the time of any other request for its answer: the line bounds that.
+    let try_only = options.within.is_some_and(|within| within.is_zero());
+    // A receive without a wait has the time of any other request: the poll bounds it.
     let until = options.within.filter(|within| !within.is_zero()).map(|within| clock.now() + within);
     loop {
-        let mut seat = desk.enter(Wish { most, visibility: options.visibility }, at_once);
-        let left = match until {
-            None => seat.left().await,
-            Some(until) => {
-                let left = tokio::select! {
-                    biased;
-                    left = seat.left() => Some(left),
-                    () = clock.sleep_until(until) => None,
-                };
-                left.unwrap_or_else(|| seat.timed_out())
-            }
+        let wish = Wish { most, visibility: options.visibility };
+        let mut waiter = Receivers::of(desk).enter(ReceiveRequest { wish, try_only });
+        let end = tokio::select! {
+            biased;
+            end = waiter.ended() => end,
+            () = clock.sleep_until(until.unwrap_or(Instant::MAX)), if until.is_some() => match waiter.out_of_contact() {
+                Some(error) => WaitEnd::Failed(error),
+                None => WaitEnd::Completed(Received::Nothing),
+            },
         };
-        return match left {
-            Left::Given(offer) => {
+        return match end {
+            WaitEnd::Completed(Received::Messages(offer)) => {
                 // Messages that were not taken in time have gone back to the queue: ask again.
                 let Some(granted) = offer.take() else { continue };
                 let delivery = |given| Delivery::new(queue, desk, given, options.back_on_drop);
                 Ok(granted.take().into_iter().map(delivery).collect())
             }
-            Left::Nothing => Ok(Vec::new()),
-            Left::Failed(source) => Err(ObjectError::of_read(&desk.name, source).into()),
-            Left::ShuttingDown => Err(match desk.client.ended() {
+            WaitEnd::Completed(Received::Nothing) => Ok(Vec::new()),
+            WaitEnd::Failed(source) => Err(ObjectError::of_read(&desk.name, source).into()),
+            WaitEnd::ShuttingDown => Err(match desk.client.ended() {
                 ServerError::ShuttingDown => QueueError::ShuttingDown { name: desk.name.clone() },
                 source => ObjectError::of_read(&desk.name, source).into(),
             }),

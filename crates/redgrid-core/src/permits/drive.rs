@@ -273,7 +273,7 @@ impl Pool {
     /// number is all that the servers have: a second return would be one too many.
     fn remember_back(&self, words: &Words, answered: &RequestOutcome) {
         for id in &words.back {
-            self.core.given_back.remember(Arc::new(return_of(&self.source, *id)), answered);
+            self.core.given_back.remember(&return_of(&self.source, *id), answered);
         }
     }
 

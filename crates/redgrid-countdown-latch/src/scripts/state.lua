@@ -1,4 +1,4 @@
--- look.lua: how a latch is.
+-- state.lua: the state of a latch.
 --
 -- KEYS[1]  count    string; how many are left
 -- KEYS[2]  round    string; the number of the round, `-` before that of one that is over. Redisson writes none.

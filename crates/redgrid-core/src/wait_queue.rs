@@ -1,0 +1,431 @@
+//! The queue of local callers that wait for one resource on the server.
+//!
+//! An object that callers wait for is a [`Resource`]. Objects differ in what a poll asks and in how
+//! its reply is read. The queue does the rest. One task of the client polls and listens for all
+//! waiters of the resource, and runs while there are waiters. It polls when
+//!
+//! - a waiter has come since the last poll was sent,
+//! - a message or a reply gives a reason to, or
+//! - the last reply is too old: by five poll intervals with a subscription, by one without.
+//!
+//! One poll is in flight at a time. The first one that leaves waiters behind starts the
+//! subscription; its confirmation causes another poll, so no message is missed in between.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::clock::Instant;
+use crate::connection::Client;
+use crate::error::ServerError;
+use crate::pubsub::{ChannelEvent, OrderedSubscription};
+
+/// Poll intervals between polls while messages are received. The polls are a safety net only.
+const SUBSCRIBED_POLLS: u32 = 5;
+
+/// Longest time between polls while no messages are received.
+const UNSUBSCRIBED_POLL: Duration = Duration::from_secs(1);
+
+/// Added to the announced time of a change, so that the change has happened when the poll executes.
+/// Lifetimes on a server have a resolution of 1 ms.
+const AFTER_CHANGE: Duration = Duration::from_millis(2);
+
+/// A poll that is due or in flight for longer is overdue. Far above a round trip.
+///
+/// What the last reply said is not reported as current any more.
+const OVERDUE: Duration = Duration::from_secs(1);
+
+/// Number of a waiter. Later waiters of a queue have higher numbers.
+pub type WaiterId = u64;
+
+/// A poll that was started.
+pub type PollFuture<T> = Pin<Box<dyn Future<Output = Result<T, ServerError>> + Send>>;
+
+/// Something that local callers wait for: the end of a latch, messages of a queue.
+///
+/// Its methods are called by the task of the queue, one at a time.
+pub trait Resource: Send + Sync + Sized + 'static {
+    /// What a waiter asks for.
+    type Request: Send;
+    /// What a wait ends with.
+    type Outcome: Send;
+    /// The reply of a poll.
+    type Reply: Send;
+
+    /// How long the subscription outlives the last waiter, for callers that soon wait again.
+    const LINGER: Duration = Duration::ZERO;
+
+    /// The key whose server decides whether there is contact.
+    fn key(&self) -> &[u8];
+
+    /// Subscribes to the channels whose messages may mean that a poll is worth it.
+    fn subscribe(&self, client: &Client) -> OrderedSubscription;
+
+    /// The task begins, after a time without waiters. Messages may have been missed meanwhile.
+    fn started(&self) {}
+
+    /// Starts a poll for some or all of the waiters, which are in the order of their coming.
+    fn poll<'a>(
+        self: &Arc<Self>,
+        client: &Client,
+        waiters: impl Iterator<Item = (WaiterId, &'a Self::Request)>,
+    ) -> PollFuture<Self::Reply>;
+
+    /// Ends waits by a reply. Waiters below `sent_before` had come when the poll was sent.
+    fn replied(&self, queue: &WaitQueue<Self>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
+
+    /// A poll has failed. The queue ends the waits of those that had come when it was sent.
+    fn failed(&self) {}
+
+    /// Reads a message, and may end waits by it.
+    fn received(&self, queue: &WaitQueue<Self>, event: &ChannelEvent) -> NextPoll;
+}
+
+/// When a resource is to be polled next. The queue polls earlier for other reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextPoll {
+    /// As soon as no poll is in flight.
+    Now,
+    /// When something is due, if waiters are left by then.
+    Within(Duration),
+    /// When the last reply is too old.
+    Regular,
+}
+
+/// How a wait ended.
+#[derive(Debug)]
+pub enum WaitEnd<T> {
+    /// By the resource.
+    Completed(T),
+    /// The poll for the waiter failed.
+    Failed(ServerError),
+    /// The client ended; see [`Client::ended`].
+    ShuttingDown,
+}
+
+/// The waiters of one resource through one client.
+pub struct WaitQueue<R: Resource> {
+    client: Client,
+    resource: Arc<R>,
+    state: Mutex<State<R>>,
+    /// Notified when the task has to look at the state.
+    changed: Notify,
+}
+
+struct State<R: Resource> {
+    waiters: BTreeMap<WaiterId, Entry<R>>,
+    next_id: WaiterId,
+    /// The task runs.
+    running: bool,
+    /// There is a reason to poll.
+    is_due: bool,
+    /// The last reply was to a poll for waiters below this number.
+    replied_to: WaiterId,
+    /// When a poll was last answered.
+    answered: Instant,
+    /// Until then the last reply counts as current.
+    current_until: Instant,
+}
+
+struct Entry<R: Resource> {
+    request: R::Request,
+    end: oneshot::Sender<WaitEnd<R::Outcome>>,
+}
+
+/// A caller that waits. Dropping it cancels the wait.
+pub struct Waiter<R: Resource> {
+    queue: Arc<WaitQueue<R>>,
+    id: WaiterId,
+    end: oneshot::Receiver<WaitEnd<R::Outcome>>,
+}
+
+impl<R: Resource> WaitQueue<R> {
+    /// Creates the queue of a resource. All callers of a client share one: see [`Client::shared`].
+    pub fn new(client: &Client, resource: R) -> Self {
+        let state = State {
+            waiters: BTreeMap::new(),
+            next_id: 0,
+            running: false,
+            is_due: false,
+            replied_to: 0,
+            answered: Instant::MIN,
+            current_until: Instant::MIN,
+        };
+        WaitQueue {
+            client: client.clone(),
+            resource: Arc::new(resource),
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Returns the client through which the callers wait.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns the resource.
+    pub fn resource(&self) -> &Arc<R> {
+        &self.resource
+    }
+
+    /// Adds a waiter.
+    pub fn enter(self: &Arc<Self>, request: R::Request) -> Waiter<R> {
+        let (sender, end) = oneshot::channel();
+        let mut state = self.state();
+        let id = state.next_id;
+        state.next_id += 1;
+        state.waiters.insert(id, Entry { request, end: sender });
+        let starts = !std::mem::replace(&mut state.running, true);
+        drop(state);
+        if starts {
+            self.client.run_in_background(run(RunningTask { queue: Arc::clone(self), is_over: false }));
+        } else {
+            self.changed.notify_one();
+        }
+        Waiter { queue: Arc::clone(self), id, end }
+    }
+
+    /// Schedules a poll if there are waiters.
+    pub fn poll_soon(&self) {
+        self.state().is_due = true;
+        self.changed.notify_one();
+    }
+
+    /// Ends the wait of one waiter. Does nothing if it was cancelled.
+    pub fn complete(&self, id: WaiterId, outcome: impl FnOnce() -> R::Outcome) {
+        let waiter = self.state().waiters.remove(&id);
+        if let Some(waiter) = waiter {
+            // The caller may leave at any time; what it does not take is dropped.
+            let _ = waiter.end.send(WaitEnd::Completed(outcome()));
+        }
+    }
+
+    /// Ends the waits of the waiters below `id` whose request matches.
+    pub fn complete_below(
+        &self,
+        id: WaiterId,
+        matches: impl Fn(&R::Request) -> bool,
+        outcome: impl Fn() -> R::Outcome,
+    ) {
+        self.end_below(id, matches, || WaitEnd::Completed(outcome()));
+    }
+
+    fn end_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, end: impl Fn() -> WaitEnd<R::Outcome>) {
+        let mut state = self.state();
+        let staying = state.waiters.split_off(&id);
+        let (ended, mut kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::replace(&mut state.waiters, staying).into_iter().partition(|(_, one)| matches(&one.request));
+        state.waiters.append(&mut kept);
+        drop(state);
+        for waiter in ended.into_values() {
+            let _ = waiter.end.send(end());
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl<R: Resource> fmt::Debug for WaitQueue<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitQueue")
+            .field("key", &self.resource.key().escape_ascii().to_string())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: Resource> Waiter<R> {
+    /// Completes when the wait has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the waiter in the queue.
+    pub async fn ended(&mut self) -> WaitEnd<R::Outcome> {
+        // Without a sender, the task of the queue has ended with the client.
+        (&mut self.end).await.unwrap_or(WaitEnd::ShuttingDown)
+    }
+
+    /// Returns whether a poll for this waiter was answered, and none is overdue: the waiter is known
+    /// to have a reason to wait.
+    pub fn is_current(&self) -> bool {
+        let (now, state) = (self.queue.client.clock().now(), self.queue.state());
+        self.id < state.replied_to && now <= state.current_until
+    }
+
+    /// Returns the error of a wait whose time is over; `None` if there was contact with the server.
+    pub fn out_of_contact(&self) -> Option<ServerError> {
+        let answered = self.queue.state().answered;
+        self.queue.client.out_of_contact(self.queue.resource.key(), answered)
+    }
+}
+
+impl<R: Resource> Drop for Waiter<R> {
+    fn drop(&mut self) {
+        let mut state = self.queue.state();
+        // The request may have a destructor of its own.
+        let cancelled = state.waiters.remove(&self.id);
+        let was_last = cancelled.is_some() && state.waiters.is_empty();
+        drop(state);
+        if was_last {
+            self.queue.changed.notify_one();
+        }
+    }
+}
+
+/// The running task of a queue. However it ends, no waiter is left without one.
+struct RunningTask<R: Resource> {
+    queue: Arc<WaitQueue<R>>,
+    is_over: bool,
+}
+
+impl<R: Resource> RunningTask<R> {
+    /// Ends the task if there are no waiters.
+    fn end_if_idle(&mut self) -> bool {
+        let mut state = self.queue.state();
+        self.is_over = state.waiters.is_empty();
+        state.running = !self.is_over;
+        self.is_over
+    }
+}
+
+impl<R: Resource> Drop for RunningTask<R> {
+    fn drop(&mut self) {
+        // After an orderly end another task may run already.
+        if !self.is_over {
+            let mut state = self.queue.state();
+            state.running = false;
+            let waiters = std::mem::take(&mut state.waiters);
+            drop(state);
+            // Their receivers report the end.
+            drop(waiters);
+        }
+    }
+}
+
+/// Polls and listens while there are waiters. A poll in flight is awaited also without waiters: its
+/// reply may have grants, which the resource gives to another caller or back.
+async fn run<R: Resource>(mut task: RunningTask<R>) {
+    let queue = Arc::clone(&task.queue);
+    let (client, clock, resource) = (&queue.client, queue.client.clock(), &queue.resource);
+    let mut closing = pin!(client.closing());
+    let mut subscription: Option<OrderedSubscription> = None;
+    let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
+    let mut next_poll = Instant::MIN;
+    // The first time that was announced since the poll in flight was sent. Its reply need not
+    // reflect the announcement.
+    let mut announced = Instant::MAX;
+    // Without waiters: when the task ends.
+    let mut ends_at: Option<Instant> = None;
+    resource.started();
+    loop {
+        if queue.state().waiters.is_empty() {
+            let linger = if subscription.is_some() { R::LINGER } else { Duration::ZERO };
+            let ends_at = *ends_at.get_or_insert_with(|| clock.now() + linger);
+            if in_flight.is_none() && clock.now() >= ends_at {
+                // Callers whose wait has ended run first, and the unsubscription follows.
+                tokio::task::yield_now().await;
+                if task.end_if_idle() {
+                    return;
+                }
+            }
+        } else {
+            ends_at = None;
+        }
+        if in_flight.is_none() {
+            in_flight = start_poll(&queue, next_poll);
+            if in_flight.is_some() {
+                announced = Instant::MAX;
+            }
+        }
+        tokio::select! {
+            // Polled in this order, because polls fail at a shutdown too, and messages may arrive
+            // without end.
+            biased;
+            // The end of the task ends all waits.
+            () = &mut closing => return,
+            (sent_before, reply) = replied(&mut in_flight) => {
+                let now = clock.now();
+                match reply {
+                    Ok(reply) => {
+                        queue.state().answered = now;
+                        let next = resource.replied(&queue, reply, sent_before);
+                        if subscription.is_none() && !queue.state().waiters.is_empty() {
+                            subscription = Some(resource.subscribe(client));
+                        }
+                        let interval = client.poll_interval();
+                        let interval = match subscription.as_ref().is_some_and(OrderedSubscription::is_active) {
+                            true => interval * SUBSCRIBED_POLLS,
+                            false => interval.min(UNSUBSCRIBED_POLL),
+                        };
+                        next_poll = match next {
+                            NextPoll::Within(time) => now + interval.min(time.saturating_add(AFTER_CHANGE)),
+                            NextPoll::Now | NextPoll::Regular => now + interval,
+                        };
+                        next_poll = next_poll.min(announced);
+                        let mut state = queue.state();
+                        state.is_due |= next == NextPoll::Now;
+                        state.current_until = next_poll + OVERDUE;
+                    }
+                    Err(error) => {
+                        resource.failed();
+                        queue.end_below(sent_before, |_| true, || WaitEnd::Failed(error.clone()));
+                    }
+                }
+                queue.state().replied_to = sent_before;
+            }
+            event = received(&mut subscription) => {
+                let mut event = Some(event);
+                while let Some(one) = event {
+                    match resource.received(&queue, &one) {
+                        NextPoll::Now => queue.state().is_due = true,
+                        NextPoll::Within(time) => {
+                            announced = announced.min(clock.now() + time.saturating_add(AFTER_CHANGE));
+                            next_poll = next_poll.min(announced);
+                        }
+                        NextPoll::Regular => {}
+                    }
+                    event = subscription.as_mut().and_then(OrderedSubscription::take);
+                }
+            }
+            () = queue.changed.notified() => {}
+            () = clock.sleep_until(ends_at.unwrap_or(next_poll)), if in_flight.is_none() => {}
+        }
+    }
+}
+
+/// Starts a poll if there are waiters and a reason to; returns it with the number of the next waiter.
+fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(WaiterId, PollFuture<R::Reply>)> {
+    let now = queue.client.clock().now();
+    let mut state = queue.state();
+    let (last, _) = state.waiters.last_key_value()?;
+    if !state.is_due && *last < state.replied_to && now < next_poll {
+        return None;
+    }
+    state.is_due = false;
+    state.current_until = state.current_until.min(now + OVERDUE);
+    let waiters = state.waiters.iter().map(|(id, entry)| (*id, &entry.request));
+    Some((state.next_id, queue.resource.poll(&queue.client, waiters)))
+}
+
+/// Returns the reply of the poll in flight; never completes without one.
+async fn replied<T>(in_flight: &mut Option<(WaiterId, PollFuture<T>)>) -> (WaiterId, Result<T, ServerError>) {
+    let Some((sent_before, poll)) = in_flight else { return std::future::pending().await };
+    let reply = poll.await;
+    let sent_before = *sent_before;
+    *in_flight = None;
+    (sent_before, reply)
+}
+
+/// Returns the next message; never completes without a subscription.
+async fn received(subscription: &mut Option<OrderedSubscription>) -> ChannelEvent {
+    match subscription {
+        Some(subscription) => subscription.next().await,
+        None => std::future::pending().await,
+    }
+}

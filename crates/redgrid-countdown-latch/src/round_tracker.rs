@@ -1,0 +1,223 @@
+//! Tracks which round the waiters are in, and when it has ended.
+//!
+//! Poll replies and messages arrive on two connections, so a message may be older than a reply that
+//! arrived before it. The message about the end of a round therefore has the round's number, which
+//! no other round has: it is proof whenever it arrives. All other messages, Redisson's above all,
+//! only cause a poll.
+
+use crate::scripts::LatchState;
+
+/// Which waiters' rounds have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Nothing,
+    /// The round of those that were known to be in one.
+    Known,
+    /// Their round, and that of the waiters for which the poll was sent.
+    Everyone,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RoundTracker {
+    /// The round of the known waiters; 0 if Redisson has begun it.
+    round: Option<u64>,
+    is_polling: bool,
+    /// Rounds whose end was reported since the poll was sent.
+    ended: Vec<u64>,
+    is_due: bool,
+}
+
+impl RoundTracker {
+    /// Notes that a poll is sent: earlier messages are older than its reply.
+    pub(crate) fn poll_sent(&mut self) {
+        self.is_polling = true;
+        self.is_due = false;
+        self.ended.clear();
+    }
+
+    /// Reads the reply of a poll.
+    pub(crate) fn poll_replied(&mut self, state: &LatchState) -> Ended {
+        self.is_polling = false;
+        if state.is_open || state.round.is_some_and(|round| self.ended.contains(&round)) {
+            self.round = None;
+            return Ended::Everyone;
+        }
+        // A reply without the round says nothing about the known one.
+        let Some(round) = state.round else { return Ended::Nothing };
+        match self.round {
+            // A later round has begun; or the known one is over, and Redisson has begun another.
+            Some(known) if known < round || (known > 0 && known <= state.over) => {
+                self.round = Some(round);
+                Ended::Known
+            }
+            // A lower number comes from a server that lags, and says nothing about the known round.
+            // Nor does a missing one: under `maxmemory` it may be evicted before the count is.
+            Some(_) => Ended::Nothing,
+            None => {
+                self.round = Some(round);
+                Ended::Nothing
+            }
+        }
+    }
+
+    /// Notes that a poll has failed: no waiter is known to be in a round any more.
+    pub(crate) fn poll_failed(&mut self) {
+        self.is_polling = false;
+        self.round = None;
+    }
+
+    /// Notes that a round has ended. With the number 0, some round may have, or messages were missed.
+    pub(crate) fn round_ended(&mut self, number: u64) -> Ended {
+        if number == 0 {
+            self.is_due = true;
+            return Ended::Nothing;
+        }
+        if self.is_polling {
+            self.ended.push(number);
+        }
+        if self.round == Some(number) {
+            self.round = None;
+            return Ended::Known;
+        }
+        // The known round may be one of Redisson's, or be known by a number that was lost since.
+        self.is_due = true;
+        Ended::Nothing
+    }
+
+    /// Returns whether there is a reason to poll.
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed(round: u64) -> LatchState {
+        LatchState { is_open: false, round: Some(round), over: 0, ends_in: None }
+    }
+
+    fn tracking(round: u64) -> RoundTracker {
+        let mut rounds = RoundTracker::default();
+        rounds.poll_sent();
+        assert_eq!(rounds.poll_replied(&closed(round)), Ended::Nothing);
+        rounds
+    }
+
+    #[test]
+    fn the_end_of_the_round_is_enough() {
+        let mut rounds = tracking(7);
+        assert_eq!(rounds.round_ended(7), Ended::Known);
+        assert!(!rounds.is_due());
+    }
+
+    #[test]
+    fn the_late_end_of_an_earlier_round_lets_nobody_go() {
+        let mut rounds = tracking(8);
+        assert_eq!(rounds.round_ended(7), Ended::Nothing);
+        assert!(rounds.is_due(), "and is a reason to look");
+        rounds.poll_sent();
+        assert_eq!(rounds.round_ended(7), Ended::Nothing);
+        assert_eq!(rounds.poll_replied(&closed(8)), Ended::Nothing);
+        assert_eq!(rounds.round_ended(8), Ended::Known);
+    }
+
+    #[test]
+    fn an_end_that_overtakes_the_answer_that_saw_the_round_counts() {
+        let mut rounds = RoundTracker::default();
+        rounds.poll_sent();
+        assert_eq!(rounds.round_ended(7), Ended::Nothing);
+        assert_eq!(rounds.poll_replied(&closed(7)), Ended::Everyone);
+        // Not for a later look.
+        rounds.poll_sent();
+        assert_eq!(rounds.poll_replied(&closed(8)), Ended::Nothing);
+    }
+
+    #[test]
+    fn those_in_a_round_go_while_a_look_for_others_is_under_way() {
+        let mut rounds = tracking(7);
+        rounds.poll_sent();
+        assert_eq!(rounds.round_ended(7), Ended::Known);
+        assert_eq!(rounds.poll_replied(&closed(8)), Ended::Nothing, "who asked by this look is in the next round");
+        assert_eq!(rounds.round_ended(8), Ended::Known);
+    }
+
+    #[test]
+    fn a_message_without_a_number_is_a_reason_to_look_and_no_more() {
+        let mut rounds = tracking(7);
+        assert_eq!(rounds.round_ended(0), Ended::Nothing);
+        assert!(rounds.is_due());
+        rounds.poll_sent();
+        assert!(!rounds.is_due(), "one look for all that came before it");
+        rounds.round_ended(0);
+        assert_eq!(rounds.poll_replied(&closed(7)), Ended::Nothing);
+        assert!(rounds.is_due(), "the message may be younger than the look");
+        // A round of Redisson's has no number to be told by.
+        let mut rounds = tracking(0);
+        assert_eq!(rounds.round_ended(0), Ended::Nothing);
+    }
+
+    #[test]
+    fn a_higher_round_ends_the_one_before_for_those_in_it_only() {
+        let mut rounds = tracking(7);
+        rounds.poll_sent();
+        assert_eq!(rounds.poll_replied(&closed(8)), Ended::Known);
+        rounds.poll_sent();
+        assert_eq!(rounds.poll_replied(&closed(8)), Ended::Nothing);
+    }
+
+    #[test]
+    fn a_lower_or_missing_round_ends_none() {
+        for less in [6, 0] {
+            let mut rounds = tracking(7);
+            rounds.poll_sent();
+            assert_eq!(rounds.poll_replied(&closed(less)), Ended::Nothing);
+            rounds.poll_sent();
+            assert_eq!(rounds.poll_replied(&closed(7)), Ended::Nothing, "nor does it when it is back");
+            rounds.poll_sent();
+            assert_eq!(rounds.poll_replied(&closed(8)), Ended::Known);
+        }
+        // One that Redisson has begun is followed by one of ours.
+        let mut rounds = tracking(0);
+        rounds.poll_sent();
+        assert_eq!(rounds.poll_replied(&closed(5)), Ended::Known);
+    }
+
+    #[test]
+    fn a_round_of_redissons_behind_the_known_end_of_ours_ends_ours() {
+        let behind = |over| LatchState { over, ..closed(0) };
+        for (over, expected) in [(6, Ended::Nothing), (7, Ended::Known), (8, Ended::Known)] {
+            let mut rounds = tracking(7);
+            rounds.poll_sent();
+            assert_eq!(rounds.poll_replied(&behind(over)), expected, "{over}");
+        }
+        // Those who asked by that look are in Redisson's.
+        let mut rounds = tracking(7);
+        rounds.poll_sent();
+        rounds.poll_replied(&behind(7));
+        rounds.poll_sent();
+        assert_eq!(rounds.poll_replied(&behind(7)), Ended::Nothing);
+        assert_eq!(rounds.round_ended(7), Ended::Nothing);
+    }
+
+    #[test]
+    fn a_look_that_could_not_tell_the_round_lets_nobody_go_but_by_an_open_latch() {
+        let untold = LatchState { round: None, ..closed(0) };
+        let mut rounds = tracking(7);
+        rounds.poll_sent();
+        assert_eq!(rounds.poll_replied(&untold), Ended::Nothing);
+        assert_eq!(rounds.round_ended(7), Ended::Known, "those in the round before");
+        rounds.poll_sent();
+        assert_eq!(rounds.poll_replied(&LatchState { is_open: true, ..untold }), Ended::Everyone);
+    }
+
+    #[test]
+    fn an_open_latch_lets_all_go() {
+        let mut rounds = tracking(7);
+        rounds.poll_sent();
+        assert_eq!(rounds.poll_replied(&LatchState { is_open: true, ..closed(0) }), Ended::Everyone);
+        rounds.poll_sent();
+        assert_eq!(rounds.poll_replied(&closed(7)), Ended::Nothing, "whoever comes then begins anew");
+    }
+}
