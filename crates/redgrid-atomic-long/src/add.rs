@@ -1,4 +1,4 @@
-//! Adding, with options.
+//! Additions with options.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -8,126 +8,134 @@ use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED};
 
 use crate::atomic::Atomic;
 use crate::error::AtomicError;
-use crate::number::{Number, Terms};
+use crate::number::{AddOptions, Number};
 use crate::numeral::Numeral;
 
-/// Adds to a number when awaited; made by [`Atomic::add`]. Without options it leaves together with what other tasks add.
+/// A future that adds to a number, created by [`Atomic::add`].
+///
+/// Without options it is batched with the additions of other tasks.
 ///
 /// ```no_run
 /// # async fn demo(tickets: &redgrid_atomic_long::AtomicLong) -> Result<(), redgrid_atomic_long::AtomicError> {
 /// use std::time::Duration;
 ///
-/// // At most 100 a minute, whoever asks: the first of them begins the minute.
+/// // At most 100 a minute over all processes: the first sale begins the minute.
 /// let sold = tickets.add(1).at_most(100).expires_in_if_none(Duration::from_secs(60)).await?;
 /// # Ok(()) }
 /// ```
 #[doc(alias = "INCREX")]
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "no request is sent until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Add<T: Numeral> {
     atomic: Atomic<T>,
     by: T,
-    bounds: Option<Bounds<T>>,
+    options: Option<Options<T>>,
 }
 
-/// What [`Terms`] are made of, once they are known to be right.
+/// The options before they are checked; see [`AddOptions`].
 #[derive(Clone, Debug)]
-struct Bounds<T> {
-    least: Option<T>,
-    most: Option<T>,
-    clamps: bool,
-    lifetime: Lives,
+struct Options<T> {
+    min: Option<T>,
+    max: Option<T>,
+    saturate: bool,
+    lifetime: SetLifetime,
 }
 
 #[derive(Clone, Debug)]
-enum Lives {
-    AsBefore,
-    For(Duration),
-    ForIfNone(Duration),
-    Always,
+enum SetLifetime {
+    Keep,
+    Set(Duration),
+    SetIfNone(Duration),
+    Remove,
 }
 
 impl<T: Numeral> Add<T> {
     pub(crate) fn new(atomic: Atomic<T>, by: T) -> Self {
-        Add { atomic, by, bounds: None }
+        Add { atomic, by, options: None }
     }
 
-    fn with(mut self, set: impl FnOnce(&mut Bounds<T>)) -> Self {
-        let none = Bounds { least: None, most: None, clamps: false, lifetime: Lives::AsBefore };
-        set(self.bounds.get_or_insert(none));
+    fn with(mut self, set: impl FnOnce(&mut Options<T>)) -> Self {
+        let default = Options { min: None, max: None, saturate: false, lifetime: SetLifetime::Keep };
+        set(self.options.get_or_insert(default));
         self
     }
 
-    /// What it may be then at the least: below, nothing is done, and it ends [`AtomicError::OutOfBounds`].
+    /// Sets a lower bound of the sum. Below it, nothing is changed, and the call returns
+    /// [`AtomicError::OutOfBounds`].
     #[doc(alias = "lowerBound")]
-    pub fn at_least(self, least: T) -> Self {
-        self.with(|bounds| bounds.least = Some(least))
+    pub fn at_least(self, min: T) -> Self {
+        self.with(|options| options.min = Some(min))
     }
 
-    /// What it may be then at the most: above, nothing is done, and it ends [`AtomicError::OutOfBounds`].
+    /// Sets an upper bound of the sum. Above it, nothing is changed, and the call returns
+    /// [`AtomicError::OutOfBounds`].
     #[doc(alias = "upperBound")]
-    pub fn at_most(self, most: T) -> Self {
-        self.with(|bounds| bounds.most = Some(most))
+    pub fn at_most(self, max: T) -> Self {
+        self.with(|options| options.max = Some(max))
     }
 
-    /// What is beyond a bound becomes the bound.
+    /// Sets the number to the bound if the sum is beyond it.
     #[doc(alias = "saturate")]
     pub fn saturating(self) -> Self {
-        self.with(|bounds| bounds.clamps = true)
+        self.with(|options| options.saturate = true)
     }
 
-    /// Has the number deleted by itself after this time, 1 ms to 3650 days, from now on.
+    /// Sets the lifetime of the number, 1 ms to 3650 days from now. The server deletes it then.
     #[doc(alias = "timeToLive")]
     pub fn expires_in(self, lifetime: Duration) -> Self {
-        self.with(|bounds| bounds.lifetime = Lives::For(lifetime))
+        self.with(|options| options.lifetime = SetLifetime::Set(lifetime))
     }
 
-    /// The same where it has no lifetime yet, as a number that was absent: a count that begins anew each so often.
+    /// Sets the lifetime like [`expires_in`](Add::expires_in), if the number has none. A number
+    /// that was absent has none.
+    ///
+    /// Use it for a count that restarts after each period.
     pub fn expires_in_if_none(self, lifetime: Duration) -> Self {
-        self.with(|bounds| bounds.lifetime = Lives::ForIfNone(lifetime))
+        self.with(|options| options.lifetime = SetLifetime::SetIfNone(lifetime))
     }
 
-    /// Has it live for ever from now on.
+    /// Removes the lifetime of the number.
     pub fn persist(self) -> Self {
-        self.with(|bounds| bounds.lifetime = Lives::Always)
+        self.with(|options| options.lifetime = SetLifetime::Remove)
     }
 
-    async fn carry_out(self) -> Result<T, AtomicError> {
-        let Some(bounds) = self.bounds else { return self.atomic.added(self.by).await.map(|(_, now)| now) };
+    async fn execute(self) -> Result<T, AtomicError> {
+        let Some(options) = self.options else { return self.atomic.add_batched(self.by).await.map(|(_, after)| after) };
         let number = self.atomic.number()?;
-        let by = number.written("summand", self.by)?;
-        let terms = bounds.terms(number)?;
-        let added = number.add(by, terms).await.map_err(|error| number.not_added(self.by, error))?;
-        let now: T = number.read(&added.now)?;
-        match added.within {
-            true => Ok(now),
-            false => Err(AtomicError::OutOfBounds { name: number.name.clone(), value: now.value() }),
+        let by = number.to_text("summand", self.by)?;
+        let checked = options.checked(number)?;
+        let outcome = number.add(by, checked).await.map_err(|error| number.add_error(self.by, error))?;
+        let value: T = number.parse(&outcome.value)?;
+        if outcome.in_bounds {
+            Ok(value)
+        } else {
+            Err(AtomicError::OutOfBounds { name: number.name.clone(), value: value.value() })
         }
     }
 }
 
-impl<T: Numeral> Bounds<T> {
-    fn terms(self, number: &Number) -> Result<Terms, AtomicError> {
-        let written = |option, bound: Option<T>| bound.map(|bound| number.written(option, bound)).transpose();
-        let (least, most) = (written("lower bound", self.least)?, written("upper bound", self.most)?);
-        if let (Some(least), Some(most)) = (self.least, self.most)
-            && least > most
+impl<T: Numeral> Options<T> {
+    fn checked(self, number: &Number) -> Result<AddOptions, AtomicError> {
+        let to_text = |option, bound: Option<T>| bound.map(|bound| number.to_text(option, bound)).transpose();
+        let (min, max) = (to_text("lower bound", self.min)?, to_text("upper bound", self.max)?);
+        if let (Some(min), Some(max)) = (self.min, self.max)
+            && min > max
         {
-            let got = format!("{least:?} and {most:?}");
+            let got = format!("{min:?} and {max:?}");
             return Err(number.invalid("bounds", "the lower one first, and the upper one not below it", got));
         }
-        let if_none = matches!(self.lifetime, Lives::ForIfNone(_));
+        let only_if_none = matches!(self.lifetime, SetLifetime::SetIfNone(_));
         let lifetime = match self.lifetime {
-            Lives::AsBefore => None,
-            Lives::Always => Some(0),
-            Lives::For(lifetime) | Lives::ForIfNone(lifetime) if LIFETIMES.contains(&lifetime) => {
+            SetLifetime::Keep => None,
+            SetLifetime::Remove => Some(0),
+            SetLifetime::Set(lifetime) | SetLifetime::SetIfNone(lifetime) if LIFETIMES.contains(&lifetime) => {
                 i64::try_from(lifetime.as_millis()).ok()
             }
-            Lives::For(lifetime) | Lives::ForIfNone(lifetime) => {
+            SetLifetime::Set(lifetime) | SetLifetime::SetIfNone(lifetime) => {
                 return Err(number.invalid("lifetime", LIFETIMES_EXPECTED, format!("{lifetime:?}")));
             }
         };
-        Ok(Terms { least, most, clamps: self.clamps, lifetime, if_none })
+        Ok(AddOptions { min, max, saturate: self.saturate, lifetime, only_if_none })
     }
 }
 
@@ -136,6 +144,6 @@ impl<T: Numeral> IntoFuture for Add<T> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
+        Box::pin(self.execute())
     }
 }

@@ -1,4 +1,4 @@
-//! A number that all processes share: reading it, and adding to it.
+//! A number that all processes share: reads and additions.
 
 use std::sync::Arc;
 
@@ -7,37 +7,41 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 
 use crate::add::Add;
-use crate::adds::Adding;
+use crate::batch::AddBatcher;
 use crate::error::AtomicError;
-use crate::line::Line;
 use crate::number::Number;
 use crate::numeral::Numeral;
+use crate::update_turn::UpdateTurns;
 
-/// A whole number, −2^63 to 2^63 − 1, shared by all processes that reach the same server. Redisson's `RAtomicLong` on the wire.
+/// A whole number, −2^63 to 2^63 − 1, shared by all processes that use the same server. It has the
+/// wire format of Redisson's `RAtomicLong`.
 ///
-/// Exact over all of these: no number passes through floating point on its way.
+/// It is exact over the whole range: no number passes through floating point.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_atomic_long::Client) -> Result<(), Box<dyn std::error::Error>> {
 /// use redgrid_atomic_long::AtomicLong;
 ///
 /// let hits = AtomicLong::new(client, "hits");
-/// let so_many = hits.increment().await?;
+/// let count = hits.increment().await?;
 /// # Ok(()) }
 /// ```
 #[doc(alias = "RAtomicLong")]
 #[doc(alias = "RedissonAtomicLong")]
 pub type AtomicLong = Atomic<i64>;
 
-/// A floating point number, shared by all processes that reach the same server. Redisson's `RAtomicDouble` on the wire.
+/// A floating point number, shared by all processes that use the same server. It has the wire
+/// format of Redisson's `RAtomicDouble`.
 ///
-/// What is read, told and compared is the nearest double to what the server has. What is set is kept as it is. The server adds with
-/// more digits than a double has, and keeps 17 decimals of the sum: a tenth and two tenths are three tenths, and an
-/// addition leaves nothing of what is smaller than 10^-17. A sum beyond all doubles is
-/// [`Overflow`](AtomicError::Overflow) and nothing is changed; numbers that are not finite are refused.
+/// Reads, results and comparisons use the double nearest to the server's value. A set value is
+/// stored as it is. The server adds with more digits than a double has, and stores 17 decimals of
+/// the sum: a tenth and two tenths are three tenths, and an addition loses everything below 10^-17.
+/// A sum beyond all doubles is an [`Overflow`](AtomicError::Overflow) and changes nothing. Numbers
+/// that are not finite are refused.
 ///
-/// What several tasks of a process add at the same time leaves as one script (many, on a runtime of one thread, as two), which
-/// adds them one after the other: what a sum is depends on their order.
+/// Concurrent additions of several tasks of a process are sent as one script, which adds them in
+/// order. On a single-threaded runtime, many of them are sent as two scripts. The sum depends on
+/// the order.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_atomic_long::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -51,50 +55,55 @@ pub type AtomicLong = Atomic<i64>;
 #[doc(alias = "RedissonAtomicDouble")]
 pub type AtomicDouble = Atomic<f64>;
 
-/// A number that all processes share which reach the same server: [`AtomicLong`] or [`AtomicDouble`].
+/// A number shared by all processes that use the same server: [`AtomicLong`] or [`AtomicDouble`].
 ///
-/// Cheap to clone; clones are the same number. Making one asks nobody: an invalid name is told by the first call. A number that
-/// is absent is 0.
+/// It is cheap to clone; clones are handles of the same number. Creating a handle sends no request:
+/// the first call reports an invalid name. An absent number is 0.
 ///
-/// What several tasks of a process add at the same time leaves as one command. Every change is sent once: where its answer is
-/// lost it ends [`OutcomeUnknown`](AtomicError::OutcomeUnknown), and is not made again by itself; unless
-/// [`exactly_once`](Atomic::exactly_once) says so.
+/// Concurrent additions of several tasks of a process are sent as one command. Every change is sent
+/// once: after a lost reply it is [`OutcomeUnknown`](AtomicError::OutcomeUnknown), and is not
+/// retried, unless [`exactly_once`](Atomic::exactly_once) is set.
 #[derive(Clone)]
 pub struct Atomic<T: Numeral>(Result<Arc<Shared<T>>, InvalidName>);
 
 struct Shared<T: Numeral> {
     number: Number,
-    adding: Adding<T>,
-    /// Where updates wait for each other.
-    line: Arc<Line<T>>,
+    batcher: AddBatcher<T>,
+    /// The queue of updates, which run one at a time.
+    update_turns: Arc<UpdateTurns<T>>,
 }
 
 impl<T: Numeral> Atomic<T> {
-    /// The number with this name.
+    /// Returns the number with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Atomic::over(Number::new::<T>(client, name))
+        Atomic::from_number(Number::new::<T>(client, name))
     }
 
-    fn over(number: Result<Number, InvalidName>) -> Self {
+    fn from_number(number: Result<Number, InvalidName>) -> Self {
         Atomic(number.map(|number| {
-            let line = number.client.shared(&number.key, Line::default);
-            Arc::new(Shared { adding: Adding::of(&number), line, number })
+            let update_turns = number.client.shared(&number.key, UpdateTurns::default);
+            Arc::new(Shared { batcher: AddBatcher::of(&number), update_turns, number })
         }))
     }
 
-    /// The same number, whose changes act exactly once although answers are lost: each is remembered for half a minute under a key
-    /// beside the name, sent again until it is answered, and costs a script.
+    /// Returns a handle of the same number whose changes are executed exactly once, even if replies
+    /// are lost.
     ///
-    /// A call is told within `response_timeout × (retries + 1)` as any other. Where that is over before an answer it is
-    /// [`OutcomeUnknown`](AtomicError::OutcomeUnknown), and sent again in the background, for half a minute in all; the client's next
-    /// changes of the name that act exactly once come after it, and may end [`Unavailable`](AtomicError::Unavailable) meanwhile.
+    /// Each change is retried until it is answered, and costs a script call. A companion key stores
+    /// its reply for half a minute.
+    ///
+    /// A call returns within `response_timeout × (retries + 1)`, like any other. Without a reply by
+    /// then it is [`OutcomeUnknown`](AtomicError::OutcomeUnknown), and is retried in the
+    /// background, for half a minute in all. Meanwhile the client's next exactly-once changes of
+    /// the name wait for it, and may end as [`Unavailable`](AtomicError::Unavailable).
     #[must_use]
     pub fn exactly_once(self) -> Self {
-        Atomic::over(self.0.map(|shared| Number { once: true, ..shared.number.clone() }))
+        Atomic::from_number(self.0.map(|shared| Number { exactly_once: true, ..shared.number.clone() }))
     }
 
-    /// What every object has: other names, a lifetime, its size in memory, its events. Additions that are under way go to the
-    /// name: behind a deletion or a rename they begin with 0.
+    /// Returns the [`Object`] of this name: other names, lifetime, memory size, events.
+    ///
+    /// Additions in flight go to the name: after a deletion or a rename they start at 0.
     pub fn object(&self) -> Object {
         match &self.0 {
             Ok(shared) => Object::with_layout(&shared.number.client, Ok(shared.number.name.clone()), layouts::alone),
@@ -110,117 +119,121 @@ impl<T: Numeral> Atomic<T> {
         self.shared().map(|shared| &shared.number)
     }
 
-    pub(crate) fn line(&self) -> Result<&Line<T>, AtomicError> {
-        self.shared().map(|shared| &*shared.line)
+    pub(crate) fn update_turns(&self) -> Result<&UpdateTurns<T>, AtomicError> {
+        self.shared().map(|shared| &*shared.update_turns)
     }
 
-    /// What it is.
+    /// Returns the number.
     ///
     /// # Errors
     ///
-    /// [`AtomicError`] says what is true then.
+    /// [`AtomicError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn get(&self) -> Result<T, AtomicError> {
         let number = self.number()?;
-        number.get(number.until()).await
+        number.get(number.deadline()).await
     }
 
-    /// Adds 1; tells what it is then.
+    /// Adds 1, and returns the new number.
     ///
     /// # Errors
     ///
-    /// [`AtomicError`] says what is true then.
+    /// [`AtomicError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped while it waits for those before it, it adds nothing; nor later, before it has left, unless others leave with it. Dropped
-    /// later than that, it adds once.
+    /// If the future is dropped while earlier additions are in flight, it adds nothing. If it is
+    /// dropped after that, but before its batch is sent, it adds only if other callers still wait
+    /// for the batch. Dropped later, it adds once.
     #[doc(alias = "incrementAndGet")]
     pub async fn increment(&self) -> Result<T, AtomicError> {
-        self.added(T::ONE).await.map(|(_, now)| now)
+        self.add_batched(T::ONE).await.map(|(_, after)| after)
     }
 
-    /// Takes 1 away; tells what it is then.
+    /// Subtracts 1, and returns the new number.
     ///
     /// # Errors
     ///
-    /// As [`Atomic::increment`].
+    /// Those of [`Atomic::increment`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Atomic::increment`].
+    /// That of [`Atomic::increment`].
     #[doc(alias = "decrementAndGet")]
     pub async fn decrement(&self) -> Result<T, AtomicError> {
-        self.added(T::MINUS_ONE).await.map(|(_, now)| now)
+        self.add_batched(T::MINUS_ONE).await.map(|(_, after)| after)
     }
 
-    /// Adds `by`, when awaited; tells what it is then. With bounds and a lifetime, where [`Add`]'s options say so.
+    /// Adds `by` when awaited, and resolves to the new number. The options of [`Add`] set bounds
+    /// and a lifetime.
     ///
-    /// Its errors are those of [`Atomic::increment`], and what is dropped leaves the same behind.
+    /// Errors and cancel safety are those of [`Atomic::increment`].
     #[doc(alias = "addAndGet")]
     #[doc(alias = "incrementAndGet")]
     pub fn add(&self, by: T) -> Add<T> {
         Add::new(self.clone(), by)
     }
 
-    /// Adds 1; tells what it was.
+    /// Adds 1, and returns the previous number.
     ///
     /// # Errors
     ///
-    /// As [`Atomic::increment`].
+    /// Those of [`Atomic::increment`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Atomic::increment`].
+    /// That of [`Atomic::increment`].
     #[doc(alias = "getAndIncrement")]
     pub async fn get_and_increment(&self) -> Result<T, AtomicError> {
         self.get_and_add(T::ONE).await
     }
 
-    /// Takes 1 away; tells what it was.
+    /// Subtracts 1, and returns the previous number.
     ///
     /// # Errors
     ///
-    /// As [`Atomic::increment`].
+    /// Those of [`Atomic::increment`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Atomic::increment`].
+    /// That of [`Atomic::increment`].
     #[doc(alias = "getAndDecrement")]
     pub async fn get_and_decrement(&self) -> Result<T, AtomicError> {
         self.get_and_add(T::MINUS_ONE).await
     }
 
-    /// Adds `by`; tells what it was: told by the server, where Redisson takes `by` away again from the double it was told.
+    /// Adds `by`, and returns the previous number.
+    ///
+    /// The previous number is exact: Redisson computes it by subtracting `by` from the new double.
     ///
     /// # Errors
     ///
-    /// As [`Atomic::increment`].
+    /// Those of [`Atomic::increment`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Atomic::increment`].
+    /// That of [`Atomic::increment`].
     #[doc(alias = "getAndAdd")]
     pub async fn get_and_add(&self, by: T) -> Result<T, AtomicError> {
-        self.added(by).await.map(|(was, _)| was)
+        self.add_batched(by).await.map(|(before, _)| before)
     }
 
-    /// Adds `by`, together with what others add: what it was, and is then.
-    pub(crate) async fn added(&self, by: T) -> Result<(T, T), AtomicError> {
-        let Shared { number, adding, .. } = self.shared()?;
-        number.checked("summand", by)?;
-        adding.add(&number.client, by).await.map_err(|error| number.not_added(by, error))
+    /// Adds `by`, batched with concurrent additions. Returns the number before and after.
+    pub(crate) async fn add_batched(&self, by: T) -> Result<(T, T), AtomicError> {
+        let Shared { number, batcher, .. } = self.shared()?;
+        number.check("summand", by)?;
+        batcher.add(&number.client, by).await.map_err(|error| number.add_error(by, error))
     }
 }
 
 impl<T: Numeral> std::fmt::Debug for Atomic<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let number = self.0.as_ref().map(|shared| &shared.number);
-        let mut shown = f.debug_struct(T::NAME);
-        shown.field("name", &number.map(|number| &number.name));
-        shown.field("exactly_once", &number.is_ok_and(|number| number.once)).finish_non_exhaustive()
+        let mut debug = f.debug_struct(T::NAME);
+        debug.field("name", &number.map(|number| &number.name));
+        debug.field("exactly_once", &number.is_ok_and(|number| number.exactly_once)).finish_non_exhaustive()
     }
 }

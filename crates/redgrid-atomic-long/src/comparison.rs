@@ -1,20 +1,20 @@
-//! How numbers are compared.
+//! Comparisons of numbers.
 
-/// How a number compares to another.
+/// A comparison of the stored number with a given one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Comparison {
-    /// It is less.
+    /// The stored number is less.
     Less,
-    /// It is less or equal.
+    /// The stored number is less or equal.
     LessOrEqual,
-    /// It is greater.
+    /// The stored number is greater.
     Greater,
-    /// It is greater or equal.
+    /// The stored number is greater or equal.
     GreaterOrEqual,
-    /// It is equal.
+    /// The numbers are equal.
     Equal,
-    /// It is another.
+    /// The numbers differ.
     NotEqual,
 }
 

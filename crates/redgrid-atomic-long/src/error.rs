@@ -1,102 +1,104 @@
-//! What can be wrong, and what is true then.
+//! The errors of numbers. Each variant states what is true afterwards.
 
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Name, ServerError};
 
 use crate::numeral::Value;
 
-/// Why a number was not read or changed.
+/// The error of reading or changing a number.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AtomicError {
-    /// No server could be asked in time. Nothing is changed.
+    /// No server was reachable in time. Nothing was changed.
     #[error("could not ask for the number `{name}`")]
     Unavailable {
         /// The number.
         name: Name,
-        /// What stood in the way last.
+        /// The error of the last attempt.
         #[source]
         source: ServerError,
     },
     /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. Nothing is changed.
+    /// certificate is rejected. Nothing was changed.
     #[error("not authorized to ask for the number `{name}`")]
     Unauthorized {
         /// The number.
         name: Name,
-        /// The words of the server, or what is wrong with the certificate.
+        /// The server's message, or the problem with the certificate.
         #[source]
         source: ServerError,
     },
-    /// The client is shut down. Nothing is changed.
+    /// The client is shut down. Nothing was changed.
     #[error("the client is shut down; nothing was asked of the number `{name}`")]
     ShuttingDown {
         /// The number.
         name: Name,
     },
-    /// The server refused: no number or a wrong type under the name, no permission, no memory. Nothing is changed.
+    /// The server refused: the value is not a number, the key has another type, no permission, or
+    /// no memory. Nothing was changed.
     #[error("the server refused what was asked of the number `{name}`")]
     Refused {
         /// The number.
         name: Name,
-        /// The server's words and their class.
+        /// The server's message and its error code.
         #[source]
         source: ServerError,
     },
-    /// Asked, and no answer came. It may be done, once; or, where the number was only read, it could not be read.
+    /// The request was sent, and there is no reply. A change may have been executed, once; a read
+    /// failed.
     #[error("asked for the number `{name}` and got no answer; the outcome is unknown")]
     OutcomeUnknown {
         /// The number.
         name: Name,
-        /// What happened to the answer.
+        /// Why there is no reply.
         #[source]
         source: ServerError,
     },
-    /// The sum is beyond what a number can be. Nothing is changed.
+    /// The sum is outside of the range of the type. Nothing was changed.
     #[error("`{name}` and {by} together are beyond what a number can be")]
     Overflow {
         /// The number.
         name: Name,
-        /// What was to be added.
+        /// The summand.
         by: Value,
     },
-    /// The sum is beyond the bounds that were asked for. Nothing is changed.
+    /// The sum is outside of the requested bounds. Nothing was changed.
     #[error("`{name}` would be out of its bounds; it is {value}")]
     OutOfBounds {
         /// The number.
         name: Name,
-        /// What it is.
+        /// The current number.
         value: Value,
     },
-    /// What is under the name, and was read, is no number of this kind. Nothing is changed.
+    /// The value under the name was read, and is not a number of this type. Nothing was changed.
     #[error("`{name}` holds no such number: expected {expected}, got `{got}`")]
     NotANumber {
         /// The number.
         name: Name,
-        /// What would have fitted.
+        /// What was expected.
         expected: &'static str,
-        /// What is there.
+        /// The value.
         got: String,
     },
-    /// An update was overtaken by others each time, 100 times in a row. Nothing is changed.
+    /// Other changes preceded the update in 100 consecutive attempts. Nothing was changed.
     #[error("`{name}` was changed by others each time it was to be updated")]
     Contended {
         /// The number.
         name: Name,
     },
-    /// The name can not be used. Nothing was asked.
+    /// The name is invalid. No request was sent.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
-    /// A value can not be. Nothing was asked.
+    /// An argument is invalid. No request was sent.
     #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
     InvalidArgument {
         /// The number.
         name: Name,
-        /// What was given.
+        /// The argument.
         option: &'static str,
-        /// What is allowed.
+        /// The allowed values.
         expected: &'static str,
-        /// Its value.
+        /// The given value.
         got: String,
     },
 }

@@ -5,34 +5,36 @@
 //! use redgrid_atomic_long::{AtomicDouble, AtomicLong, Client};
 //!
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
-//! let so_many = AtomicLong::new(&client, "hits").increment().await?;
+//! let hits = AtomicLong::new(&client, "hits").increment().await?;
 //! let balance = AtomicDouble::new(&client, "balance").add(0.25).await?;
 //! # Ok(()) }
 //! ```
 //!
-//! What is counted often and asked for seldom is a [`LongAdder`] or a [`DoubleAdder`]: each process counts in its own memory, and a
-//! sum asks all of them.
+//! For numbers that are changed often and read seldom, use a [`LongAdder`] or a [`DoubleAdder`]:
+//! each process counts in its own memory, and a sum asks all of them.
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - Exact over all of i64: no whole number passes through floating point on its way. A sum beyond all numbers is an error, of that
-//!   call only, and nothing is changed by it.
-//! - What several tasks of a process add at the same time leaves as one command, and each is told the number after its own.
-//! - A change is sent once: after a lost answer it is `OutcomeUnknown`, never silently made twice. With
-//!   [`exactly_once`](Atomic::exactly_once) it is sent until it is answered, and made once.
+//! - Exact over all of i64: no whole number passes through floating point. A sum that overflows is
+//!   an error of that call only, and changes nothing.
+//! - Concurrent additions of several tasks of a process are sent as one command. Each call returns
+//!   the number after its own addition.
+//! - A change is sent once: after a lost reply it is `OutcomeUnknown`, and never silently executed
+//!   twice. With [`exactly_once`](Atomic::exactly_once) it is sent until it is answered, and
+//!   executed once.
 
 mod add;
 mod adder;
-mod adds;
 mod atomic;
+mod batch;
 mod change;
 mod comparison;
 mod error;
 mod lifetime;
-mod line;
 mod number;
 mod numeral;
 mod update;
+mod update_turn;
 
 pub use add::Add;
 pub use adder::{AdderError, Amount, DoubleAdder, LongAdder, Reset, Sum};

@@ -1,4 +1,4 @@
-//! Whether a number is there, and for how long.
+//! Existence and lifetime of a number.
 
 use redgrid_core::object::Lifetime;
 use redgrid_core::{FromReply, Request};
@@ -8,38 +8,38 @@ use crate::error::AtomicError;
 use crate::numeral::Numeral;
 
 impl<T: Numeral> Atomic<T> {
-    /// Whether it is there: an absent number is 0 as well.
+    /// Returns whether the number exists. An absent number also reads as 0.
     ///
     /// # Errors
     ///
-    /// [`AtomicError`] says what is true then.
+    /// [`AtomicError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool, AtomicError> {
-        self.look("EXISTS").await
+        self.read("EXISTS").await
     }
 
-    /// How long it lives from now on.
+    /// Returns the remaining lifetime.
     ///
     /// # Errors
     ///
-    /// As [`Atomic::exists`].
+    /// Those of [`Atomic::exists`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Atomic::exists`].
+    /// That of [`Atomic::exists`].
     #[doc(alias = "remainTimeToLive")]
     #[doc(alias = "PTTL")]
     pub async fn lifetime(&self) -> Result<Lifetime, AtomicError> {
-        self.look("PTTL").await.map(Lifetime::of)
+        self.read("PTTL").await.map(Lifetime::of)
     }
 
-    async fn look<R: FromReply>(&self, command: &'static str) -> Result<R, AtomicError> {
+    async fn read<R: FromReply>(&self, command: &'static str) -> Result<R, AtomicError> {
         let number = self.number()?;
         let request = Request::command(command).key(number.key.clone()).idempotent();
-        number.client.run(request).await.map_err(|source| number.failed(source))
+        number.client.run(request).await.map_err(|source| number.error(source))
     }
 }

@@ -1,56 +1,65 @@
-//! Setting a number to what a function makes of it.
+//! Updates of a number by a function.
 
 use crate::atomic::Atomic;
 use crate::error::AtomicError;
 use crate::numeral::Numeral;
 
-/// How often an update is begun anew when others were quicker: other processes, of which each has one under way at a time.
-const ROUNDS: usize = 100;
+/// The maximum number of compare-and-set attempts of an update. Only other processes cause retries,
+/// each with one update in flight at a time.
+const MAX_ATTEMPTS: usize = 100;
 
 impl<T: Numeral> Atomic<T> {
-    /// Sets it to what `change` makes of it, whatever others do meanwhile; `change` is called anew with each new number. Each that it
-    /// is called with the number has been since the update began. Tells what it is then. Its lifetime stays. After an unknown
-    /// answer it does not go on.
+    /// Sets the number to the result of `change`, atomically, and returns the new number. Its
+    /// lifetime is kept.
     ///
-    /// Updates of a client's tasks wait for each other in turn, and who has waited begins with what the one before it has left; so only
-    /// those of other processes are in their way. Who is not polled, or not answered, keeps the others waiting for some round trips.
+    /// The update is an optimistic retry: `change` is called again with each new number. Every
+    /// number that it receives was the stored number at some time since the update began. After an
+    /// unknown outcome it is not retried.
+    ///
+    /// Updates of tasks of one client run one at a time, in FIFO order. A waiting update starts
+    /// with the number that the previous one left, so only updates of other processes cause
+    /// retries. A task that is not polled, or receives no reply, delays the others by a few round
+    /// trips.
     ///
     /// # Errors
     ///
-    /// [`AtomicError::Contended`] when others were quicker 100 times. [`AtomicError::Unavailable`], and nothing is changed, when those
-    /// before it had no answer for `response_timeout × (retries + 1)`, or when its own rounds took as long as that together.
-    /// [`AtomicError::InvalidArgument`] when `change` makes of it what is no such number; else as [`Atomic::set`].
+    /// [`AtomicError::Contended`] after 100 attempts in which others were faster.
+    /// [`AtomicError::Unavailable`] if earlier updates received no reply for
+    /// `response_timeout × (retries + 1)`, or if the attempts took that long in all: nothing was
+    /// changed. [`AtomicError::InvalidArgument`] if `change` returns an invalid number. Otherwise
+    /// those of [`Atomic::set`].
     ///
     /// # Cancel safety
     ///
-    /// Dropped while it waits for its turn, it changes nothing; what has left is carried out although nobody waits for it.
+    /// If the future is dropped while it waits for its turn, it changes nothing. A request that was
+    /// already sent is executed even if the future is dropped.
     #[doc(alias = "updateAndGet")]
     pub async fn update(&self, mut change: impl FnMut(T) -> T) -> Result<T, AtomicError> {
-        let (number, line) = (self.number()?, self.line()?);
-        let place = line.place(&number.client).await.map_err(|error| number.failed(error))?;
+        let (number, update_turns) = (self.number()?, self.update_turns()?);
+        let turn = update_turns.wait_for_turn(&number.client).await.map_err(|error| number.error(error))?;
         let clock = number.client.clock();
-        let (mut sent, until) = (clock.now(), number.until());
-        let mut was: T = match place.left {
-            Some(left) => left,
+        let (mut sent, until) = (clock.now(), number.deadline());
+        let mut current: T = match turn.last_value {
+            Some(last_value) => last_value,
             None => {
-                let was = number.get(until).await?;
-                place.answered(sent);
-                was
+                let value = number.get(until).await?;
+                turn.record_reply(sent);
+                value
             }
         };
-        for _ in 0..ROUNDS {
-            let new = change(was);
-            let (expected, text) = (number.written("number", was)?, number.written("number", new)?);
+        for _ in 0..MAX_ATTEMPTS {
+            let new = change(current);
+            let (expected, text) = (number.to_text("number", current)?, number.to_text("number", new)?);
             sent = clock.now();
-            let (set, is) = number.compare_and_set((expected, text), true, until).await?;
-            place.answered(sent);
+            let (set, actual) = number.compare_and_set((expected, text), true, until).await?;
+            turn.record_reply(sent);
             if set {
-                place.leaves(new, sent);
+                turn.record_value(new, sent);
                 return Ok(new);
             }
-            was = number.read(&is)?;
+            current = number.parse(&actual)?;
         }
-        place.leaves(was, sent);
+        turn.record_value(current, sent);
         Err(AtomicError::Contended { name: number.name.clone() })
     }
 }

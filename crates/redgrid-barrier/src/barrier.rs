@@ -1,4 +1,4 @@
-//! A barrier: nobody goes on before all are there.
+//! A barrier: each party waits until all parties have arrived.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -13,22 +13,26 @@ use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Participant, Request, Script};
 
 use crate::error::{BarrierError, WaitError};
-use crate::place::{Place, Seen, object, script};
-use crate::witness::Witness;
+use crate::handle::{PollOutcome, SyncHandle, object, script};
+use crate::reannounce::Reannouncer;
 
 static ARRIVE: Script<2> = Script::new("barrier/arrive", script!("barrier_arrive"));
 static LEAVE: Script<2> = Script::new("barrier/leave", script!("barrier_leave"));
-static AFFIRM: Script<2> = Script::new("barrier/affirm", script!("barrier_affirm"));
+static REANNOUNCE: Script<2> = Script::new("barrier/affirm", script!("barrier_reannounce"));
 
-/// How long this process stands for a round that it saw open: 9 minutes. The server remembers it for 10 (`KEPT` of seats.lua); what that
-/// one has forgotten as it should is not to be taken for something that a failover lost.
-const BELIEVED: Duration = Duration::from_secs(9 * 60);
-
-/// A barrier of so many parties, whichever processes they are in: each waits until all are there. It can be used again at once: who
-/// comes after it has opened waits for the next round.
+/// How long this process announces an opened round: 9 minutes.
 ///
-/// A party is whoever waits at the moment. One that gives up, is dropped or dies is not counted any more, so a barrier opens only
-/// when so many *live* parties wait at the same time.
+/// The server stores a round for 10 minutes (`RETENTION` in seats.lua). A round that the server has
+/// expired as intended must not be mistaken for one that a failover lost.
+const ROUND_MEMORY: Duration = Duration::from_secs(9 * 60);
+
+/// A barrier for a number of parties, in whichever processes they run: each party waits until all
+/// have arrived.
+///
+/// It is reusable at once: a party that arrives after the opening waits for the next round.
+///
+/// A party is a current waiter. One that times out, is dropped or dies no longer counts, so the
+/// barrier opens only when enough *live* parties wait at the same time.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_barrier::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -44,70 +48,78 @@ const BELIEVED: Duration = Duration::from_secs(9 * 60);
 #[doc(alias = "CyclicBarrier")]
 #[derive(Clone, Debug)]
 pub struct Barrier {
-    place: Result<Place, InvalidName>,
+    handle: Result<SyncHandle, InvalidName>,
     parties: u32,
     rounds: Arc<Rounds>,
 }
 
-/// What this client knows of the rounds of a barrier, whichever of its handles saw them.
+/// The state of a barrier's rounds that all handles of this client share.
 #[derive(Debug, Default)]
 struct Rounds {
-    last: Mutex<Opening>,
-    witness: Witness,
+    last: Mutex<OpenedRound>,
+    reannouncer: Reannouncer,
 }
 
-/// The last opening: its round, and when the server was asked that told of it.
+/// The last opened round, and when the request was sent whose reply reported it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Opening {
+struct OpenedRound {
     round: u64,
-    asked: Instant,
+    requested: Instant,
 }
 
-impl Opening {
-    /// The round, for as long as the server remembers it, too; 0 later.
-    fn believed(self, now: Instant) -> u64 {
-        if now.since(self.asked) < BELIEVED { self.round } else { 0 }
+impl OpenedRound {
+    /// Returns the round while the server stores it, too; 0 later.
+    fn round_at(self, now: Instant) -> u64 {
+        if now.since(self.requested) < ROUND_MEMORY { self.round } else { 0 }
     }
 
-    /// With another that was told of: an earlier round is another run of the name where the former is not believed any more.
-    fn with(self, other: Opening, now: Instant) -> Opening {
-        if other.round >= self.believed(now) { other } else { self }
+    /// Returns the round that is current after another one was reported.
+    ///
+    /// A lower number replaces this round only if this one is too old: the name has begun anew
+    /// then.
+    fn updated(self, reported: OpenedRound, now: Instant) -> OpenedRound {
+        if reported.round >= self.round_at(now) { reported } else { self }
     }
 }
 
 impl Rounds {
-    fn last(&self) -> MutexGuard<'_, Opening> {
+    fn last(&self) -> MutexGuard<'_, OpenedRound> {
         self.last.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn learn(&self, opening: Opening, now: Instant) {
+    fn record(&self, opened: OpenedRound, now: Instant) {
         let mut last = self.last();
-        *last = last.with(opening, now);
+        *last = last.updated(opened, now);
     }
 }
 
 impl Barrier {
-    /// The barrier with this name, which so many parties open. Nothing is asked of the server. All who use it say the same number.
-    pub fn new(client: &Client, name: impl AsRef<str>, parties: u32) -> Self {
-        let place = Place::new(client, "barrier", name);
-        let rounds = place.as_ref().map(|place| client.shared(&place.key, Rounds::default)).unwrap_or_default();
-        Barrier { place, parties, rounds }
-    }
-
-    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    /// Returns the barrier with this name, which this number of parties open. No request is sent.
     ///
-    /// Who takes part is not asked: behind a deletion a round begins anew, and those who wait in it are counted again at their next look. Behind a rename the same is true of the old name.
-    pub fn object(&self) -> Object {
-        object(&self.place, layouts::barrier)
+    /// All users of the barrier must give the same number.
+    pub fn new(client: &Client, name: impl AsRef<str>, parties: u32) -> Self {
+        let handle = SyncHandle::new(client, "barrier", name);
+        let rounds = handle.as_ref().map(|handle| client.shared(&handle.key, Rounds::default)).unwrap_or_default();
+        Barrier { handle, parties, rounds }
     }
 
-    /// How many parties open it.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// keys of the object.
+    ///
+    /// Its operations ignore waiters. After a deletion, a new round begins, and the waiters count
+    /// again after their next poll. After a rename, the same is true of the old name.
+    pub fn object(&self) -> Object {
+        object(&self.handle, layouts::barrier)
+    }
+
+    /// Returns the number of parties that open the barrier.
     #[doc(alias = "getParties")]
     pub fn parties(&self) -> u32 {
         self.parties
     }
 
-    /// Waits until all are there, as long as it takes or as [`BarrierWait::timeout`] says.
+    /// Waits until all parties have arrived. The wait is unlimited unless [`BarrierWait::timeout`]
+    /// is set.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -124,74 +136,83 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// [`BarrierError`]; this one is not counted then, at the latest when its lease ends.
+    /// [`BarrierError`]. This party no longer counts then, at the latest when its lease ends.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future takes this party back in the background, at the latest when its lease ends (30 s unless set). It may be
-    /// that the others have gone on with it just before.
+    /// If the future is dropped, this party is removed in the background, at the latest when its
+    /// lease ends (30 s unless configured). The barrier may have opened with it just before.
     #[doc(alias = "await")]
     pub fn wait(&self) -> BarrierWait {
-        BarrierWait { barrier: self.clone(), within: None }
+        BarrierWait { barrier: self.clone(), timeout: None }
     }
 }
 
-/// Waits at a barrier when awaited; made by [`Barrier::wait`].
-#[must_use = "nobody waits until this is awaited"]
+/// A future that waits at a barrier, created by [`Barrier::wait`].
+#[must_use = "the wait does not begin until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct BarrierWait {
     barrier: Barrier,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl BarrierWait {
-    /// Waits at most this long; as long as it takes unless set. Whoever is let through at the last moment is told so, not that the
-    /// time is over.
-    pub fn timeout(mut self, within: Duration) -> Self {
-        self.within = Some(within);
+    /// Limits the wait; it is unlimited by default.
+    ///
+    /// If the barrier opens with this party at the last moment, the wait succeeds and does not time
+    /// out.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
     async fn run(self) -> Result<BarrierWaitResult, BarrierError> {
-        let Barrier { place, parties, rounds } = self.barrier;
-        let place = place?;
+        let Barrier { handle, parties, rounds } = self.barrier;
+        let handle = handle?;
         if parties == 0 {
-            return Err(BarrierError::InvalidArgument { name: place.name });
+            return Err(BarrierError::InvalidArgument { name: handle.name });
         }
-        let bound = place.bound(self.within);
-        let seat = place.client.participant(&place.key);
-        seat.arm(leave(&place, &seat));
-        // From before each request, as the server remembers a round for so long after telling of it.
-        let (clock, asked) = (place.client.clock(), AtomicU64::new(0));
-        let asks = || {
+        let options = handle.wait_options(self.timeout);
+        let participant = handle.client.participant(&handle.key);
+        participant.arm(leave_request(&handle, &participant));
+        // The time before each request, because the server stores a round for a while after its
+        // reply.
+        let (clock, requested) = (handle.client.clock(), AtomicU64::new(0));
+        let mark_requested = || {
             let now = clock.now();
-            asked.store(now.as_nanos(), Ordering::Relaxed);
+            requested.store(now.as_nanos(), Ordering::Relaxed);
             now
         };
-        let look = || {
-            let request = ARRIVE.with(keys(&place)).not_after_here().arg(seat.id()).arg(seat.generation().to_string());
-            let request = request.int(parties.into()).int(place.lease());
-            let seen = rounds.last().believed(asks());
-            request.arg(seen.to_string()).publish_here().arg(place.channel.clone()).idempotent()
+        let poll_request = || {
+            let request = ARRIVE
+                .with(keys(&handle))
+                .not_after_here()
+                .arg(participant.id())
+                .arg(participant.generation().to_string());
+            let request = request.int(parties.into()).int(handle.lease());
+            let seen = rounds.last().round_at(mark_requested());
+            request.arg(seen.to_string()).publish_here().arg(handle.channel.clone()).idempotent()
         };
-        let opened = place.look(bound, look, |answer| opened(&place, parties, &answer)).await;
-        let opened = match opened {
+        let result =
+            handle.poll_until(options, poll_request, |reply| parse_arrive_reply(&handle, parties, &reply)).await;
+        let result = match result {
             Err(BarrierError::TimedOut { name, waited }) => {
-                asks();
-                let left = place.ask_briefly::<Vec<i64>>(leave(&place, &seat)).await;
-                left.and_then(|answer| result(&answer)).ok_or(BarrierError::TimedOut { name, waited })
+                mark_requested();
+                let leave_reply = handle.run_briefly::<Vec<i64>>(leave_request(&handle, &participant)).await;
+                leave_reply.and_then(|reply| parse_opened(&reply)).ok_or(BarrierError::TimedOut { name, waited })
             }
-            ended => ended,
+            other => other,
         }?;
-        seat.disarm();
-        let opening = Opening { round: opened.generation, asked: Instant::from_nanos(asked.load(Ordering::Relaxed)) };
-        rounds.learn(opening, clock.now());
-        let (keys, channel) = (keys(&place), place.channel.clone());
-        rounds.witness.testify(&place, &rounds, move |rounds| {
-            let request = AFFIRM.with(keys.clone()).arg(rounds.last().round.to_string());
+        participant.disarm();
+        let opened =
+            OpenedRound { round: result.generation, requested: Instant::from_nanos(requested.load(Ordering::Relaxed)) };
+        rounds.record(opened, clock.now());
+        let (keys, channel) = (keys(&handle), handle.channel.clone());
+        rounds.reannouncer.start(&handle, &rounds, move |rounds| {
+            let request = REANNOUNCE.with(keys.clone()).arg(rounds.last().round.to_string());
             request.publish_here().arg(channel.clone()).idempotent()
         });
-        Ok(opened)
+        Ok(result)
     }
 }
 
@@ -201,13 +222,13 @@ impl IntoFuture for BarrierWait {
 
     /// # Cancel safety
     ///
-    /// As [`Barrier::wait`].
+    /// That of [`Barrier::wait`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
     }
 }
 
-/// The barrier has opened: this one is through, as are all who waited with it.
+/// The result of a wait at a barrier that has opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BarrierWaitResult {
     generation: u64,
@@ -215,47 +236,52 @@ pub struct BarrierWaitResult {
 }
 
 impl BarrierWaitResult {
-    /// Whether this one was the last to come: true for one of each round.
+    /// Returns whether this party arrived last. This is true for one party of each round.
     pub fn is_leader(&self) -> bool {
         self.is_leader
     }
 
-    /// Which opening it was, from 1: the same for all who went through together.
+    /// Returns the number of the round, from 1. It is the same for all parties of the round.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 }
 
-fn keys(place: &Place) -> [Bytes; 2] {
-    [place.key.clone(), place.part("waiting")]
+fn keys(handle: &SyncHandle) -> [Bytes; 2] {
+    [handle.key.clone(), handle.companion_key("waiting")]
 }
 
-fn leave(place: &Place, seat: &Participant) -> Request {
-    LEAVE.with(keys(place)).arg(seat.id()).arg(seat.generation().to_string()).idempotent()
+fn leave_request(handle: &SyncHandle, participant: &Participant) -> Request {
+    LEAVE.with(keys(handle)).arg(participant.id()).arg(participant.generation().to_string()).idempotent()
 }
 
-fn result(answer: &[i64]) -> Option<BarrierWaitResult> {
-    match *answer {
+fn parse_opened(reply: &[i64]) -> Option<BarrierWaitResult> {
+    match *reply {
         [1, round, leader] => Some(BarrierWaitResult { generation: round.unsigned_abs(), is_leader: leader == 1 }),
         _ => None,
     }
 }
 
-fn opened(place: &Place, ours: u32, answer: &[i64]) -> Result<Seen<BarrierWaitResult>, BarrierError> {
-    match *answer {
-        [0, ..] => Ok(Seen::Wait(-1)),
+fn parse_arrive_reply(
+    handle: &SyncHandle,
+    ours: u32,
+    reply: &[i64],
+) -> Result<PollOutcome<BarrierWaitResult>, BarrierError> {
+    match *reply {
+        [0, ..] => Ok(PollOutcome::Wait(-1)),
         [-3, theirs] => {
             let theirs = u32::try_from(theirs).unwrap_or_default();
-            Err(BarrierError::PartiesDiffer { name: place.name.clone(), ours, theirs })
+            Err(BarrierError::PartiesDiffer { name: handle.name.clone(), ours, theirs })
         }
-        [-2] => Err(gone(place).into()),
-        _ => Ok(result(answer).map_or(Seen::Late, Seen::Done)),
+        [-2] => Err(shut_down_error(handle).into()),
+        _ => Ok(parse_opened(reply).map_or(PollOutcome::Late, PollOutcome::Done)),
     }
 }
 
-/// The server says that this turn has left: a shutdown has seen to it.
-pub(crate) fn gone(place: &Place) -> WaitError {
-    WaitError::Failed(crate::AskError::ShuttingDown { name: place.name.clone() })
+/// Returns the error for a reply that this participant has left. A shutdown has sent its leave
+/// request.
+pub(crate) fn shut_down_error(handle: &SyncHandle) -> WaitError {
+    WaitError::Failed(crate::AskError::ShuttingDown { name: handle.name.clone() })
 }
 
 #[cfg(test)]
@@ -263,15 +289,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_is_stood_for_no_longer_than_the_server_remembers_it() {
-        let asked = Instant::from_nanos(1) + Duration::from_secs(3600);
-        let opening = Opening { round: 5, asked };
-        assert_eq!(opening.believed(asked + Duration::from_secs(8 * 60)), 5);
-        assert_eq!(opening.believed(asked + BELIEVED), 0);
-        let soon = asked + Duration::from_secs(1);
-        assert_eq!(opening.with(Opening { round: 4, asked: soon }, soon).round, 5, "an answer that came late");
-        assert_eq!(opening.with(Opening { round: 6, asked: soon }, soon).round, 6);
-        let late = asked + 2 * BELIEVED;
-        assert_eq!(opening.with(Opening { round: 1, asked: late }, late).round, 1, "it has begun anew");
+    fn a_round_expires_before_the_server_forgets_it() {
+        let requested = Instant::from_nanos(1) + Duration::from_secs(3600);
+        let opened = OpenedRound { round: 5, requested };
+        assert_eq!(opened.round_at(requested + Duration::from_secs(8 * 60)), 5);
+        assert_eq!(opened.round_at(requested + ROUND_MEMORY), 0);
+        let soon = requested + Duration::from_secs(1);
+        assert_eq!(
+            opened.updated(OpenedRound { round: 4, requested: soon }, soon).round,
+            5,
+            "a reply that arrived late"
+        );
+        assert_eq!(opened.updated(OpenedRound { round: 6, requested: soon }, soon).round, 6);
+        let late = requested + 2 * ROUND_MEMORY;
+        assert_eq!(opened.updated(OpenedRound { round: 1, requested: late }, late).round, 1, "the name has begun anew");
     }
 }

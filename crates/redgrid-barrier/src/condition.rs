@@ -1,4 +1,4 @@
-//! A condition: waiting under a lock for what others change under it.
+//! A condition variable: waiting under a lock for changes that others make under it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +11,16 @@ use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name};
 
 use crate::error::{AskError, WaitError};
-use crate::line::{self, Stand, Stores};
-use crate::place::{Place, object};
+use crate::handle::{SyncHandle, object};
+use crate::notify_queue::{self, StorePermit, Waiter};
 
-/// What tasks of all processes wait for while they do not hold the lock: as `std`'s `Condvar`, with a lock of this toolkit in place of
-/// a mutex.
+/// A condition variable between processes, like `std`'s `Condvar`, with a distributed lock in place
+/// of a mutex.
 ///
-/// [`wait`](Condition::wait) gives the lock back, waits, and acquires it again. Whoever changes something does so under the same lock,
-/// and notifies: no notification falls between the look at the state and the wait, since who waits stands in line before the lock is
-/// free. It may come back without a reason (after a failover, say), so look again in a loop.
+/// [`wait`](Condition::wait) releases the lock, waits, and acquires it again. A task that changes
+/// something does so under the same lock, and notifies. No notification is missed between the check
+/// of the state and the wait, because a waiter joins the queue before its lock is released.
+/// Spurious wake-ups are possible (after a failover, for example), so check the state in a loop.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_barrier::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -38,232 +39,255 @@ use crate::place::{Place, object};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Condition {
-    place: Result<Place, InvalidName>,
+    handle: Result<SyncHandle, InvalidName>,
 }
 
 impl Condition {
-    /// The condition with this name. Nothing is asked of the server. It may be used with one lock, the same everywhere.
-    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Condition { place: Place::new(client, "condition", name) }
-    }
-
-    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    /// Returns the condition with this name. No request is sent.
     ///
-    /// Who takes part is not asked: behind a deletion those who wait line up anew at their next look. Behind a rename the same is true of the old name.
-    pub fn object(&self) -> Object {
-        object(&self.place, layouts::condition)
+    /// A condition belongs to one lock: use the same lock with it in all processes.
+    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
+        Condition { handle: SyncHandle::new(client, "condition", name) }
     }
 
-    /// Gives the lock back, waits to be notified, and acquires the lock again as it was acquired before, without its bound.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// keys of the object.
+    ///
+    /// Its operations ignore waiters. After a deletion, they join the queue again with their next
+    /// poll. After a rename, they do the same under the old name.
+    pub fn object(&self) -> Object {
+        object(&self.handle, layouts::condition)
+    }
+
+    /// Releases the lock, waits for a notification, and acquires the lock again.
+    ///
+    /// The lock is acquired with the options of the first acquire, without its timeout.
     ///
     /// # Errors
     ///
-    /// [`ConditionError`]; the lock is not held then, and what it may have been notified of goes to the next.
+    /// [`ConditionError`]. The lock is not held then, and a notification that may have arrived goes
+    /// to the next waiter.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it gives the lock back in the background, if it was held, and leaves the line; what it was notified of goes to the next.
+    /// If the future is dropped, the lock is released in the background if it was held, and the
+    /// waiter leaves the queue. Its notification goes to the next waiter.
     #[doc(alias = "await")]
     pub async fn wait<G: FromHoldGuard>(&self, guard: G) -> Result<G, ConditionError> {
-        let (guard, _) = self.wait_at_most(guard, None).await?;
+        let (guard, _) = self.wait_with_timeout(guard, None).await?;
         Ok(guard)
     }
 
-    /// Waits to be notified, for `within` at most. True if it was notified, or woke without a reason; false if the time was
-    /// over. Acquiring the lock again is not bounded by `within`.
+    /// Releases the lock, waits for a notification for at most `within`, and acquires the lock
+    /// again.
+    ///
+    /// Returns true after a notification or a spurious wake-up, and false after a timeout. `within`
+    /// does not limit the time to acquire the lock again.
     ///
     /// # Errors
     ///
-    /// As [`Condition::wait`].
+    /// Those of [`Condition::wait`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Condition::wait`].
+    /// That of [`Condition::wait`].
     pub async fn wait_within<G: FromHoldGuard>(&self, guard: G, within: Duration) -> Result<(G, bool), ConditionError> {
-        self.wait_at_most(guard, Some(within)).await
+        self.wait_with_timeout(guard, Some(within)).await
     }
 
-    async fn wait_at_most<G: FromHoldGuard>(
+    async fn wait_with_timeout<G: FromHoldGuard>(
         &self,
         guard: G,
-        within: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<(G, bool), ConditionError> {
-        let grant = guard.into_hold_guard();
-        let place = self.place.as_ref().map_err(Clone::clone).map_err(AskError::from)?;
-        if !grant.is_last() {
-            return Err(ConditionError::Reentered { lock: grant.name().clone() });
+        let hold = guard.into_hold_guard();
+        let handle = self.handle.as_ref().map_err(Clone::clone).map_err(AskError::from)?;
+        if !hold.is_last() {
+            return Err(ConditionError::Reentered { lock: hold.name().clone() });
         }
-        let lock = Lock::of(&grant);
-        let mut grant = Some(grant);
-        // The first run waits. A later one acquires the lock that the first run was granted and did not take in time, and
-        // counts as a wake-up without a reason.
-        let driven = place.client.drive_acquire(None, |_| {
-            let (place, lock, grant) = (place.clone(), lock.clone(), grant.take());
+        let lock = Lock::of(&hold);
+        let mut hold = Some(hold);
+        // The first run waits. A later run follows if the lock was granted to an earlier one and
+        // not taken in time: it acquires the lock, and counts as a spurious wake-up.
+        let driven = handle.client.drive_acquire(None, |_| {
+            let (handle, lock, hold) = (handle.clone(), lock.clone(), hold.take());
             async move {
-                match grant {
-                    Some(grant) => wait(place, lock, grant, within).await,
-                    None => Ok(Waited { grant: lock.acquire().await?, notified: true, stand: None }),
+                match hold {
+                    Some(hold) => wait(handle, lock, hold, timeout).await,
+                    None => Ok(WaitOutcome { hold: lock.acquire().await?, notified: true, waiter: None }),
                 }
             }
         });
-        let waited = driven.await.unwrap_or_else(|_| {
-            // It has no bound of its own, so only the end of the client ends it.
-            Err(ConditionError::Failed(AskError::ShuttingDown { name: place.name.clone() }))
+        let outcome = driven.await.unwrap_or_else(|_| {
+            // The drive has no timeout, so only the end of the client ends it.
+            Err(ConditionError::Failed(AskError::ShuttingDown { name: handle.name.clone() }))
         })?;
-        waited.grant.accept_member();
-        if let Some(stand) = waited.stand {
-            stand.took();
+        outcome.hold.accept_member();
+        if let Some(waiter) = outcome.waiter {
+            waiter.consume();
         }
-        Ok((G::from_hold_guard(waited.grant), waited.notified))
+        Ok((G::from_hold_guard(outcome.hold), outcome.notified))
     }
 
-    /// Notifies the one who has waited longest; true if somebody waited. Nothing is kept for who comes later. Best done while the lock is
-    /// held. Exactly once, although answers are lost.
+    /// Notifies the waiter that has waited longest, and returns whether there was one.
+    ///
+    /// Without a waiter, nothing is stored for later ones. Call it while the lock is held, if
+    /// possible. The call is executed exactly once, even if replies are lost.
     ///
     /// # Errors
     ///
-    /// [`AskError`] says whether it may have been done.
+    /// [`AskError`] states whether the notification may have been sent.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be done.
+    /// If the future is dropped, the notification may or may not be sent.
     #[doc(alias = "signal")]
     pub async fn notify_one(&self) -> Result<bool, AskError> {
-        line::one(self.place.as_ref().map_err(Clone::clone)?, Stores::No).await
+        notify_queue::notify_one(self.handle.as_ref().map_err(Clone::clone)?, StorePermit::No).await
     }
 
-    /// Notifies all who wait; says how many stood in line. Exactly once, although answers are lost.
+    /// Notifies all waiters, and returns the number of waiters in the queue.
+    ///
+    /// The call is executed exactly once, even if replies are lost.
     ///
     /// # Errors
     ///
-    /// [`AskError`] says whether it may have been done.
+    /// [`AskError`] states whether the notifications may have been sent.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be done.
+    /// If the future is dropped, the notifications may or may not be sent.
     #[doc(alias = "signalAll")]
     pub async fn notify_all(&self) -> Result<u64, AskError> {
-        line::all(self.place.as_ref().map_err(Clone::clone)?).await
+        notify_queue::notify_all(self.handle.as_ref().map_err(Clone::clone)?).await
     }
 }
 
-/// The lock of a condition, and how it was acquired.
+/// The lock of a condition, with the options of its first acquire.
 #[derive(Clone)]
 struct Lock {
     client: Client,
-    kind: &'static dyn LockProtocol,
-    target: Arc<LockKeys>,
+    protocol: &'static dyn LockProtocol,
+    keys: Arc<LockKeys>,
     request: AcquireRequest,
 }
 
 impl Lock {
-    fn of(grant: &HoldGuard) -> Lock {
-        let wanted = AcquireRequest { wait: None, once: false, ..grant.request().clone() };
-        Lock {
-            client: grant.client().clone(),
-            kind: grant.protocol(),
-            target: Arc::clone(grant.keys()),
-            request: wanted,
-        }
+    fn of(hold: &HoldGuard) -> Lock {
+        let request = AcquireRequest { wait: None, once: false, ..hold.request().clone() };
+        Lock { client: hold.client().clone(), protocol: hold.protocol(), keys: Arc::clone(hold.keys()), request }
     }
 
     fn name(&self) -> Name {
-        self.target.name.clone()
+        self.keys.name.clone()
     }
 
-    /// Acquires it again. The grant is reserved until [`Grant::give`].
+    /// Acquires the lock again. The result is reserved for the caller until
+    /// [`HoldGuard::accept_member`].
     async fn acquire(self) -> Result<HoldGuard, ConditionError> {
         let lock = self.name();
         let acquire = async {
-            let asked = self.client.enter(self.kind, &self.target, self.request)?.member().await?;
-            asked.ok_or_else(|| AcquireError::ShuttingDown { name: lock.clone() })
+            let hold = self.client.enter(self.protocol, &self.keys, self.request)?.member().await?;
+            hold.ok_or_else(|| AcquireError::ShuttingDown { name: lock.clone() })
         };
         acquire.await.map_err(|source| ConditionError::NotAcquired { lock, source })
     }
 }
 
-/// How a wait ended.
-struct Waited {
-    grant: HoldGuard,
+/// The outcome of a wait, with the lock held again.
+struct WaitOutcome {
+    hold: HoldGuard,
     notified: bool,
-    /// Dropping it passes the notification on to the next in line.
-    stand: Option<Stand>,
+    /// Dropping the waiter passes its notification to the next one.
+    waiter: Option<Waiter>,
 }
 
-/// Gives the lock back, waits, and acquires the lock again.
-async fn wait(place: Place, lock: Lock, grant: HoldGuard, within: Option<Duration>) -> Result<Waited, ConditionError> {
-    let bound = place.bound(within);
-    let stand = Stand::new(&place, Stores::No);
-    // Whatever comes of it, the lock is given back: others are to get a turn in each round.
-    let early = tokio::select! {
+/// Releases the lock, waits, and acquires the lock again.
+async fn wait(
+    handle: SyncHandle,
+    lock: Lock,
+    hold: HoldGuard,
+    timeout: Option<Duration>,
+) -> Result<WaitOutcome, ConditionError> {
+    let options = handle.wait_options(timeout);
+    let waiter = Waiter::new(&handle, StorePermit::No);
+    // The lock is released even if the waiter is notified at once, so that others get the lock in
+    // each iteration.
+    let first_poll = tokio::select! {
         biased;
-        early = stand.look_once(false) => Some(early.map_err(ConditionError::waiting)?),
-        () = place.client.clock().sleep_until(bound.until()) => None,
+        notified = waiter.poll_once(false) => Some(notified.map_err(ConditionError::from_wait)?),
+        () = handle.client.clock().sleep_until(options.until()) => None,
     };
-    match grant.release().await {
-        // Its lease ends it at the latest; acquiring it again waits for that.
+    match hold.release().await {
+        // With an unknown outcome, the lock's lease ends the hold at the latest. The next acquire
+        // waits for that.
         Ok(()) | Err(ReleaseError::OutcomeUnknown { .. }) => {}
         Err(source) => return Err(ConditionError::NotReleased { lock: lock.name(), source }),
     }
-    let is_bounded = bound.is_set();
-    let notified = match early {
+    let has_timeout = options.has_timeout();
+    let result = match first_poll {
         Some(true) => Ok(()),
-        Some(false) => stand.notified(bound.met(), false, true).await,
-        None => Err(WaitError::TimedOut { name: place.name.clone(), waited: Duration::ZERO }),
+        Some(false) => waiter.notified(options.had_contact(), false, true).await,
+        None => Err(WaitError::TimedOut { name: handle.name.clone(), waited: Duration::ZERO }),
     };
-    let stand = match notified {
-        Ok(()) => Some(stand),
+    let waiter = match result {
+        Ok(()) => Some(waiter),
         Err(WaitError::TimedOut { .. }) => {
-            stand.leaves().await;
+            waiter.leave().await;
             None
         }
-        // The time is over; acquiring the lock tells whether there is contact.
-        Err(WaitError::Failed(error)) if is_bounded && error.is_passing() => None,
-        Err(error) => return Err(ConditionError::waiting(error)),
+        // The timeout has passed. Acquiring the lock shows whether there is contact.
+        Err(WaitError::Failed(error)) if has_timeout && error.is_passing() => None,
+        Err(error) => return Err(ConditionError::from_wait(error)),
     };
-    let again = lock.acquire();
-    let Some(stand) = stand else { return Ok(Waited { grant: again.await?, notified: false, stand: None }) };
-    let grant = tokio::select! {
+    let acquire = lock.acquire();
+    let Some(waiter) = waiter else {
+        return Ok(WaitOutcome { hold: acquire.await?, notified: false, waiter: None });
+    };
+    let hold = tokio::select! {
         biased;
-        grant = again => grant?,
-        // What it is notified of stays its own while it waits for the lock.
-        error = keep(&stand, &place) => return Err(ConditionError::waiting(error)),
+        hold = acquire => hold?,
+        // The waiter keeps its notification while it waits for the lock.
+        error = keep_notification(&waiter, &handle) => return Err(ConditionError::from_wait(error)),
     };
-    Ok(Waited { grant, notified: true, stand: Some(stand) })
+    Ok(WaitOutcome { hold, notified: true, waiter: Some(waiter) })
 }
 
-/// Keeps what somebody is notified of, until it can not.
-async fn keep(stand: &Stand, place: &Place) -> WaitError {
-    let clock = place.client.clock();
+/// Renews the lease of a notified waiter until that fails.
+async fn keep_notification(waiter: &Waiter, handle: &SyncHandle) -> WaitError {
+    let clock = handle.client.clock();
     loop {
-        clock.sleep_until(clock.now() + place.client.watchdog_lease() / 3).await;
-        match stand.look_once(true).await {
-            // Without an answer it may go to another, too: then both look.
+        clock.sleep_until(clock.now() + handle.client.watchdog_lease() / 3).await;
+        match waiter.poll_once(true).await {
+            // Without a reply, another waiter may be notified, too: then both check the state.
             Ok(_) | Err(WaitError::Failed(AskError::Unavailable { .. } | AskError::OutcomeUnknown { .. })) => {}
             Err(error) => return error,
         }
     }
 }
 
-/// Why waiting for a condition ended. The lock is not held by who waited.
+/// The error of a wait for a condition. The waiter does not hold the lock then.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConditionError {
-    /// It could not stand in line, or not go on to. The lock was given back, or is being given back.
+    /// The waiter could not join the queue, or could not stay in it. The lock is released, now or
+    /// in the background.
     #[error(transparent)]
     Failed(#[from] AskError),
-    /// The holder has entered more than once, and would hold the lock while it waits. This guard is gone, the others hold.
+    /// The holder has other guards of the lock, so it would hold the lock during the wait.
+    ///
+    /// This guard is released; the others still hold the lock.
     #[error("`{lock}` is held by other guards of the same holder, too")]
     Reentered {
         /// The lock.
         lock: Name,
     },
-    /// The lock had been lost before, or the server refused to release it. Nothing was waited for.
+    /// The lock had been lost before, or the server refused to release it. There was no wait.
     #[error("`{lock}` could not be given back before waiting")]
     NotReleased {
         /// The lock.
         lock: Name,
-        /// What is true of it.
+        /// The error of the release.
         #[source]
         source: ReleaseError,
     },
@@ -272,17 +296,17 @@ pub enum ConditionError {
     NotAcquired {
         /// The lock.
         lock: Name,
-        /// What is true of it.
+        /// The error of the acquire.
         #[source]
         source: AcquireError,
     },
 }
 
 impl ConditionError {
-    fn waiting(error: WaitError) -> Self {
+    fn from_wait(error: WaitError) -> Self {
         match error {
             WaitError::Failed(error) => ConditionError::Failed(error),
-            // A bound is looked at before; without one no time is over.
+            // The caller has handled a timeout, and a wait without one does not time out.
             WaitError::TimedOut { name, .. } => ConditionError::Failed(AskError::ShuttingDown { name }),
         }
     }

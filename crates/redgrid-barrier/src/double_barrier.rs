@@ -1,4 +1,4 @@
-//! A double barrier: all go in together, and nobody goes on before all have left.
+//! A double barrier: all parties enter together, and none proceeds before all have left.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -9,19 +9,22 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, Participant, Request, Script};
 
-use crate::barrier::gone;
+use crate::barrier::shut_down_error;
 use crate::error::BarrierError;
-use crate::keeper::Keeper;
-use crate::place::{Place, Seen, object, script};
+use crate::handle::{PollOutcome, SyncHandle, object, script};
+use crate::keepalive::Keepalive;
 
 static ENTER: Script<3> = Script::new("double-barrier/enter", script!("double_barrier", "double_enter"));
-static STAY: Script<3> = Script::new("double-barrier/stay", script!("double_barrier", "double_stay"));
+static KEEPALIVE: Script<3> = Script::new("double-barrier/stay", script!("double_barrier", "double_keepalive"));
 static LEAVE: Script<3> = Script::new("double-barrier/leave", script!("double_barrier", "double_leave"));
 
-/// A section that so many parties begin together and end together, whichever processes they are in.
+/// A section that a number of parties begin together and end together, in whichever processes they
+/// run.
 ///
-/// [`enter`](DoubleBarrier::enter) waits until all are there; [`leave`](DoubleBarrierGuard::leave) until all have left. Who dies inside
-/// has left when its lease ends (30 s unless set). The next session begins when all have left, also if many wait for it already.
+/// [`enter`](DoubleBarrier::enter) waits until all parties have arrived, and
+/// [`leave`](DoubleBarrierGuard::leave) until all have left. A party that dies inside counts as
+/// left when its lease ends (30 s unless configured). The next session begins only when all have
+/// left, even if enough parties already wait for it.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_barrier::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -36,97 +39,112 @@ static LEAVE: Script<3> = Script::new("double-barrier/leave", script!("double_ba
 #[doc(alias = "DistributedDoubleBarrier")]
 #[derive(Clone, Debug)]
 pub struct DoubleBarrier {
-    place: Result<Place, InvalidName>,
+    handle: Result<SyncHandle, InvalidName>,
     parties: u32,
 }
 
 impl DoubleBarrier {
-    /// The double barrier with this name and so many parties. Nothing is asked of the server. All who use it say the same number.
-    pub fn new(client: &Client, name: impl AsRef<str>, parties: u32) -> Self {
-        DoubleBarrier { place: Place::new(client, "double_barrier", name), parties }
-    }
-
-    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    /// Returns the double barrier with this name and this number of parties. No request is sent.
     ///
-    /// Who takes part is not asked: behind a deletion those who wait are counted again at their next look, and those inside are inside no more. Behind a rename the same is true of the old name.
-    pub fn object(&self) -> Object {
-        object(&self.place, layouts::double_barrier)
+    /// All users of the barrier must give the same number.
+    pub fn new(client: &Client, name: impl AsRef<str>, parties: u32) -> Self {
+        DoubleBarrier { handle: SyncHandle::new(client, "double_barrier", name), parties }
     }
 
-    /// How many parties enter together.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// keys of the object.
+    ///
+    /// Its operations ignore the parties. After a deletion, waiters count again after their next
+    /// poll, and parties inside after their next keep-alive. After a rename, the same is true of
+    /// the old name.
+    pub fn object(&self) -> Object {
+        object(&self.handle, layouts::double_barrier)
+    }
+
+    /// Returns the number of parties that enter together.
     pub fn parties(&self) -> u32 {
         self.parties
     }
 
-    /// Waits until all are there, as long as it takes or as [`Enter::timeout`] says.
+    /// Waits until all parties have arrived, and enters. The wait is unlimited unless
+    /// [`Enter::timeout`] is set.
     ///
     /// # Errors
     ///
-    /// [`BarrierError`]; this one is not counted then, at the latest when its lease ends.
+    /// [`BarrierError`]. This party no longer counts then, at the latest when its lease ends.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future takes this party back in the background, at the latest when its lease ends. If the others have just entered
-    /// with it, it has left for them.
+    /// If the future is dropped, this party is removed in the background, at the latest when its
+    /// lease ends. If the others have just entered with it, it counts as left.
     pub fn enter(&self) -> Enter {
-        Enter { barrier: self.clone(), within: None }
+        Enter { barrier: self.clone(), timeout: None }
     }
 }
 
-/// Enters a double barrier when awaited; made by [`DoubleBarrier::enter`].
-#[must_use = "nobody enters until this is awaited"]
+/// A future that enters a double barrier, created by [`DoubleBarrier::enter`].
+#[must_use = "the wait does not begin until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Enter {
     barrier: DoubleBarrier,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl Enter {
-    /// Waits at most this long; as long as it takes unless set. Whoever is let in at the last moment is inside.
-    pub fn timeout(mut self, within: Duration) -> Self {
-        self.within = Some(within);
+    /// Limits the wait; it is unlimited by default.
+    ///
+    /// If the party enters at the last moment, the call succeeds and does not time out.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
     async fn run(self) -> Result<DoubleBarrierGuard, BarrierError> {
-        let place = self.barrier.place.clone()?;
+        let handle = self.barrier.handle.clone()?;
         if self.barrier.parties == 0 {
-            return Err(BarrierError::InvalidArgument { name: place.name });
+            return Err(BarrierError::InvalidArgument { name: handle.name });
         }
-        // A party that is inside without knowing it would keep the others from leaving.
-        place.drive(self.within, |within| Enter { within, ..self.clone() }.enter()).await
+        // Driven, because a party that is inside without knowing it would keep the others from
+        // leaving.
+        handle.drive(self.timeout, |timeout| Enter { timeout, ..self.clone() }.enter()).await
     }
 
     async fn enter(self) -> Result<DoubleBarrierGuard, BarrierError> {
-        let DoubleBarrier { place, parties } = self.barrier;
-        let place = place?;
-        let bound = place.bound(self.within);
-        let seat = place.client.participant(&place.key);
-        seat.arm(leave(&place, &seat, 0, false));
-        let look = || {
-            let request = ENTER.with(keys(&place)).not_after_here().arg(seat.id()).arg(seat.generation().to_string());
-            let request = request.int(parties.into()).int(place.lease());
-            request.publish_here().arg(place.channel.clone()).idempotent()
+        let DoubleBarrier { handle, parties } = self.barrier;
+        let handle = handle?;
+        let options = handle.wait_options(self.timeout);
+        let participant = handle.client.participant(&handle.key);
+        participant.arm(leave_request(&handle, &participant, 0, false));
+        let poll_request = || {
+            let request = ENTER
+                .with(keys(&handle))
+                .not_after_here()
+                .arg(participant.id())
+                .arg(participant.generation().to_string());
+            let request = request.int(parties.into()).int(handle.lease());
+            request.publish_here().arg(handle.channel.clone()).idempotent()
         };
-        let entered = place.look(bound, look, |answer| entered(&place, parties, &answer)).await;
+        let entered =
+            handle.poll_until(options, poll_request, |reply| parse_enter_reply(&handle, parties, &reply)).await;
         let session = match entered {
             Err(BarrierError::TimedOut { name, waited }) => {
-                // Let in at the last moment, it is inside.
-                let left = place.ask_briefly::<Vec<i64>>(leave(&place, &seat, 0, true)).await;
-                match left.as_deref() {
+                // A party that entered at the last moment stays inside.
+                let leave_reply = handle.run_briefly::<Vec<i64>>(leave_request(&handle, &participant, 0, true)).await;
+                match leave_reply.as_deref() {
                     Some([2, session]) => *session,
                     _ => return Err(BarrierError::TimedOut { name, waited }),
                 }
             }
             entered => entered?,
         };
-        seat.arm(leave(&place, &seat, session, false));
-        let (id, turn) = (seat.id(), seat.generation());
-        let keeper = Keeper::begin(&place, move |place| {
-            let request = STAY.with(keys(place)).not_after_here().arg(id.clone()).arg(turn.to_string()).int(session);
-            request.int(place.lease()).publish_here().arg(place.channel.clone()).idempotent()
+        participant.arm(leave_request(&handle, &participant, session, false));
+        let (id, generation) = (participant.id(), participant.generation());
+        let keepalive = Keepalive::start(&handle, move |handle| {
+            let request =
+                KEEPALIVE.with(keys(handle)).not_after_here().arg(id.clone()).arg(generation.to_string()).int(session);
+            request.int(handle.lease()).publish_here().arg(handle.channel.clone()).idempotent()
         });
-        Ok(DoubleBarrierGuard { keeper, seat, place, session })
+        Ok(DoubleBarrierGuard { keepalive, participant, handle, session })
     }
 }
 
@@ -136,91 +154,95 @@ impl IntoFuture for Enter {
 
     /// # Cancel safety
     ///
-    /// As [`DoubleBarrier::enter`].
+    /// That of [`DoubleBarrier::enter`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
     }
 }
 
-/// Being inside. Its lease is renewed while it lives; dropping it leaves in the background, [`DoubleBarrierGuard::leave`] waits for
-/// the others, too.
+/// A party inside a double barrier.
+///
+/// Its lease is renewed while the guard lives. Dropping the guard leaves in the background;
+/// [`DoubleBarrierGuard::leave`] also waits for the others.
 #[must_use = "dropping the guard leaves"]
 #[derive(Debug)]
 pub struct DoubleBarrierGuard {
-    keeper: Keeper,
-    seat: Participant,
-    place: Place,
+    keepalive: Keepalive,
+    participant: Participant,
+    handle: SyncHandle,
     session: i64,
 }
 
 impl DoubleBarrierGuard {
-    /// The name of the barrier.
+    /// Returns the name of the barrier.
     pub fn name(&self) -> &Name {
-        &self.place.name
+        &self.handle.name
     }
 
-    /// Which session this is, from 1: the same for all who are inside.
+    /// Returns the number of the session, from 1. It is the same for all parties inside.
     pub fn session(&self) -> u64 {
         self.session.unsigned_abs()
     }
 
-    /// Whether the others have gone on without this one, because its lease could not be renewed in time, as far as is known.
+    /// Returns whether this party is known to have been removed, because its lease could not be
+    /// renewed in time. The others have proceeded without it then.
     pub fn is_lost(&self) -> bool {
-        self.keeper.is_lost()
+        self.keepalive.is_lost()
     }
 
-    /// Completes when that is known.
+    /// Completes when the party is known to be [lost](DoubleBarrierGuard::is_lost).
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn lost(&self) {
-        self.keeper.lost().await;
+        self.keepalive.lost().await;
     }
 
-    /// Leaves, and waits until all have left, as long as it takes or as [`Leave::timeout`] says.
+    /// Leaves, and waits until all parties have left. The wait is unlimited unless
+    /// [`Leave::timeout`] is set.
     ///
     /// # Errors
     ///
-    /// [`BarrierError`]; this one has left then, at the latest when its lease ends.
+    /// [`BarrierError`]. This party has left then, at the latest when its lease ends.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future does not undo it: this one leaves.
+    /// Dropping the future does not undo the call: this party leaves.
     pub fn leave(self) -> Leave {
-        Leave { guard: self, within: None }
+        Leave { guard: self, timeout: None }
     }
 }
 
-/// Leaves a double barrier when awaited; made by [`DoubleBarrierGuard::leave`].
-#[must_use = "nobody waits for the others until this is awaited"]
+/// A future that leaves a double barrier, created by [`DoubleBarrierGuard::leave`].
+#[must_use = "the wait for the others does not begin until this is awaited"]
 #[derive(Debug)]
 pub struct Leave {
     guard: DoubleBarrierGuard,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl Leave {
-    /// Waits at most this long; as long as it takes unless set.
-    pub fn timeout(mut self, within: Duration) -> Self {
-        self.within = Some(within);
+    /// Limits the wait; it is unlimited by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
     async fn run(self) -> Result<(), BarrierError> {
-        let DoubleBarrierGuard { keeper, seat, place, session } = self.guard;
-        drop(keeper);
-        let bound = place.bound(self.within);
-        let left = place.look(
-            bound,
-            || leave(&place, &seat, session, false),
-            |answer| {
-                // It has left; only the others are waited for.
-                seat.disarm();
-                Ok::<_, BarrierError>(if answer == [1] {
-                    Seen::Done(())
+        let DoubleBarrierGuard { keepalive, participant, handle, session } = self.guard;
+        drop(keepalive);
+        let options = handle.wait_options(self.timeout);
+        let left = handle.poll_until(
+            options,
+            || leave_request(&handle, &participant, session, false),
+            |reply| {
+                // This party has left; the wait is for the others.
+                participant.disarm();
+                Ok::<_, BarrierError>(if reply == [1] {
+                    PollOutcome::Done(())
                 } else {
-                    Seen::Wait(answer.get(1).copied().unwrap_or(-1))
+                    PollOutcome::Wait(reply.get(1).copied().unwrap_or(-1))
                 })
             },
         );
@@ -234,31 +256,32 @@ impl IntoFuture for Leave {
 
     /// # Cancel safety
     ///
-    /// As [`DoubleBarrierGuard::leave`].
+    /// That of [`DoubleBarrierGuard::leave`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
     }
 }
 
-fn keys(place: &Place) -> [Bytes; 3] {
-    [place.key.clone(), place.part("waiting"), place.part("inside")]
+fn keys(handle: &SyncHandle) -> [Bytes; 3] {
+    [handle.key.clone(), handle.companion_key("waiting"), handle.companion_key("inside")]
 }
 
-/// Leaves; `outside` only where it is not inside.
-fn leave(place: &Place, seat: &Participant, session: i64, outside: bool) -> Request {
-    let request = LEAVE.with(keys(place)).arg(seat.id()).arg(seat.generation().to_string()).int(session);
-    request.int(place.lease()).publish_here().arg(place.channel.clone()).int(outside.into()).idempotent()
+/// Returns the request that leaves the barrier. With `only_outside`, it does nothing if the party
+/// is inside.
+fn leave_request(handle: &SyncHandle, participant: &Participant, session: i64, only_outside: bool) -> Request {
+    let request = LEAVE.with(keys(handle)).arg(participant.id()).arg(participant.generation().to_string()).int(session);
+    request.int(handle.lease()).publish_here().arg(handle.channel.clone()).int(only_outside.into()).idempotent()
 }
 
-fn entered(place: &Place, ours: u32, answer: &[i64]) -> Result<Seen<i64>, BarrierError> {
-    match *answer {
-        [1, session] => Ok(Seen::Done(session)),
-        [0, left] => Ok(Seen::Wait(left)),
+fn parse_enter_reply(handle: &SyncHandle, ours: u32, reply: &[i64]) -> Result<PollOutcome<i64>, BarrierError> {
+    match *reply {
+        [1, session] => Ok(PollOutcome::Done(session)),
+        [0, lease_left] => Ok(PollOutcome::Wait(lease_left)),
         [-3, theirs] => {
             let theirs = u32::try_from(theirs).unwrap_or_default();
-            Err(BarrierError::PartiesDiffer { name: place.name.clone(), ours, theirs })
+            Err(BarrierError::PartiesDiffer { name: handle.name.clone(), ours, theirs })
         }
-        [-2] => Err(gone(place).into()),
-        _ => Ok(Seen::Late),
+        [-2] => Err(shut_down_error(handle).into()),
+        _ => Ok(PollOutcome::Late),
     }
 }

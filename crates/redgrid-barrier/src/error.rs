@@ -1,59 +1,63 @@
-//! What asking and waiting can end in. Each variant says what is true then.
+//! The errors of requests and of waits. Each variant states what is true afterwards.
 
 use std::time::Duration;
 
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Name, ServerError};
 
-/// Why the server did not do what it was asked for.
+/// The error of a request: why the server did not execute it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// No server could be asked in time, or it does nothing for now: it loads its data, takes no writes, the slot moves. Nothing was done.
+    /// No server was reachable in time, or the server is temporarily unable to execute the request.
+    ///
+    /// It is loading its data, accepts no writes, or the slot is migrating. Nothing was done.
     #[error("could not ask for `{name}`")]
     Unavailable {
-        /// What it was about.
+        /// The object.
         name: Name,
-        /// What stood in the way last.
+        /// The error of the last attempt.
         #[source]
         source: ServerError,
     },
     /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. Nothing was done.
+    /// certificate is rejected. Nothing was done.
     #[error("not authorized to ask for `{name}`")]
     Unauthorized {
-        /// What it was about.
+        /// The object.
         name: Name,
-        /// The words of the server, or what is wrong with the certificate.
+        /// The server's message, or the problem with the certificate.
         #[source]
         source: ServerError,
     },
-    /// The server refused: wrong type under the name, no permission, no memory. Nothing was done.
+    /// The server refused: the key has another type, no permission, or no memory. Nothing was done.
     #[error("the server refused what was asked of `{name}`")]
     Refused {
-        /// What it was about.
+        /// The object.
         name: Name,
-        /// The server's words and their class.
+        /// The server's message and its error code.
         #[source]
         source: ServerError,
     },
-    /// Asked, and no answer came that says what was done. Who waits is being taken out in the background, and its lease ends it at the latest; what is
-    /// not waiting may or may not have been done.
+    /// The request was sent, and no reply states what was done.
+    ///
+    /// A waiter is removed in the background, at the latest when its lease ends. Any other request
+    /// may or may not have been executed.
     #[error("asked for `{name}` and got no answer; the outcome is unknown")]
     OutcomeUnknown {
-        /// What it was about.
+        /// The object.
         name: Name,
-        /// What happened to the answer.
+        /// Why there is no reply.
         #[source]
         source: ServerError,
     },
     /// The client is shutting down.
     #[error("the client is shutting down; `{name}` is not asked for any more")]
     ShuttingDown {
-        /// What it was about.
+        /// The object.
         name: Name,
     },
-    /// The name can not be used. Nothing was asked.
+    /// The name is invalid. No request was sent.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
 }
@@ -70,7 +74,7 @@ impl AskError {
         }
     }
 
-    /// The error of a request that changes nothing: where no answer came, nothing was done either.
+    /// Converts the error of a read: without a reply, nothing was changed either.
     pub(crate) fn of_read(self) -> Self {
         match self {
             AskError::OutcomeUnknown { name, source } => AskError::Unavailable { name, source },
@@ -78,25 +82,28 @@ impl AskError {
         }
     }
 
-    /// Whether it may be otherwise a little later.
+    /// Returns whether a repeated request may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, AskError::Unavailable { .. } | AskError::OutcomeUnknown { .. })
     }
 }
 
-/// Why waiting ended without what was waited for.
+/// The error of a wait.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The time was over first. It was taken out; where no answer said so soon, it is being taken out, and its lease ends it at the latest.
+    /// The timeout passed first. The waiter was removed.
+    ///
+    /// Without a reply to that soon, it is removed in the background, at the latest when its lease
+    /// ends.
     #[error("waited {waited:?} for `{name}`")]
     TimedOut {
-        /// What was waited for.
+        /// The object.
         name: Name,
-        /// How long.
+        /// How long the wait lasted.
         waited: Duration,
     },
-    /// The server could not be asked.
+    /// A request failed.
     #[error(transparent)]
     Failed(#[from] AskError),
 }
@@ -107,36 +114,39 @@ impl From<InvalidName> for WaitError {
     }
 }
 
-/// Why somebody did not get through a barrier. It was taken out; where no answer said so soon, it is being taken out in the background, and
-/// its lease ends it at the latest. Until then the others may go on with it.
+/// The error of a wait at a [`Barrier`](crate::Barrier) or a
+/// [`DoubleBarrier`](crate::DoubleBarrier).
+///
+/// The party was removed. Without a reply to that soon, it is removed in the background, at the
+/// latest when its lease ends. Until then the barrier may open with it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BarrierError {
-    /// The time was over before all were there.
+    /// The timeout passed before all parties arrived.
     #[error("waited {waited:?} for the others at `{name}`")]
     TimedOut {
         /// The barrier.
         name: Name,
-        /// How long.
+        /// How long the wait lasted.
         waited: Duration,
     },
-    /// Others wait for another number of parties.
+    /// Other waiters use another number of parties.
     #[error("`{name}` is waited at by others with {theirs} parties, here with {ours}")]
     PartiesDiffer {
         /// The barrier.
         name: Name,
-        /// What was said here.
+        /// The number of parties of this handle.
         ours: u32,
-        /// What was said by those who wait.
+        /// The number of parties of the waiters.
         theirs: u32,
     },
-    /// A barrier has at least one party. Nothing was asked.
+    /// The number of parties is 0; a barrier has at least one. No request was sent.
     #[error("the barrier `{name}` has at least one party")]
     InvalidArgument {
         /// The barrier.
         name: Name,
     },
-    /// The server could not be asked.
+    /// A request failed.
     #[error(transparent)]
     Failed(#[from] AskError),
 }

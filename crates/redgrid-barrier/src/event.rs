@@ -1,4 +1,4 @@
-//! An event: something that has happened, or has not yet.
+//! An event: whether something has happened.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -10,19 +10,24 @@ use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, IdempotentScript, Script};
 
 use crate::error::{AskError, WaitError};
-use crate::place::{Place, Seen, object, once, script};
+use crate::handle::{PollOutcome, SyncHandle, exactly_once_script, object, script};
 
-static LOOK: Script<1> = Script::new("event/look", script!("event", "event_look"));
-static SET: IdempotentScript<1> = IdempotentScript::new("event/set", once!("event", "event_set"));
-static RESET: IdempotentScript<1> = IdempotentScript::new("event/reset", once!("event", "event_reset"));
+static STATE: Script<1> = Script::new("event/look", script!("event", "event_state"));
+static SET: IdempotentScript<1> = IdempotentScript::new("event/set", exactly_once_script!("event", "event_set"));
+static RESET: IdempotentScript<1> = IdempotentScript::new("event/reset", exactly_once_script!("event", "event_reset"));
 
-/// How long an event stays set that nobody resets: 30 days, so that forgotten names do not stay for ever.
-const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The default lifetime of a set event: 30 days, so that the keys of unused names do not stay for
+/// ever.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// An event that is set or not, for all processes: whoever waits goes on while it is set, and everybody at once when it becomes so.
-/// It stays set until it is [reset](Event::reset), or its lifetime is over: 30 days unless said otherwise.
+/// An event that is set or not, shared by all processes.
 ///
-/// Who waits when it is set goes on even if it is reset, or its lifetime ends, right after.
+/// A wait completes while the event is set, and all waiters proceed at once when it is set. The
+/// event stays set until it is [reset](Event::reset), or until its lifetime ends: 30 days unless
+/// [configured](Event::lifetime).
+///
+/// A waiter that waits when the event is set proceeds even if the event is reset, or its lifetime
+/// ends, right afterwards.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_barrier::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -36,82 +41,92 @@ const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 #[doc(alias = "ManualResetEvent")]
 #[derive(Clone, Debug)]
 pub struct Event {
-    place: Result<Place, InvalidName>,
+    handle: Result<SyncHandle, InvalidName>,
     lifetime: Option<Duration>,
 }
 
 impl Event {
-    /// The event with this name. Nothing is asked of the server.
+    /// Returns the event with this name. No request is sent.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Event { place: Place::new(client, "event", name), lifetime: Some(LIFETIME) }
+        Event { handle: SyncHandle::new(client, "event", name), lifetime: Some(DEFAULT_LIFETIME) }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// keys of the object.
     ///
-    /// Who takes part is not asked: behind a deletion it is not set; nobody is woken by that. Behind a rename the same is true of the old name.
+    /// Its operations ignore waiters. After a deletion, the event is not set, and no waiter is
+    /// woken by that. After a rename, the same is true of the old name.
     pub fn object(&self) -> Object {
-        object(&self.place, layouts::event)
+        object(&self.handle, layouts::event)
     }
 
-    /// What is set through this one is so for at most this long (1 ms at least); each `set` begins it anew.
+    /// Sets how long the event stays set at most (at least 1 ms). Each `set` of this handle starts
+    /// it anew.
     #[must_use]
     pub fn lifetime(self, lifetime: Duration) -> Self {
         Event { lifetime: Some(lifetime), ..self }
     }
 
-    /// What is set through this one is so until it is reset, however long that is.
+    /// Makes a `set` of this handle last until the event is reset, without a time limit.
     #[must_use]
     pub fn without_lifetime(self) -> Self {
         Event { lifetime: None, ..self }
     }
 
-    /// Sets it; true if it was not set before. Exactly once, although answers are lost.
+    /// Sets the event, and returns whether it was not set before.
+    ///
+    /// The call is executed exactly once, even if replies are lost.
     ///
     /// # Errors
     ///
-    /// [`AskError`] says whether it may be set.
+    /// [`AskError`] states whether the event may be set.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be set.
+    /// If the future is dropped, the event may or may not be set.
     pub async fn set(&self) -> Result<bool, AskError> {
-        let place = self.place.as_ref().map_err(Clone::clone)?;
-        let lifetime = self.lifetime.map_or(0, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX).clamp(1, MOST));
-        let request = SET.with([place.key.clone()]).int(lifetime).publish_here().arg(place.channel.clone());
-        Ok(place.ask_once::<Vec<i64>>(request).await? == [1])
+        let handle = self.handle.as_ref().map_err(Clone::clone)?;
+        let lifetime =
+            self.lifetime.map_or(0, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX).clamp(1, MAX_LIFETIME));
+        let request = SET.with([handle.key.clone()]).int(lifetime).publish_here().arg(handle.channel.clone());
+        Ok(handle.run_exactly_once::<Vec<i64>>(request).await? == [1])
     }
 
-    /// Sets it no more; true if it was set. Exactly once, although answers are lost.
+    /// Resets the event, and returns whether it was set.
+    ///
+    /// The call is executed exactly once, even if replies are lost.
     ///
     /// # Errors
     ///
-    /// [`AskError`] says whether it may be reset.
+    /// [`AskError`] states whether the event may be reset.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be reset.
+    /// If the future is dropped, the event may or may not be reset.
     pub async fn reset(&self) -> Result<bool, AskError> {
-        let place = self.place.as_ref().map_err(Clone::clone)?;
-        Ok(place.ask_once::<Vec<i64>>(RESET.with([place.key.clone()])).await? == [1])
+        let handle = self.handle.as_ref().map_err(Clone::clone)?;
+        Ok(handle.run_exactly_once::<Vec<i64>>(RESET.with([handle.key.clone()])).await? == [1])
     }
 
-    /// Whether it is set at this instant.
+    /// Returns whether the event is set now.
     ///
     /// # Errors
     ///
-    /// [`AskError`] when it could not be asked.
+    /// [`AskError`] states why the event could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn is_set(&self) -> Result<bool, AskError> {
-        let place = self.place.as_ref().map_err(Clone::clone)?;
-        let look = place.ask::<(i64, i64)>(LOOK.with([place.key.clone()]).idempotent()).await;
-        let (set, _) = look.map_err(AskError::of_read)?;
+        let handle = self.handle.as_ref().map_err(Clone::clone)?;
+        let state = handle.run::<(i64, i64)>(STATE.with([handle.key.clone()]).idempotent()).await;
+        let (set, _) = state.map_err(AskError::of_read)?;
         Ok(set == 1)
     }
 
-    /// Waits until it is set: at once if it is, as long as it takes or as [`EventWait::timeout`] says.
+    /// Waits until the event is set, and returns at once if it is.
+    ///
+    /// The wait is unlimited unless [`EventWait::timeout`] is set.
     ///
     /// # Errors
     ///
@@ -119,45 +134,46 @@ impl Event {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub fn wait(&self) -> EventWait {
-        EventWait { event: self.clone(), within: None }
+        EventWait { event: self.clone(), timeout: None }
     }
 }
 
-/// The longest lifetime: 10 years, far from where a server's arithmetic ends.
-const MOST: i64 = 10 * 365 * 24 * 3600 * 1000;
+/// The maximum lifetime in milliseconds: 10 years, far below the limits of a server's arithmetic.
+const MAX_LIFETIME: i64 = 10 * 365 * 24 * 3600 * 1000;
 
-/// Waits for an event when awaited; made by [`Event::wait`].
-#[must_use = "nobody waits until this is awaited"]
+/// A future that waits for an event, created by [`Event::wait`].
+#[must_use = "the wait does not begin until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct EventWait {
     event: Event,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl EventWait {
-    /// Waits at most this long; as long as it takes unless set.
-    pub fn timeout(mut self, within: Duration) -> Self {
-        self.within = Some(within);
+    /// Limits the wait; it is unlimited by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
     async fn run(self) -> Result<(), WaitError> {
-        let place = self.event.place?;
-        let key: Bytes = place.key.clone();
-        let mut before = None;
-        let look = || LOOK.with([key.clone()]).idempotent();
-        place
-            .look(place.bound(self.within).without_key(), look, |answer| {
-                let (set, times) = match *answer {
-                    [set, times] => (set == 1, times),
+        let handle = self.event.handle?;
+        let key: Bytes = handle.key.clone();
+        let mut initial_count = None;
+        let poll_request = || STATE.with([key.clone()]).idempotent();
+        handle
+            .poll_until(handle.wait_options(self.timeout).without_key(), poll_request, |reply| {
+                let (set, count) = match *reply {
+                    [set, count] => (set == 1, count),
                     _ => (false, 0),
                 };
-                // Fewer than before: what was counted is forgotten, and this is counted from here.
-                let before = before.get_or_insert(times);
-                *before = times.min(*before);
-                Ok(if set || times > *before { Seen::Done(()) } else { Seen::Wait(-1) })
+                // A smaller count than before: the server has lost the old one, and counting
+                // restarts here.
+                let initial_count = initial_count.get_or_insert(count);
+                *initial_count = count.min(*initial_count);
+                Ok(if set || count > *initial_count { PollOutcome::Done(()) } else { PollOutcome::Wait(-1) })
             })
             .await
             .map_err(|error| match error {
@@ -173,7 +189,7 @@ impl IntoFuture for EventWait {
 
     /// # Cancel safety
     ///
-    /// As [`Event::wait`].
+    /// That of [`Event::wait`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
     }

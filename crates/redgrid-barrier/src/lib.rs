@@ -1,4 +1,5 @@
-//! Waiting for each other between processes, on Redis and Valkey.
+//! Synchronization between processes, on Redis and Valkey: barriers, phasers, conditions, events,
+//! notifications.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -10,49 +11,52 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | object | who waits for what |
+//! | object | what it waits for |
 //! |---|---|
-//! | [`Barrier`] | all for all, round after round |
-//! | [`DoubleBarrier`] | all begin together, and all end together |
-//! | [`Phaser`] | phase after phase, by parties that come and go |
-//! | [`Condition`] | one who holds a lock, for what others change under it |
-//! | [`Event`] | everybody, for something that happens and stays so |
-//! | [`Notify`] | one, or all, for a nudge |
+//! | [`Barrier`] | all parties, round after round |
+//! | [`DoubleBarrier`] | all parties to enter, and all to leave |
+//! | [`Phaser`] | all parties of a changing set, phase after phase |
+//! | [`Condition`] | under a lock: changes that others make under it |
+//! | [`Event`] | an event, which stays set for all waiters |
+//! | [`Notify`] | a notification of one waiter or of all |
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! On one server whose memory is kept, no answer lost, late or repeated counts anybody twice or lets anybody through early. Who takes part
-//! does so by a lease (the client's `watchdog_lease`, 30 s), renewed while its process lives and its future or guard is kept: who gave up
-//! is taken out at once, who died when its lease ends. What a failover forgets is told to the new primary by those who remember it;
-//! `docs/barriers.md` says what that covers and what not.
+//! On one server that keeps its memory, no lost, late or repeated reply counts a party twice or
+//! lets a party through early.
+//!
+//! A participant has a lease (the client's `watchdog_lease`, 30 s), which is renewed while its
+//! process lives and its future or guard exists. A participant that gives up is removed at once,
+//! and one that dies when its lease ends. State that a failover loses is announced to the new
+//! primary by the processes that know it; `docs/barriers.md` states what that covers and what not.
 //!
 //! # Keys
 //!
 //! | key or channel | type | lifetime |
 //! |---|---|---|
-//! | `redgrid_barrier:{name}`, `redgrid_barrier_waiting:{name}` | hash of rounds and seats; sorted set of who waits | the lease and 10 minutes |
-//! | `redgrid_double_barrier:{name}`, `…_waiting:{name}`, `…_inside:{name}` | the same; who waits, who is inside | the same |
+//! | `redgrid_barrier:{name}`, `redgrid_barrier_waiting:{name}` | hash of rounds and participants; sorted set of waiters | the lease and 10 minutes |
+//! | `redgrid_double_barrier:{name}`, `…_waiting:{name}`, `…_inside:{name}` | the same; waiters, parties inside | the same |
 //! | `redgrid_phaser:{name}`, `…_parties:{name}`, `…_arrived:{name}` | the same; parties, arrivals | the same |
-//! | `redgrid_condition:{name}`, `…_line:{name}`, `…_notified:{name}` | the same; who waits, who is notified | the same |
+//! | `redgrid_condition:{name}`, `…_line:{name}`, `…_notified:{name}` | the same; queue of waiters, notified waiters | the same |
 //! | `redgrid_notify:{name}`, `…_line:{name}`, `…_notified:{name}` | the same | the same |
-//! | `redgrid_event:{name}` | hash: whether it is set, until when | 30 days and 10 minutes after it was set, unless said otherwise; 10 minutes after it was reset |
-//! | `redgrid_barrier__channel:{name}` and so on | channel: something has changed | |
-//! | `redgrid_once:redgrid_event:{name}:<client id>`, the same of `notify`, `condition` and `phaser` | string: the answer of the last `set`, `notify`, `terminate` | 34 s |
+//! | `redgrid_event:{name}` | hash: whether it is set, and until when | 10 minutes after the end of its lifetime (30 days unless configured) or its reset; unlimited without a lifetime |
+//! | `redgrid_barrier__channel:{name}` and so on | channel: notifications of changes | |
+//! | `redgrid_once:redgrid_event:{name}:<client id>`, the same for `notify`, `condition` and `phaser` | string: the reply to the last `set`, `notify`, `terminate` | 34 s |
 //!
-//! A namespace goes in front of the name, inside the braces.
+//! A namespace precedes the name, inside the braces.
 
 mod barrier;
 mod condition;
 mod double_barrier;
 mod error;
 mod event;
-mod keeper;
-mod line;
+mod handle;
+mod keepalive;
 mod notify;
+mod notify_queue;
 mod party;
 mod phaser;
-mod place;
-mod witness;
+mod reannounce;
 
 pub use barrier::{Barrier, BarrierWait, BarrierWaitResult};
 pub use condition::{Condition, ConditionError};
@@ -69,14 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handles_guards_and_calls_move_between_tasks() {
-        fn is_free_to_move<T: Send + Sync + 'static>() {}
-        is_free_to_move::<(Barrier, BarrierWait, DoubleBarrier, Enter, DoubleBarrierGuard, Leave)>();
-        is_free_to_move::<(Phaser, Party, WaitAdvance, Condition, Event, EventWait, Notify, Notified)>();
-        fn is_sent<T: Send>(_: T) {}
+    fn handles_guards_and_futures_are_send() {
+        fn is_send_sync<T: Send + Sync + 'static>() {}
+        is_send_sync::<(Barrier, BarrierWait, DoubleBarrier, Enter, DoubleBarrierGuard, Leave)>();
+        is_send_sync::<(Phaser, Party, WaitAdvance, Condition, Event, EventWait, Notify, Notified)>();
+        fn is_send<T: Send>(_: T) {}
         let _ = |party: &Party, condition: &Condition, guard: redgrid_locks::LockGuard| {
-            is_sent(party.arrive_and_wait().into_future());
-            is_sent(condition.wait(guard));
+            is_send(party.arrive_and_wait().into_future());
+            is_send(condition.wait(guard));
         };
     }
 }

@@ -9,14 +9,15 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 
 use crate::error::{AskError, WaitError};
-use crate::line::{self, Stand, Stores};
-use crate::place::{Place, object};
+use crate::handle::{SyncHandle, object};
+use crate::notify_queue::{self, StorePermit, Waiter};
 
-/// Wakes one who waits, or all, in whichever process. As tokio's `Notify`: what [`notify_one`](Notify::notify_one) finds nobody for is
-/// kept, once, for who comes next.
+/// Wakes one waiter or all waiters, in whichever process they run, like tokio's `Notify`.
 ///
-/// Those who wait are notified in the order of their coming. Who is notified and dies, or is dropped, before it went on passes that
-/// to the next.
+/// If [`notify_one`](Notify::notify_one) finds no waiter, one permit is stored for the next waiter.
+///
+/// Waiters are notified in FIFO order. If a notified waiter dies or is dropped before it proceeds,
+/// its notification goes to the next waiter.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_barrier::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -29,96 +30,105 @@ use crate::place::{Place, object};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Notify {
-    place: Result<Place, InvalidName>,
+    handle: Result<SyncHandle, InvalidName>,
 }
 
 impl Notify {
-    /// The notifications with this name. Nothing is asked of the server.
+    /// Returns the notifications with this name. No request is sent.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Notify { place: Place::new(client, "notify", name) }
+        Notify { handle: SyncHandle::new(client, "notify", name) }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// keys of the object.
     ///
-    /// Who takes part is not asked: behind a deletion those who wait line up anew at their next look. Behind a rename the same is true of the old name.
+    /// Its operations ignore waiters. After a deletion, they join the queue again with their next
+    /// poll. After a rename, they do the same under the old name.
     pub fn object(&self) -> Object {
-        object(&self.place, layouts::notify)
+        object(&self.handle, layouts::notify)
     }
 
-    /// Notifies the one who has waited longest; true if somebody waited. Otherwise who comes next is notified at once, if that is
-    /// within 10 minutes; however often this is called before, it is one. Exactly once, although answers are lost.
+    /// Notifies the waiter that has waited longest, and returns whether there was one.
     ///
-    /// # Errors
-    ///
-    /// [`AskError`] says whether it may have been done.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, it may or may not be done.
-    pub async fn notify_one(&self) -> Result<bool, AskError> {
-        line::one(self.place.as_ref().map_err(Clone::clone)?, Stores::Yes).await
-    }
-
-    /// Notifies all who wait at the moment, and keeps nothing for others; says how many stood in line. Exactly once, although answers
+    /// Without a waiter, one permit is stored for 10 minutes: the next waiter is notified at once.
+    /// Repeated calls store no second permit. The call is executed exactly once, even if replies
     /// are lost.
     ///
     /// # Errors
     ///
-    /// [`AskError`] says whether it may have been done.
+    /// [`AskError`] states whether the notification may have been sent.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be done.
-    pub async fn notify_waiters(&self) -> Result<u64, AskError> {
-        line::all(self.place.as_ref().map_err(Clone::clone)?).await
+    /// If the future is dropped, the notification may or may not be sent.
+    pub async fn notify_one(&self) -> Result<bool, AskError> {
+        notify_queue::notify_one(self.handle.as_ref().map_err(Clone::clone)?, StorePermit::Yes).await
     }
 
-    /// Waits to be notified, as long as it takes or as [`Notified::timeout`] says. It stands in line once the server has answered for
-    /// the first time, not before.
+    /// Notifies all current waiters, and returns the number of waiters in the queue.
+    ///
+    /// No permit is stored for later waiters. The call is executed exactly once, even if replies
+    /// are lost.
     ///
     /// # Errors
     ///
-    /// [`WaitError`]; what it may have been notified of meanwhile goes to the next.
+    /// [`AskError`] states whether the notifications may have been sent.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the line in the background, at the latest when its lease ends (30 s unless set); what it was notified of goes to
-    /// the next.
+    /// If the future is dropped, the notifications may or may not be sent.
+    pub async fn notify_waiters(&self) -> Result<u64, AskError> {
+        notify_queue::notify_all(self.handle.as_ref().map_err(Clone::clone)?).await
+    }
+
+    /// Waits for a notification. The wait is unlimited unless [`Notified::timeout`] is set.
+    ///
+    /// The waiter is in the queue once the server has replied for the first time, not before.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError`]. A notification that arrived meanwhile goes to the next waiter.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the waiter leaves the queue in the background, at the latest when
+    /// its lease ends (30 s unless configured). Its notification goes to the next waiter.
     pub fn notified(&self) -> Notified {
-        Notified { notify: self.clone(), within: None }
+        Notified { notify: self.clone(), timeout: None }
     }
 }
 
-/// Waits to be notified when awaited; made by [`Notify::notified`].
-#[must_use = "nobody waits until this is awaited"]
+/// A future that waits for a notification, created by [`Notify::notified`].
+#[must_use = "the wait does not begin until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Notified {
     notify: Notify,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl Notified {
-    /// Waits at most this long; as long as it takes unless set.
-    pub fn timeout(mut self, within: Duration) -> Self {
-        self.within = Some(within);
+    /// Limits the wait; it is unlimited by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
     async fn run(self) -> Result<(), WaitError> {
-        let place = self.notify.place?;
-        let stand = place.drive(self.within, |within| notified(place.clone(), within)).await?;
-        stand.done();
+        let handle = self.notify.handle?;
+        let waiter = handle.drive(self.timeout, |timeout| notified(handle.clone(), timeout)).await?;
+        waiter.finish();
         Ok(())
     }
 }
 
-/// Waits to be notified. The notification goes to the next in line unless the result is marked as done.
-async fn notified(place: Place, within: Option<Duration>) -> Result<Stand, WaitError> {
-    let stand = Stand::new(&place, Stores::Yes);
-    match stand.notified(place.bound(within), true, false).await {
-        Ok(()) => Ok(stand),
+/// Waits for a notification. It goes to the next waiter unless the result is
+/// [finished](Waiter::finish).
+async fn notified(handle: SyncHandle, timeout: Option<Duration>) -> Result<Waiter, WaitError> {
+    let waiter = Waiter::new(&handle, StorePermit::Yes);
+    match waiter.notified(handle.wait_options(timeout), true, false).await {
+        Ok(()) => Ok(waiter),
         Err(error @ WaitError::TimedOut { .. }) => {
-            stand.leaves().await;
+            waiter.leave().await;
             Err(error)
         }
         Err(error) => Err(error),
@@ -131,7 +141,7 @@ impl IntoFuture for Notified {
 
     /// # Cancel safety
     ///
-    /// As [`Notify::notified`].
+    /// That of [`Notify::notified`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
     }

@@ -8,137 +8,148 @@ use std::time::Duration;
 
 use redgrid_core::{Participant, Request};
 
-use crate::keeper::Keeper;
-use crate::phaser::{ARRIVE, PhaserError, STAY, keys, waited};
-use crate::place::{Place, Seen};
+use crate::handle::{PollOutcome, SyncHandle};
+use crate::keepalive::Keepalive;
+use crate::phaser::{ARRIVE, KEEPALIVE, PhaserError, keys, phase_outcome};
 
-/// A party that all phases wait for. Its lease is renewed while it lives; dropping it deregisters in the background.
+/// A registered party of a [`Phaser`](crate::Phaser): every phase waits for its arrival.
 ///
-/// A party whose lease could not be renewed (30 s unless set) is not waited for; when it comes back it takes part again, at the
-/// phase that the others have reached by then. One that waits for the end of a phase meanwhile arrives at none but that.
+/// Its lease is renewed while the value lives. Dropping it deregisters the party in the background.
+///
+/// The phaser does not wait for a party whose lease (30 s unless configured) could not be renewed.
+/// When such a party has contact again, it takes part again, at the phase that the others have
+/// reached by then. If it waits for the end of a phase meanwhile, it arrives at no other phase.
 #[must_use = "dropping it deregisters the party"]
 #[derive(Debug)]
 pub struct Party {
-    _keeper: Keeper,
-    seat: Participant,
-    place: Place,
-    known: Arc<Known>,
+    _keepalive: Keepalive,
+    participant: Participant,
+    handle: SyncHandle,
+    progress: Arc<Progress>,
     run: i64,
 }
 
-/// What a party knows: the last phase at which it arrived, and the latest that it saw.
+/// The last phase at which the party arrived, and the latest phase that it saw.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct Progress {
     arrived: AtomicI64,
     seen: AtomicI64,
 }
 
-/// What a party says of itself: the run of the phaser that it belongs to, the last phase at which it arrived, and the latest that it saw.
+/// What a party sends about itself: the run of the phaser in which it was registered, the last
+/// phase at which it arrived, and the latest phase that it saw.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Word {
+pub(crate) struct PartyState {
     run: i64,
     arrived: i64,
     seen: i64,
 }
 
-impl Word {
-    /// Of one that has not heard that it is registered.
-    pub(crate) const UNHEARD: Word = Word { run: 0, arrived: -1, seen: 0 };
+impl PartyState {
+    /// The state of a party whose registration is not confirmed.
+    pub(crate) const UNCONFIRMED: PartyState = PartyState { run: 0, arrived: -1, seen: 0 };
 }
 
-/// What the server says of an arrival.
+/// The server's reply to an arrival.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
-    at: i64,
+    arrived: i64,
     phase: i64,
     ended: bool,
-    left: i64,
+    lease_left: i64,
 }
 
 impl Party {
-    pub(crate) fn new(place: &Place, seat: Participant, phase: i64, run: i64) -> Party {
-        // Behind every phase it arrives at: it only leaves.
-        seat.arm(arrive(place, &seat, Word { run, arrived: phase - 1, seen: phase }, 0, true));
-        let known = Arc::new(Known { arrived: AtomicI64::new(phase - 1), seen: AtomicI64::new(phase) });
-        let (id, turn, knows) = (seat.id(), seat.generation(), Arc::clone(&known));
-        let keeper = Keeper::begin(place, move |place| {
-            let request = STAY.with(keys(place)).not_after_here().arg(id.clone()).arg(turn.to_string());
-            let request = request.int(knows.arrived.load(Ordering::Acquire)).int(place.lease());
-            let request = request.int(knows.seen.load(Ordering::Acquire));
-            request.publish_here().arg(place.channel.clone()).int(run).idempotent()
+    pub(crate) fn new(handle: &SyncHandle, participant: Participant, phase: i64, run: i64) -> Party {
+        // The wanted phase 0 precedes every phase of the party, so the request only deregisters.
+        let state = PartyState { run, arrived: phase - 1, seen: phase };
+        participant.arm(arrive_request(handle, &participant, state, 0, true));
+        let progress = Arc::new(Progress { arrived: AtomicI64::new(phase - 1), seen: AtomicI64::new(phase) });
+        let (id, generation, known) = (participant.id(), participant.generation(), Arc::clone(&progress));
+        let keepalive = Keepalive::start(handle, move |handle| {
+            let request = KEEPALIVE.with(keys(handle)).not_after_here().arg(id.clone()).arg(generation.to_string());
+            let request = request.int(known.arrived.load(Ordering::Acquire)).int(handle.lease());
+            let request = request.int(known.seen.load(Ordering::Acquire));
+            request.publish_here().arg(handle.channel.clone()).int(run).idempotent()
         });
-        Party { _keeper: keeper, seat, place: place.clone(), known, run }
+        Party { _keepalive: keepalive, participant, handle: handle.clone(), progress, run }
     }
 
-    /// Arrives at the present phase and does not wait; says which phase that is.
+    /// Arrives at the current phase without waiting, and returns the number of that phase.
     ///
     /// # Errors
     ///
-    /// [`PhaserError`]; [`AlreadyArrived`](PhaserError::AlreadyArrived) when it is the others that the phase waits for.
+    /// [`PhaserError`]; [`AlreadyArrived`](PhaserError::AlreadyArrived) if the phase waits only for
+    /// other parties.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not have arrived; the next call is the same arrival then.
+    /// If the future is dropped, the party may or may not have arrived. The next call counts as the
+    /// same arrival then.
     pub async fn arrive(&self) -> Result<u64, PhaserError> {
-        let wanted = self.known.arrived.load(Ordering::Acquire) + 1;
+        let wanted = self.progress.arrived.load(Ordering::Acquire) + 1;
         loop {
-            let answer = self.place.ask::<Vec<i64>>(self.request(wanted, false)).await?;
-            if let Some(arrival) = self.arrived(&answer)? {
-                return Ok(arrival.at.unsigned_abs());
+            let reply = self.handle.run::<Vec<i64>>(self.arrive_request(wanted, false)).await?;
+            if let Some(arrival) = self.parse_arrival(&reply)? {
+                return Ok(arrival.arrived.unsigned_abs());
             }
         }
     }
 
-    /// Arrives at the present phase and waits for all others, as long as it takes or as [`Advance::timeout`] says. Awaited, it gives
-    /// the next phase.
+    /// Arrives at the current phase and waits for all other parties; resolves to the next phase.
+    ///
+    /// The wait is unlimited unless [`Advance::timeout`] is set.
     ///
     /// # Errors
     ///
-    /// [`PhaserError`]. When the time is over it has arrived all the same.
+    /// [`PhaserError`]. The arrival stays valid after a timeout.
     ///
     /// # Cancel safety
     ///
-    /// An arrival is not taken back: dropped early, it may have arrived. [`Phaser::wait_advance`](crate::Phaser::wait_advance) goes on
-    /// to wait; another call before the phase is over is [`AlreadyArrived`](PhaserError::AlreadyArrived), or the same arrival, where
-    /// the first call had got no answer.
+    /// An arrival is not undone: if the future is dropped, the party may have arrived.
+    /// [`Phaser::wait_advance`](crate::Phaser::wait_advance) continues the wait. Another call
+    /// before the end of the phase returns [`AlreadyArrived`](PhaserError::AlreadyArrived). It
+    /// counts as the same arrival if the first call received no reply.
     #[doc(alias = "arriveAndAwaitAdvance")]
     pub fn arrive_and_wait(&self) -> Advance<'_> {
-        Advance { party: self, within: None }
+        Advance { party: self, timeout: None }
     }
 
-    /// Arrives at the present phase and registers no more; says which phase that was.
+    /// Arrives at the current phase, deregisters the party, and returns the number of that phase.
     ///
     /// # Errors
     ///
-    /// [`PhaserError`]; its lease ends its registration at the latest.
+    /// [`PhaserError`]. The registration then ends with its lease at the latest.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it deregisters in the background.
+    /// If the future is dropped, the party is deregistered in the background.
     pub async fn arrive_and_deregister(self) -> Result<u64, PhaserError> {
-        let wanted = self.known.arrived.load(Ordering::Acquire) + 1;
+        let wanted = self.progress.arrived.load(Ordering::Acquire) + 1;
         loop {
-            let answer = self.place.ask::<Vec<i64>>(self.request(wanted, true)).await?;
-            if let Some(arrival) = self.arrived(&answer)? {
-                self.seat.disarm();
-                return Ok(arrival.at.unsigned_abs());
+            let reply = self.handle.run::<Vec<i64>>(self.arrive_request(wanted, true)).await?;
+            if let Some(arrival) = self.parse_arrival(&reply)? {
+                self.participant.disarm();
+                return Ok(arrival.arrived.unsigned_abs());
             }
         }
     }
 
-    fn request(&self, wanted: i64, leaves: bool) -> Request {
-        let (arrived, seen) = (self.known.arrived.load(Ordering::Acquire), self.known.seen.load(Ordering::Acquire));
-        arrive(&self.place, &self.seat, Word { run: self.run, arrived, seen }, wanted, leaves)
+    fn arrive_request(&self, wanted: i64, deregister: bool) -> Request {
+        let arrived = self.progress.arrived.load(Ordering::Acquire);
+        let seen = self.progress.seen.load(Ordering::Acquire);
+        let state = PartyState { run: self.run, arrived, seen };
+        arrive_request(&self.handle, &self.participant, state, wanted, deregister)
     }
 
-    /// What an answer says; `None` where it came too late.
-    fn arrived(&self, answer: &[i64]) -> Result<Option<Arrival>, PhaserError> {
-        let name = || self.place.name.clone();
-        match *answer {
-            [1, at, phase, ended, left] => {
-                self.known.arrived.fetch_max(at, Ordering::AcqRel);
-                self.known.seen.fetch_max(phase, Ordering::AcqRel);
-                Ok(Some(Arrival { at, phase, ended: ended == 1, left }))
+    /// Parses a reply and records the phases in it; `None` if the request was too late.
+    fn parse_arrival(&self, reply: &[i64]) -> Result<Option<Arrival>, PhaserError> {
+        let name = || self.handle.name.clone();
+        match *reply {
+            [1, arrived, phase, ended, lease_left] => {
+                self.progress.arrived.fetch_max(arrived, Ordering::AcqRel);
+                self.progress.seen.fetch_max(phase, Ordering::AcqRel);
+                Ok(Some(Arrival { arrived, phase, ended: ended == 1, lease_left }))
             }
             [-4, phase] => Err(PhaserError::Terminated { name: name(), phase: phase.unsigned_abs() }),
             [-5, phase] => Err(PhaserError::AlreadyArrived { name: name(), phase: phase.unsigned_abs() }),
@@ -148,31 +159,31 @@ impl Party {
     }
 }
 
-/// Arrives and waits when awaited; made by [`Party::arrive_and_wait`].
-#[must_use = "nobody arrives until this is awaited"]
+/// A future that arrives and waits for the others, created by [`Party::arrive_and_wait`].
+#[must_use = "the party does not arrive until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Advance<'a> {
     party: &'a Party,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl Advance<'_> {
-    /// Waits at most this long; as long as it takes unless set.
-    pub fn timeout(mut self, within: Duration) -> Self {
-        self.within = Some(within);
+    /// Limits the wait; it is unlimited by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
     async fn run(self) -> Result<u64, PhaserError> {
-        let Advance { party, within } = self;
-        let bound = party.place.bound(within);
-        let wanted = party.known.arrived.load(Ordering::Acquire) + 1;
-        let advanced = party.place.look(
-            bound,
-            || party.request(wanted, false),
-            |answer| {
-                let Some(arrival) = party.arrived(&answer)? else { return Ok(Seen::Late) };
-                waited(&party.place, arrival.at, (arrival.phase, arrival.ended, arrival.left))
+        let Advance { party, timeout } = self;
+        let options = party.handle.wait_options(timeout);
+        let wanted = party.progress.arrived.load(Ordering::Acquire) + 1;
+        let advanced = party.handle.poll_until(
+            options,
+            || party.arrive_request(wanted, false),
+            |reply| {
+                let Some(arrival) = party.parse_arrival(&reply)? else { return Ok(PollOutcome::Late) };
+                phase_outcome(&party.handle, arrival.arrived, (arrival.phase, arrival.ended, arrival.lease_left))
             },
         );
         advanced.await
@@ -185,16 +196,27 @@ impl<'a> IntoFuture for Advance<'a> {
 
     /// # Cancel safety
     ///
-    /// As [`Party::arrive_and_wait`].
+    /// That of [`Party::arrive_and_wait`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
     }
 }
 
-pub(crate) fn arrive(place: &Place, seat: &Participant, word: Word, wanted: i64, leaves: bool) -> Request {
-    let request =
-        ARRIVE.with(keys(place)).not_after_here().arg(seat.id()).arg(seat.generation().to_string()).int(wanted);
-    let request = request.int(place.lease()).int(word.seen).int(leaves.into());
-    let request = request.publish_here().arg(place.channel.clone());
-    request.int(word.arrived).int(word.run).idempotent()
+/// Returns the request that arrives at phase `wanted` or a later one.
+pub(crate) fn arrive_request(
+    handle: &SyncHandle,
+    participant: &Participant,
+    state: PartyState,
+    wanted: i64,
+    deregister: bool,
+) -> Request {
+    let request = ARRIVE
+        .with(keys(handle))
+        .not_after_here()
+        .arg(participant.id())
+        .arg(participant.generation().to_string())
+        .int(wanted);
+    let request = request.int(handle.lease()).int(state.seen).int(deregister.into());
+    let request = request.publish_here().arg(handle.channel.clone());
+    request.int(state.arrived).int(state.run).idempotent()
 }

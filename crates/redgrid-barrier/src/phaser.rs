@@ -1,4 +1,5 @@
-//! A phaser: phase after phase, each begun when all parties have arrived at the end of the one before.
+//! A phaser: a sequence of phases; each begins when all parties have arrived at the end of the
+//! previous one.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -10,23 +11,28 @@ use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, IdempotentScript, Name, Script};
 
 use crate::error::{AskError, WaitError};
-use crate::party::{Party, Word, arrive};
-use crate::place::{Place, Seen, object, once, script};
+use crate::handle::{PollOutcome, SyncHandle, exactly_once_script, object, script};
+use crate::party::{Party, PartyState, arrive_request};
 
 static REGISTER: Script<3> = Script::new("phaser/register", script!("phaser", "phaser_register"));
 pub(crate) static ARRIVE: Script<3> = Script::new("phaser/arrive", script!("phaser", "phaser_arrive"));
-pub(crate) static STAY: Script<3> = Script::new("phaser/stay", script!("phaser", "phaser_stay"));
-static LOOK: Script<3> = Script::new("phaser/look", script!("phaser", "phaser_look"));
-static END: IdempotentScript<3> = IdempotentScript::new("phaser/end", once!("phaser", "phaser_end"));
+pub(crate) static KEEPALIVE: Script<3> = Script::new("phaser/stay", script!("phaser", "phaser_keepalive"));
+static STATE: Script<3> = Script::new("phaser/look", script!("phaser", "phaser_state"));
+static END: IdempotentScript<3> = IdempotentScript::new("phaser/end", exactly_once_script!("phaser", "phaser_end"));
 
-/// The most parties of one `bulk_register`: 1,000, of which a script takes some milliseconds.
-const MOST: usize = 1000;
+/// The maximum number of parties of one `bulk_register`: 1,000, for which the script takes a few
+/// milliseconds.
+const MAX_BULK_REGISTER: usize = 1000;
 
-/// Work in phases by parties that come and go, whichever processes they are in: the next phase begins when all that are registered
-/// have arrived. As java.util.concurrent's `Phaser`, except that a party is a value of its own, which arrives once in a phase.
+/// Work in phases by a changing set of parties, in whichever processes they run: the next phase
+/// begins when all registered parties have arrived.
 ///
-/// A phaser ends when its last party has deregistered or died, or by [`terminate`](Phaser::terminate). Its name is best that of one
-/// run: an ended one is forgotten 10 minutes later, or by [`reset`](Phaser::reset).
+/// It is like java.util.concurrent's `Phaser`, except that a party is a value of its own, which
+/// arrives once in a phase.
+///
+/// A phaser ends when its last party has deregistered or died, or by
+/// [`terminate`](Phaser::terminate). Use a new name for each run if possible: the state of an ended
+/// phaser expires after 10 minutes, or is deleted by [`reset`](Phaser::reset).
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_barrier::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -43,44 +49,48 @@ const MOST: usize = 1000;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Phaser {
-    place: Result<Place, InvalidName>,
+    handle: Result<SyncHandle, InvalidName>,
 }
 
-/// How far a phaser is.
+/// The state of a phaser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PhaserState {
-    /// The present phase, from 0; where it has ended, the last one.
+    /// The current phase, from 0; the last phase if the phaser has ended.
     pub phase: u64,
-    /// Whether it has ended.
+    /// Whether the phaser has ended.
     pub is_terminated: bool,
-    /// How many parties there are.
+    /// The number of registered parties.
     pub registered: u64,
-    /// How many of them have arrived at the present phase.
+    /// The number of parties that have arrived at the current phase.
     pub arrived: u64,
 }
 
 impl PhaserState {
-    /// How many parties the present phase waits for.
+    /// Returns the number of parties that have not arrived at the current phase.
     pub fn unarrived(&self) -> u64 {
         self.registered.saturating_sub(self.arrived)
     }
 }
 
 impl Phaser {
-    /// The phaser with this name. Nothing is asked of the server.
+    /// Returns the phaser with this name. No request is sent.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Phaser { place: Place::new(client, "phaser", name) }
+        Phaser { handle: SyncHandle::new(client, "phaser", name) }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its events; with all that belongs to it.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers all
+    /// keys of the object.
     ///
-    /// Who takes part is not asked: behind a deletion the phaser begins anew, and its parties are told so by their next word. Behind a rename the same is true of the old name.
+    /// Its operations ignore the parties. After a deletion, the parties register again with their
+    /// next request, at the phase that they have seen. If a new party registers before, a new run
+    /// begins, and the phaser has ended for the others. After a rename, the same is true of the old
+    /// name.
     pub fn object(&self) -> Object {
-        object(&self.place, layouts::phaser)
+        object(&self.handle, layouts::phaser)
     }
 
-    /// Registers a party, which the present phase waits for from now on.
+    /// Registers a party. The current phase waits for it from now on.
     ///
     /// # Errors
     ///
@@ -88,15 +98,16 @@ impl Phaser {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, what was registered is taken back in the background, at the latest when its lease ends, as if it had never been: a
-    /// phaser with which nobody else has registered has not begun then, and has not ended. The same goes for an error.
+    /// If the future is dropped, the registration is undone in the background, at the latest when
+    /// its lease ends. A phaser without any other registration has neither begun nor ended then.
+    /// The same applies after an error.
     pub async fn register(&self) -> Result<Party, PhaserError> {
-        let place = self.place()?;
-        let registered = register(place, 1).await?.pop();
-        registered.ok_or_else(|| PhaserError::InvalidArgument { name: place.name.clone(), got: 0 })
+        let handle = self.handle()?;
+        let registered = register(handle, 1).await?.pop();
+        registered.ok_or_else(|| PhaserError::InvalidArgument { name: handle.name.clone(), got: 0 })
     }
 
-    /// Registers 1 to 1,000 parties at once: no phase is over before all of them have arrived.
+    /// Registers 1 to 1,000 parties in one request: no phase ends before all of them have arrived.
     ///
     /// # Errors
     ///
@@ -104,144 +115,155 @@ impl Phaser {
     ///
     /// # Cancel safety
     ///
-    /// As [`Phaser::register`].
+    /// That of [`Phaser::register`].
     pub async fn bulk_register(&self, parties: usize) -> Result<Vec<Party>, PhaserError> {
-        register(self.place()?, parties).await
+        register(self.handle()?, parties).await
     }
 
-    /// Waits until `phase` is over: at once if it is, as long as it takes or as [`WaitAdvance::timeout`] says. Awaited, it gives the
-    /// present phase. Nobody need be registered for it.
+    /// Waits until `phase` has ended, and resolves to the current phase; at once if it has ended
+    /// already.
+    ///
+    /// The wait is unlimited unless [`WaitAdvance::timeout`] is set. It needs no registered party.
     ///
     /// # Errors
     ///
-    /// [`PhaserError`]; [`Terminated`](PhaserError::Terminated) when the phaser ended in this phase or before.
+    /// [`PhaserError`]; [`Terminated`](PhaserError::Terminated) if the phaser ended in this phase
+    /// or an earlier one.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     #[doc(alias = "awaitAdvance")]
     pub fn wait_advance(&self, phase: u64) -> WaitAdvance {
-        WaitAdvance { phaser: self.clone(), phase, within: None }
+        WaitAdvance { phaser: self.clone(), phase, timeout: None }
     }
 
-    /// The present phase, from 0; where it has ended, the last one.
+    /// Returns the current phase, from 0; the last phase if the phaser has ended.
     ///
     /// # Errors
     ///
-    /// [`PhaserError`] when it could not be asked.
+    /// [`PhaserError`] if the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn phase(&self) -> Result<u64, PhaserError> {
         Ok(self.state().await?.phase)
     }
 
-    /// How far it is: phase, parties, arrivals.
+    /// Returns the state of the phaser: phase, parties, arrivals.
     ///
     /// # Errors
     ///
-    /// [`PhaserError`] when it could not be asked.
+    /// [`PhaserError`] if the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn state(&self) -> Result<PhaserState, PhaserError> {
-        let place = self.place()?;
-        let answer = place.ask::<Vec<i64>>(look(place)).await?;
-        let at = |index: usize| answer.get(index).copied().unwrap_or_default().unsigned_abs();
-        Ok(PhaserState { phase: at(0), is_terminated: at(1) == 1, registered: at(2), arrived: at(3) })
+        let handle = self.handle()?;
+        let reply = handle.run::<Vec<i64>>(state_request(handle)).await?;
+        let field = |index: usize| reply.get(index).copied().unwrap_or_default().unsigned_abs();
+        Ok(PhaserState { phase: field(0), is_terminated: field(1) == 1, registered: field(2), arrived: field(3) })
     }
 
-    /// Ends it, for all: who waits is told, and nobody registers or arrives any more; true if it had not ended before. Exactly once, although
-    /// answers are lost.
+    /// Ends the phaser for all parties, and returns whether it had not ended before.
+    ///
+    /// Waiters are notified, and registrations and arrivals fail from then on. The call is executed
+    /// exactly once, even if replies are lost.
     ///
     /// # Errors
     ///
-    /// [`PhaserError`] when it could not be asked.
+    /// [`PhaserError`] if the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not have ended.
+    /// If the future is dropped, the phaser may or may not have ended.
     #[doc(alias = "forceTermination")]
     pub async fn terminate(&self) -> Result<bool, PhaserError> {
         self.end(false).await
     }
 
-    /// Forgets a phaser that has ended, so that its name begins anew at phase 0; true if it had ended. Parties that are left of it take no
-    /// part in what begins then: to them it has ended. Exactly once, although answers are lost.
+    /// Deletes a phaser that has ended, so that its name begins anew at phase 0. Returns whether it
+    /// had ended.
+    ///
+    /// Remaining parties take no part in the new run: for them the phaser has ended. The call is
+    /// executed exactly once, even if replies are lost.
     ///
     /// # Errors
     ///
-    /// [`PhaserError`] when it could not be asked.
+    /// [`PhaserError`] if the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be forgotten.
+    /// If the future is dropped, the phaser may or may not be deleted.
     pub async fn reset(&self) -> Result<bool, PhaserError> {
         self.end(true).await
     }
 
-    async fn end(&self, forget: bool) -> Result<bool, PhaserError> {
-        let place = self.place()?;
-        let request = END.with(keys(place)).int(forget.into()).publish_here().arg(place.channel.clone());
-        Ok(place.ask_once::<Vec<i64>>(request).await? == [1])
+    async fn end(&self, delete: bool) -> Result<bool, PhaserError> {
+        let handle = self.handle()?;
+        let request = END.with(keys(handle)).int(delete.into()).publish_here().arg(handle.channel.clone());
+        Ok(handle.run_exactly_once::<Vec<i64>>(request).await? == [1])
     }
 
-    fn place(&self) -> Result<&Place, PhaserError> {
-        self.place.as_ref().map_err(|invalid| AskError::from(invalid.clone()).into())
+    fn handle(&self) -> Result<&SyncHandle, PhaserError> {
+        self.handle.as_ref().map_err(|invalid| AskError::from(invalid.clone()).into())
     }
 }
 
-async fn register(place: &Place, parties: usize) -> Result<Vec<Party>, PhaserError> {
-    if !(1..=MOST).contains(&parties) {
-        return Err(PhaserError::InvalidArgument { name: place.name.clone(), got: parties });
+async fn register(handle: &SyncHandle, parties: usize) -> Result<Vec<Party>, PhaserError> {
+    if !(1..=MAX_BULK_REGISTER).contains(&parties) {
+        return Err(PhaserError::InvalidArgument { name: handle.name.clone(), got: parties });
     }
-    let seats: Vec<_> = (0..parties).map(|_| place.client.participant(&place.key)).collect();
-    for seat in &seats {
-        seat.arm(arrive(place, seat, Word::UNHEARD, 0, true));
+    let participants: Vec<_> = (0..parties).map(|_| handle.client.participant(&handle.key)).collect();
+    for participant in &participants {
+        participant.arm(arrive_request(handle, participant, PartyState::UNCONFIRMED, 0, true));
     }
     loop {
-        let request = REGISTER.with(keys(place)).not_after_here().int(place.lease()).publish_here();
-        let request = seats.iter().fold(request.arg(place.channel.clone()), |request, seat| {
-            request.arg(seat.id()).arg(seat.generation().to_string())
+        let request = REGISTER.with(keys(handle)).not_after_here().int(handle.lease()).publish_here();
+        let request = participants.iter().fold(request.arg(handle.channel.clone()), |request, participant| {
+            request.arg(participant.id()).arg(participant.generation().to_string())
         });
-        match *place.ask::<Vec<i64>>(request.idempotent()).await? {
+        match *handle.run::<Vec<i64>>(request.idempotent()).await? {
             [1, phase, run] => {
-                return Ok(seats.into_iter().map(|seat| Party::new(place, seat, phase, run)).collect());
+                return Ok(participants
+                    .into_iter()
+                    .map(|participant| Party::new(handle, participant, phase, run))
+                    .collect());
             }
             [-4, phase] => {
-                return Err(PhaserError::Terminated { name: place.name.clone(), phase: phase.unsigned_abs() });
+                return Err(PhaserError::Terminated { name: handle.name.clone(), phase: phase.unsigned_abs() });
             }
             _ => {}
         }
     }
 }
 
-/// Waits for a phase when awaited; made by [`Phaser::wait_advance`].
-#[must_use = "nobody waits until this is awaited"]
+/// A future that waits for the end of a phase, created by [`Phaser::wait_advance`].
+#[must_use = "the wait does not begin until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct WaitAdvance {
     phaser: Phaser,
     phase: u64,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl WaitAdvance {
-    /// Waits at most this long; as long as it takes unless set.
-    pub fn timeout(mut self, within: Duration) -> Self {
-        self.within = Some(within);
+    /// Limits the wait; it is unlimited by default.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
     async fn run(self) -> Result<u64, PhaserError> {
-        let place = self.phaser.place()?;
+        let handle = self.phaser.handle()?;
         let phase = i64::try_from(self.phase).unwrap_or(i64::MAX);
-        let seen = |answer: Vec<i64>| match *answer {
-            [now, ended, _, _, left] => waited(place, phase, (now, ended == 1, left)),
-            _ => Ok(Seen::Late),
+        let parse = |reply: Vec<i64>| match *reply {
+            [current, ended, _, _, lease_left] => phase_outcome(handle, phase, (current, ended == 1, lease_left)),
+            _ => Ok(PollOutcome::Late),
         };
-        place.look(place.bound(self.within).without_key(), || look(place), seen).await
+        handle.poll_until(handle.wait_options(self.timeout).without_key(), || state_request(handle), parse).await
     }
 }
 
@@ -251,72 +273,74 @@ impl IntoFuture for WaitAdvance {
 
     /// # Cancel safety
     ///
-    /// As [`Phaser::wait_advance`].
+    /// That of [`Phaser::wait_advance`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
     }
 }
 
-/// What somebody sees who waits for the end of a phase.
-pub(crate) fn waited(
-    place: &Place,
+/// Returns whether a wait for the end of `phase` is done, given the state of the phaser.
+pub(crate) fn phase_outcome(
+    handle: &SyncHandle,
     phase: i64,
-    (now, ended, left): (i64, bool, i64),
-) -> Result<Seen<u64>, PhaserError> {
-    if now > phase {
-        Ok(Seen::Done(now.unsigned_abs()))
+    (current, ended, lease_left): (i64, bool, i64),
+) -> Result<PollOutcome<u64>, PhaserError> {
+    if current > phase {
+        Ok(PollOutcome::Done(current.unsigned_abs()))
     } else if ended {
-        Err(PhaserError::Terminated { name: place.name.clone(), phase: now.unsigned_abs() })
+        Err(PhaserError::Terminated { name: handle.name.clone(), phase: current.unsigned_abs() })
     } else {
-        Ok(Seen::Wait(left))
+        Ok(PollOutcome::Wait(lease_left))
     }
 }
 
-pub(crate) fn keys(place: &Place) -> [Bytes; 3] {
-    [place.key.clone(), place.part("parties"), place.part("arrived")]
+pub(crate) fn keys(handle: &SyncHandle) -> [Bytes; 3] {
+    [handle.key.clone(), handle.companion_key("parties"), handle.companion_key("arrived")]
 }
 
-fn look(place: &Place) -> redgrid_core::Request {
-    LOOK.with(keys(place)).publish_here().arg(place.channel.clone()).idempotent()
+fn state_request(handle: &SyncHandle) -> redgrid_core::Request {
+    STATE.with(keys(handle)).publish_here().arg(handle.channel.clone()).idempotent()
 }
 
-/// Why a phaser did not do what it was asked for.
+/// The error of a phaser operation.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum PhaserError {
-    /// The time was over before the phase was.
+    /// The timeout passed before the phase ended.
     #[error("waited {waited:?} for the others at the phaser `{name}`")]
     TimedOut {
         /// The phaser.
         name: Name,
-        /// How long.
+        /// How long the wait lasted.
         waited: Duration,
     },
-    /// It has ended: no party is left, or it was terminated. To a party of a run that was [`reset`](Phaser::reset) since, too.
+    /// The phaser has ended: no party is left, or it was terminated.
+    ///
+    /// A party of an earlier run that was [`reset`](Phaser::reset) receives this error, too.
     #[error("the phaser `{name}` ended in phase {phase}")]
     Terminated {
         /// The phaser.
         name: Name,
-        /// Its last phase, as far as is known.
+        /// The last phase, as far as known.
         phase: u64,
     },
-    /// This party has arrived at the present phase before; others are missing.
+    /// This party has already arrived at the current phase; others have not.
     #[error("this party of `{name}` has arrived at phase {phase} already")]
     AlreadyArrived {
         /// The phaser.
         name: Name,
-        /// The present phase.
+        /// The current phase.
         phase: u64,
     },
-    /// So many parties can not be registered at once. Nothing was asked.
+    /// The number of parties is outside of 1 to 1,000. No request was sent.
     #[error("1 to 1000 parties are registered with `{name}` at once, not {got}")]
     InvalidArgument {
         /// The phaser.
         name: Name,
-        /// What was asked for.
+        /// The requested number.
         got: usize,
     },
-    /// The server could not be asked.
+    /// A request failed.
     #[error(transparent)]
     Failed(#[from] AskError),
 }

@@ -1,4 +1,4 @@
-//! The bit set: its bits one by one, many at once and in ranges.
+//! The bit set: single bits, several bits, and ranges.
 
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
@@ -12,19 +12,22 @@ static COUNT: Script<1> = Script::new("bits/count", include_str!("scripts/count.
 static LENGTH: Script<1> = Script::new("bits/length", include_str!("scripts/length.lua"));
 static NEXT: Script<1> = Script::new("bits/next", include_str!("scripts/next.lua"));
 
-/// How many bits a string of the server has at most: 512 MiB.
-pub(crate) const BITS: u64 = 1 << 32;
+/// The maximum number of bits in a string of the server: 512 MiB.
+pub(crate) const MAX_BITS: u64 = 1 << 32;
 
-/// How many bits of a range are written at a time: those of a mebibyte, some hundred microseconds of the server's time.
-const FILLED_AT_ONCE: u64 = 8 << 20;
+/// How many bits of a range are written at a time: a mebibyte, which takes the server some hundred
+/// microseconds.
+const MAX_FILLED: u64 = 8 << 20;
 
-/// How many bits are named in one command.
-const NAMED_AT_ONCE: usize = 500;
+/// The maximum number of indices in one command.
+const MAX_INDICES: usize = 500;
 
-/// Bits by their indices, 0 to 2³² − 1, shared by all processes that reach the same server. Redisson's `RBitSet` on the wire.
+/// A set of bits with the indices 0 to 2³² − 1, shared by all processes that reach the same server.
 ///
-/// Cheap to clone; clones are the same set. All bits are clear where nothing is stored. It takes as many bytes as the highest bit that was ever
-/// written needs: an eighth of its index.
+/// Redisson's `RBitSet` on the wire.
+///
+/// Cheap to clone; clones are handles of the same set. Without a stored value, all bits are clear.
+/// The size in bytes is that of the highest bit ever written: an eighth of its index.
 #[doc(alias = "RBitSet")]
 #[doc(alias = "RedissonBitSet")]
 #[derive(Clone)]
@@ -33,90 +36,94 @@ pub struct BitSet {
 }
 
 impl BitSet {
-    /// The bit set with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the bit set with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         BitSet { place: Place::new(client, name) }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     pub fn object(&self) -> Object {
         self.place.object(alone)
     }
 
-    /// Whether a bit is set.
+    /// Returns whether a bit is set.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn get(&self, index: u64) -> Result<bool, ObjectError> {
-        self.place.read(self.place.command("GETBIT")?.arg(self.index(index)?)).await
+        self.place.read(self.place.command("GETBIT")?.arg(self.encode_index(index)?)).await
     }
 
-    /// Whether each of these bits is set, in their order, 500 at a time.
+    /// Returns for each of these bits, in their order, whether it is set. Up to 500 bits a request.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::get`].
+    /// As for [`BitSet::get`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "get")]
     pub async fn get_many(&self, indices: impl IntoIterator<Item = u64>) -> Result<Vec<bool>, ObjectError> {
-        let indices = self.indices(indices)?;
+        let indices = self.encode_indices(indices)?;
         let mut found = Vec::with_capacity(indices.len());
-        for part in indices.chunks(NAMED_AT_ONCE) {
+        for chunk in indices.chunks(MAX_INDICES) {
             let request = self.place.command("BITFIELD_RO")?;
-            let request = part.iter().fold(request, |request, index| request.arg("GET").arg("u1").arg(index.clone()));
+            let request = chunk.iter().fold(request, |request, index| request.arg("GET").arg("u1").arg(index.clone()));
             found.extend(self.place.read::<Vec<bool>>(request).await?);
         }
         Ok(found)
     }
 
-    /// Sets or clears a bit; tells whether it was set.
+    /// Sets or clears a bit. Returns whether it was set before.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "clear")]
     pub async fn set(&self, index: u64, bit: bool) -> Result<bool, ObjectError> {
-        let request = self.place.command("SETBIT")?.arg(self.index(index)?).int(bit.into());
+        let request = self.place.command("SETBIT")?.arg(self.encode_index(index)?).int(bit.into());
         self.place.change(request).await
     }
 
-    /// Sets or clears these bits, 500 at a time; tells how many are other than they were.
+    /// Sets or clears these bits, up to 500 a request. Returns the number of changed bits.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::set`]; of many some may be written.
+    /// As for [`BitSet::set`]. Some of several bits may have been written.
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::set`].
+    /// As for [`BitSet::set`].
     #[doc(alias = "set")]
     pub async fn set_many(&self, indices: impl IntoIterator<Item = u64>, bit: bool) -> Result<u64, ObjectError> {
-        let (indices, to) = (self.indices(indices)?, if bit { "1" } else { "0" });
+        let (indices, to) = (self.encode_indices(indices)?, if bit { "1" } else { "0" });
         let mut changed = 0;
-        for part in indices.chunks(NAMED_AT_ONCE) {
+        for chunk in indices.chunks(MAX_INDICES) {
             let request = self.place.command("BITFIELD")?;
             let set = |request: Request, index: &Bytes| request.arg("SET").arg("u1").arg(index.clone()).arg(to);
-            let were: Vec<bool> = self.place.change(part.iter().fold(request, set)).await?;
-            changed += were.into_iter().filter(|was| *was != bit).count() as u64;
+            let previous_bits: Vec<bool> = self.place.change(chunk.iter().fold(request, set)).await?;
+            changed += previous_bits.into_iter().filter(|previous| *previous != bit).count() as u64;
         }
         Ok(changed)
     }
 
-    /// Sets or clears all bits of a range, 8,388,608 at a time: others may see a part of it done.
+    /// Sets or clears all bits of a range, up to 8,388,608 a request: others may see a part of it
+    /// done.
     ///
-    /// Clearing makes it no longer, and stops at its end; setting takes memory as long as the range's end.
+    /// Clearing stops at the end of the stored bits and does not add any. Setting needs memory up
+    /// to the end of the range.
     ///
     /// ```no_run
     /// # async fn demo(seats: &redgrid_bits::BitSet) -> Result<(), redgrid_bits::ObjectError> {
@@ -127,20 +134,20 @@ impl BitSet {
     ///
     /// # Errors
     ///
-    /// As [`BitSet::set`]; of a large range a part may be written.
+    /// As for [`BitSet::set`]. A part of a large range may have been written.
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::set`].
+    /// As for [`BitSet::set`].
     #[doc(alias = "set")]
     #[doc(alias = "clear")]
     pub async fn set_range(&self, range: impl RangeBounds<u64>, bit: bool) -> Result<(), ObjectError> {
-        let Range { start, end } = self.range(&range)?;
+        let Range { start, end } = self.checked_range(&range)?;
         let (_, key) = self.place.named()?;
         let mut from = start;
         while from < end {
-            // The parts end with a byte.
-            let to = end.min((from / 8) * 8 + FILLED_AT_ONCE);
+            // Each chunk ends at the end of a byte.
+            let to = end.min((from / 8) * 8 + MAX_FILLED);
             let request = FILL.with([key.clone()]).arg(from.to_string()).arg(to.to_string()).int(bit.into());
             if !self.place.change::<bool>(request).await? {
                 break;
@@ -150,44 +157,44 @@ impl BitSet {
         Ok(())
     }
 
-    /// Clears all bits, in one step; tells whether anything was stored.
+    /// Clears all bits, in one step. Returns whether anything was stored.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::set`].
+    /// As for [`BitSet::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::set`].
+    /// As for [`BitSet::set`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {
         self.place.change(self.place.command("DEL")?).await
     }
 
-    /// How many bits are set.
+    /// Returns the number of set bits.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::get`].
+    /// As for [`BitSet::get`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "cardinality")]
     pub async fn count(&self) -> Result<u64, ObjectError> {
         self.place.read(self.place.command("BITCOUNT")?).await
     }
 
-    /// How many bits of a range are set.
+    /// Returns the number of set bits in a range.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::get`].
+    /// As for [`BitSet::get`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn count_in(&self, range: impl RangeBounds<u64>) -> Result<u64, ObjectError> {
-        let Range { start, end } = self.range(&range)?;
+        let Range { start, end } = self.checked_range(&range)?;
         let (_, key) = self.place.named()?;
         if start == end {
             return Ok(0);
@@ -195,123 +202,126 @@ impl BitSet {
         self.place.read(COUNT.with([key.clone()]).arg(start.to_string()).arg(end.to_string())).await
     }
 
-    /// The highest bit that is set, and one; 0 where none is.
+    /// Returns the index of the highest set bit plus one; 0 if no bit is set.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::get`].
+    /// As for [`BitSet::get`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "length")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         let (_, key) = self.place.named()?;
         self.place.read(LENGTH.with([key.clone()])).await
     }
 
-    /// Whether no bit is set.
+    /// Returns whether no bit is set.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::get`].
+    /// As for [`BitSet::get`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.place.read::<i64>(self.place.command("BITPOS")?.int(1)).await? < 0)
     }
 
-    /// How many bits there is room for as it is stored: 8 for each byte.
+    /// Returns the number of stored bits: 8 for each byte.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::get`].
+    /// As for [`BitSet::get`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn size(&self) -> Result<u64, ObjectError> {
         Ok(self.place.read::<u64>(self.place.command("STRLEN")?).await? * 8)
     }
 
-    /// The first bit that is set, from `from` on.
+    /// Returns the index of the first set bit, from `from` on.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::get`].
+    /// As for [`BitSet::get`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "nextSetBit")]
     pub async fn next_set(&self, from: u64) -> Result<Option<u64>, ObjectError> {
         self.next(from, true).await
     }
 
-    /// The first bit that is clear, from `from` on; `None` where all are set up to the last there can be.
+    /// Returns the index of the first clear bit, from `from` on; `None` if all bits up to the
+    /// highest possible index are set.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::get`].
+    /// As for [`BitSet::get`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "nextClearBit")]
     pub async fn next_clear(&self, from: u64) -> Result<Option<u64>, ObjectError> {
         self.next(from, false).await
     }
 
     async fn next(&self, from: u64, bit: bool) -> Result<Option<u64>, ObjectError> {
-        let from = self.index(from)?;
+        let from = self.encode_index(from)?;
         let (_, key) = self.place.named()?;
         let found: i64 = self.place.read(NEXT.with([key.clone()]).arg(from).int(bit.into())).await?;
-        Ok(u64::try_from(found).ok().filter(|found| *found < BITS))
+        Ok(u64::try_from(found).ok().filter(|found| *found < MAX_BITS))
     }
 
-    /// As it is stored, all of it in one answer: bit 0 is the highest of the first byte.
+    /// Returns the stored bytes, in one reply. Bit 0 is the highest bit of the first byte.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::get`].
+    /// As for [`BitSet::get`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "toByteArray")]
     #[doc(alias = "asBitSet")]
     pub async fn to_bytes(&self) -> Result<Bytes, ObjectError> {
         Ok(self.place.read::<Option<Bytes>>(self.place.command("GET")?).await?.unwrap_or_default())
     }
 
-    /// Replaces it by these bytes, as [`BitSet::to_bytes`] tells them, in one step. It has no lifetime then.
+    /// Replaces the set by these bytes, in the format of [`BitSet::to_bytes`], in one step. The
+    /// lifetime is removed.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::set`].
+    /// As for [`BitSet::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::set`].
+    /// As for [`BitSet::set`].
     #[doc(alias = "set")]
     pub async fn replace(&self, bytes: impl Into<Bytes>) -> Result<(), ObjectError> {
         self.place.change(self.place.command("SET")?.arg(bytes)).await
     }
 
-    fn index(&self, index: u64) -> Result<Bytes, ObjectError> {
-        match index < BITS {
-            true => Ok(index.to_string().into()),
-            false => Err(self.place.invalid("index", "0 to 4294967295", index)),
+    fn encode_index(&self, index: u64) -> Result<Bytes, ObjectError> {
+        if index < MAX_BITS {
+            Ok(index.to_string().into())
+        } else {
+            Err(self.place.invalid("index", "0 to 4294967295", index))
         }
     }
 
-    fn indices(&self, indices: impl IntoIterator<Item = u64>) -> Result<Vec<Bytes>, ObjectError> {
-        indices.into_iter().map(|index| self.index(index)).collect()
+    fn encode_indices(&self, indices: impl IntoIterator<Item = u64>) -> Result<Vec<Bytes>, ObjectError> {
+        indices.into_iter().map(|index| self.encode_index(index)).collect()
     }
 
-    fn range(&self, range: &impl RangeBounds<u64>) -> Result<Range<u64>, ObjectError> {
+    fn checked_range(&self, range: &impl RangeBounds<u64>) -> Result<Range<u64>, ObjectError> {
         let start = match range.start_bound() {
             Bound::Included(start) => Some(*start),
             Bound::Excluded(before) => before.checked_add(1),
@@ -320,20 +330,20 @@ impl BitSet {
         let end = match range.end_bound() {
             Bound::Included(last) => last.checked_add(1),
             Bound::Excluded(end) => Some(*end),
-            Bound::Unbounded => Some(BITS),
+            Bound::Unbounded => Some(MAX_BITS),
         };
         match (start, end) {
-            (Some(start), Some(end)) if start <= end && end <= BITS => Ok(start..end),
+            (Some(start), Some(end)) if start <= end && end <= MAX_BITS => Ok(start..end),
             _ => {
-                let got = format!("{} to {}", show(range.start_bound()), show(range.end_bound()));
+                let got = format!("{} to {}", describe_bound(range.start_bound()), describe_bound(range.end_bound()));
                 Err(self.place.invalid("range", "one within 0 to 4294967295 whose end is not before its start", got))
             }
         }
     }
 }
 
-/// A bound of a range in an error.
-fn show(bound: Bound<&u64>) -> String {
+/// Describes a bound of a range in an error.
+fn describe_bound(bound: Bound<&u64>) -> String {
     match bound {
         Bound::Included(at) => at.to_string(),
         Bound::Excluded(at) => format!("{at} (excluded)"),

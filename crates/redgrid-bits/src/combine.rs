@@ -1,4 +1,4 @@
-//! What bit sets make together.
+//! Bitwise operations on several bit sets.
 
 use bytes::Bytes;
 use redgrid_core::BulkScript;
@@ -9,140 +9,143 @@ use crate::bit_set::BitSet;
 
 static COMBINE: BulkScript = BulkScript::new("bits/combine", include_str!("scripts/combine.lua"));
 
-/// How many sets one call takes at most.
-const OTHERS: usize = 500;
+/// The maximum number of other sets in one call.
+const MAX_OTHERS: usize = 500;
 
-/// Each replaces this set by what it and others make together, in one step; its lifetime stays. They tell how many bytes it has then. In a
-/// cluster all must be of one slot (a hash tag, `{seats}:monday`); while that slot moves, they wait until all of it has moved.
+/// Bitwise operations that replace this set by their result, in one step; it keeps its lifetime.
+///
+/// They return its new size in bytes. In a cluster, all sets must be in one slot (by a hash tag,
+/// like `{seats}:monday`). During a migration of that slot, they wait until all of it has moved.
 impl BitSet {
-    /// Keeps what is set in all of the others, too.
+    /// Keeps the bits that are set in all of the others, too.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; nothing is changed unless it is `OutcomeUnknown`. A set of another slot, and none or more
-    /// than 500 of them, are [`ObjectError::InvalidArgument`].
+    /// [`ObjectError`] states what failed; nothing is changed unless it is `OutcomeUnknown`.
+    /// [`ObjectError::InvalidArgument`] for a set in another slot, and for no or more than 500
+    /// other sets.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn and<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        self.combined("AND", others).await
+        self.combine_with("AND", others).await
     }
 
-    /// Adds what is set in one of the others.
+    /// Adds the bits that are set in any of the others.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     pub async fn or<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        self.combined("OR", others).await
+        self.combine_with("OR", others).await
     }
 
-    /// Keeps what is set in an odd number of all of them.
+    /// Keeps the bits that are set in an odd number of all sets.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     pub async fn xor<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        self.combined("XOR", others).await
+        self.combine_with("XOR", others).await
     }
 
-    /// Sets what is clear and clears what is set, of as many bits as it has [room](BitSet::size) for.
+    /// Inverts all bits, as many as are [stored](BitSet::size).
     ///
     /// # Errors
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::and`].
-    #[allow(clippy::should_implement_trait, reason = "it asks a server")]
+    /// As for [`BitSet::and`].
+    #[allow(clippy::should_implement_trait, reason = "it sends a request")]
     pub async fn not(&self) -> Result<u64, ObjectError> {
-        self.ask("NOT", Vec::new()).await
+        self.send_combine("NOT", Vec::new()).await
     }
 
-    /// Keeps what is set in none of the others.
+    /// Keeps the bits that are set in none of the others.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     #[doc(alias = "diff")]
     pub async fn and_not<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        self.combined("DIFF", others).await
+        self.combine_with("DIFF", others).await
     }
 
-    /// Becomes what is set in one of the others and not in it.
+    /// Sets the bits that are set in any of the others but not in this set, and clears all others.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     #[doc(alias = "diffInverse")]
     pub async fn or_and_not<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        self.combined("DIFF1", others).await
+        self.combine_with("DIFF1", others).await
     }
 
-    /// Keeps what is set in one of the others, at least.
+    /// Keeps the bits that are set in at least one of the others.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     #[doc(alias = "andOr")]
     pub async fn and_any<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        self.combined("ANDOR", others).await
+        self.combine_with("ANDOR", others).await
     }
 
-    /// Becomes what is set in exactly one of all of them.
+    /// Sets the bits that are set in exactly one of all sets, and clears all others.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::and`].
+    /// As for [`BitSet::and`].
     #[doc(alias = "setExclusive")]
     pub async fn exactly_one<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        self.combined("ONE", others).await
+        self.combine_with("ONE", others).await
     }
 
-    async fn combined<N: AsRef<str>>(
+    async fn combine_with<N: AsRef<str>>(
         &self,
-        how: &'static str,
+        operation: &'static str,
         others: impl IntoIterator<Item = N>,
     ) -> Result<u64, ObjectError> {
         let others: Result<Vec<Bytes>, _> = others.into_iter().map(|name| self.place.beside("name", name)).collect();
         let others = others?;
-        if !(1..=OTHERS).contains(&others.len()) {
-            return Err(self.place.invalid("names", format_args!("1 to {OTHERS} of them"), others.len()));
+        if !(1..=MAX_OTHERS).contains(&others.len()) {
+            return Err(self.place.invalid("names", format_args!("1 to {MAX_OTHERS} of them"), others.len()));
         }
-        self.ask(how, others).await
+        self.send_combine(operation, others).await
     }
 
-    async fn ask(&self, how: &'static str, others: Vec<Bytes>) -> Result<u64, ObjectError> {
+    async fn send_combine(&self, operation: &'static str, others: Vec<Bytes>) -> Result<u64, ObjectError> {
         let (_, key) = self.place.named()?;
-        let beside = companion("redgrid_bits", key);
-        let made = ["1", "2", "3"].map(|n| suffixed(&beside, n));
-        let keys = [key.clone()].into_iter().chain(made).chain(others);
-        self.place.change(COMBINE.with(keys).arg(how)).await
+        let prefix = companion("redgrid_bits", key);
+        let temporaries = ["1", "2", "3"].map(|n| suffixed(&prefix, n));
+        let keys = [key.clone()].into_iter().chain(temporaries).chain(others);
+        self.place.change(COMBINE.with(keys).arg(operation)).await
     }
 }

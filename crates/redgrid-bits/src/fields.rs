@@ -1,14 +1,14 @@
-//! Whole numbers in the bits of a set.
+//! Integers in the bits of a set.
 
 use redgrid_core::Request;
 use redgrid_core::object::ObjectError;
 
-use crate::bit_set::{BITS, BitSet};
+use crate::bit_set::{BitSet, MAX_BITS};
 
-/// How many things one call does at most: it is one step, and the server does nothing else meanwhile.
-const AT_ONCE: usize = 1000;
+/// The maximum number of operations in one call, which is one step and blocks the server.
+const MAX_OPS: usize = 1000;
 
-/// Where a whole number lies in a bit set, and how wide it is. The highest bit comes first.
+/// The position and the width of an integer in a bit set. The highest bit comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Field {
     signed: bool,
@@ -17,20 +17,20 @@ pub struct Field {
 }
 
 impl Field {
-    /// A number with a sign, of 1 to 64 bits, from this bit on. Another width is refused by the calls.
+    /// Describes a signed integer of 1 to 64 bits, from this bit on. Calls refuse other widths.
     pub const fn signed(bits: u32, offset: u64) -> Field {
         Field { signed: true, bits, offset }
     }
 
-    /// A number of 0 or more, of 1 to 63 bits, from this bit on. Another width is refused by the calls.
+    /// Describes an unsigned integer of 1 to 63 bits, from this bit on. Calls refuse other widths.
     pub const fn unsigned(bits: u32, offset: u64) -> Field {
         Field { signed: false, bits, offset }
     }
 
-    /// The smallest and the largest number it holds.
+    /// Returns the smallest and the largest value.
     pub const fn bounds(self) -> (i64, i64) {
         match self.signed {
-            // Of no width: no call takes it.
+            // Width 0, which every call refuses.
             _ if self.bits == 0 => (0, 0),
             true if self.bits >= 64 => (i64::MIN, i64::MAX),
             true => (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1),
@@ -44,61 +44,62 @@ impl Field {
     }
 
     fn check(self, set: &BitSet) -> Result<Field, ObjectError> {
-        let most = if self.signed { 64 } else { 63 };
-        if !(1..=most).contains(&self.bits) {
-            return Err(set.place.invalid("width", format_args!("1 to {most} bits"), self.bits));
+        let max = if self.signed { 64 } else { 63 };
+        if !(1..=max).contains(&self.bits) {
+            return Err(set.place.invalid("width", format_args!("1 to {max} bits"), self.bits));
         }
-        if self.offset.checked_add(self.bits.into()).is_none_or(|end| end > BITS) {
-            let last = BITS - u64::from(self.bits);
+        if self.offset.checked_add(self.bits.into()).is_none_or(|end| end > MAX_BITS) {
+            let last = MAX_BITS - u64::from(self.bits);
             return Err(set.place.invalid("offset", format_args!("0 to {last}"), self.offset));
         }
         Ok(self)
     }
 
     fn fits(self, set: &BitSet, value: i64) -> Result<(), ObjectError> {
-        let (least, most) = self.bounds();
-        match (least..=most).contains(&value) {
-            true => Ok(()),
-            false => Err(set.place.invalid("value", format_args!("{least} to {most}"), value)),
+        let (min, max) = self.bounds();
+        if (min..=max).contains(&value) {
+            Ok(())
+        } else {
+            Err(set.place.invalid("value", format_args!("{min} to {max}"), value))
         }
     }
 }
 
-/// What becomes of a sum that its field can not hold.
+/// The effect of an addition whose sum does not fit into the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[doc(alias = "BitFieldOverflow")]
 pub enum Overflow {
-    /// It begins anew at the other end, as that of `wrapping_add`.
+    /// The sum wraps around, like that of `wrapping_add`.
     #[default]
     Wrap,
-    /// It is the last number before, as that of `saturating_add`.
+    /// The sum is the nearest value that fits, like that of `saturating_add`.
     #[doc(alias = "SAT")]
     Saturate,
-    /// Nothing is added, as by `checked_add`.
+    /// Nothing is added, like by `checked_add`.
     Fail,
 }
 
-/// A part of what [`BitSet::fields`] does.
+/// One operation of [`BitSet::fields`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldOp {
-    /// Tells the number.
+    /// Returns the value.
     Get(Field),
-    /// Sets the number; tells what it was.
+    /// Sets the value. Returns the previous one.
     Set(Field, i64),
-    /// Adds to the number; tells what it is then, `None` where it overflowed and that is to [`Overflow::Fail`].
+    /// Adds to the value. Returns the sum; `None` after an overflow with [`Overflow::Fail`].
     Add(Field, i64, Overflow),
 }
 
 impl BitSet {
-    /// The number in a field.
+    /// Returns the value of a field.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getSigned")]
     #[doc(alias = "getUnsigned")]
     #[doc(alias = "getByte")]
@@ -106,18 +107,19 @@ impl BitSet {
     #[doc(alias = "getInteger")]
     #[doc(alias = "getLong")]
     pub async fn integer(&self, field: Field) -> Result<i64, ObjectError> {
-        self.one(FieldOp::Get(field)).await.map(Option::unwrap_or_default)
+        self.execute_one(FieldOp::Get(field)).await.map(Option::unwrap_or_default)
     }
 
-    /// Sets the number in a field; tells what it was.
+    /// Sets the value of a field. Returns the previous one.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; a number that the field can not hold is [`ObjectError::InvalidArgument`].
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for a value that does not fit into the field.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "setSigned")]
     #[doc(alias = "setUnsigned")]
     #[doc(alias = "setByte")]
@@ -125,19 +127,20 @@ impl BitSet {
     #[doc(alias = "setInteger")]
     #[doc(alias = "setLong")]
     pub async fn set_integer(&self, field: Field, value: i64) -> Result<i64, ObjectError> {
-        self.one(FieldOp::Set(field, value)).await.map(Option::unwrap_or_default)
+        self.execute_one(FieldOp::Set(field, value)).await.map(Option::unwrap_or_default)
     }
 
-    /// Adds to the number in a field on the server; tells what it is then. `None`, and nothing is added, where it overflowed and that is to
-    /// [`Overflow::Fail`].
+    /// Adds to the value of a field on the server. Returns the sum.
+    ///
+    /// After an overflow with [`Overflow::Fail`], nothing is added and the result is `None`.
     ///
     /// # Errors
     ///
-    /// As [`BitSet::set_integer`].
+    /// As for [`BitSet::set_integer`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::set_integer`].
+    /// As for [`BitSet::set_integer`].
     #[doc(alias = "incrementAndGetSigned")]
     #[doc(alias = "incrementAndGetUnsigned")]
     #[doc(alias = "incrementAndGetByte")]
@@ -145,66 +148,66 @@ impl BitSet {
     #[doc(alias = "incrementAndGetInteger")]
     #[doc(alias = "incrementAndGetLong")]
     pub async fn add_integer(&self, field: Field, by: i64, overflow: Overflow) -> Result<Option<i64>, ObjectError> {
-        self.one(FieldOp::Add(field, by, overflow)).await
+        self.execute_one(FieldOp::Add(field, by, overflow)).await
     }
 
-    /// Does several of these in one step, in their order; an answer for each. At most 1,000.
+    /// Executes up to 1,000 operations in one step, in their order. Returns a result for each.
     ///
     /// ```no_run
     /// # async fn demo(bits: &redgrid_bits::BitSet) -> Result<(), redgrid_bits::ObjectError> {
     /// use redgrid_bits::{Field, FieldOp, Overflow};
     ///
     /// let (level, seen) = (Field::unsigned(4, 0), Field::unsigned(28, 4));
-    /// let told = bits.fields([FieldOp::Get(level), FieldOp::Add(seen, 1, Overflow::Saturate)]).await?;
+    /// let results = bits.fields([FieldOp::Get(level), FieldOp::Add(seen, 1, Overflow::Saturate)]).await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`BitSet::set_integer`]; nothing is done then, or all of it.
+    /// As for [`BitSet::set_integer`]. Either all operations are executed or none.
     ///
     /// # Cancel safety
     ///
-    /// As [`BitSet::set_integer`].
+    /// As for [`BitSet::set_integer`].
     #[doc(alias = "bitField")]
     pub async fn fields(&self, ops: impl IntoIterator<Item = FieldOp>) -> Result<Vec<Option<i64>>, ObjectError> {
         let ops: Vec<FieldOp> = ops.into_iter().collect();
-        if ops.len() > AT_ONCE {
-            return Err(self.place.invalid("operations", format_args!("at most {AT_ONCE}"), ops.len()));
+        if ops.len() > MAX_OPS {
+            return Err(self.place.invalid("operations", format_args!("at most {MAX_OPS}"), ops.len()));
         }
         if ops.is_empty() {
             return Ok(Vec::new());
         }
         if ops.iter().all(|op| matches!(op, FieldOp::Get(_))) {
-            return self.place.read(self.written(self.place.command("BITFIELD_RO")?, &ops)?).await;
+            return self.place.read(self.append_ops(self.place.command("BITFIELD_RO")?, &ops)?).await;
         }
-        self.place.change(self.written(self.place.command("BITFIELD")?, &ops)?).await
+        self.place.change(self.append_ops(self.place.command("BITFIELD")?, &ops)?).await
     }
 
-    async fn one(&self, op: FieldOp) -> Result<Option<i64>, ObjectError> {
+    async fn execute_one(&self, op: FieldOp) -> Result<Option<i64>, ObjectError> {
         Ok(self.fields([op]).await?.pop().flatten())
     }
 
-    fn written(&self, request: Request, ops: &[FieldOp]) -> Result<Request, ObjectError> {
+    fn append_ops(&self, request: Request, ops: &[FieldOp]) -> Result<Request, ObjectError> {
         ops.iter().try_fold(request, |request, op| {
-            let named = |request: Request, what: &'static str, field: Field| {
+            let append = |request: Request, op_name: &'static str, field: Field| {
                 let field = field.check(self)?;
-                Ok::<_, ObjectError>(request.arg(what).arg(field.kind()).arg(field.offset.to_string()))
+                Ok::<_, ObjectError>(request.arg(op_name).arg(field.kind()).arg(field.offset.to_string()))
             };
             match *op {
-                FieldOp::Get(field) => named(request, "GET", field),
+                FieldOp::Get(field) => append(request, "GET", field),
                 FieldOp::Set(field, value) => {
-                    let request = named(request, "SET", field)?;
+                    let request = append(request, "SET", field)?;
                     field.fits(self, value)?;
                     Ok(request.int(value))
                 }
                 FieldOp::Add(field, by, overflow) => {
-                    let how = match overflow {
+                    let mode = match overflow {
                         Overflow::Wrap => "WRAP",
                         Overflow::Saturate => "SAT",
                         Overflow::Fail => "FAIL",
                     };
-                    Ok(named(request.arg("OVERFLOW").arg(how), "INCRBY", field)?.int(by))
+                    Ok(append(request.arg("OVERFLOW").arg(mode), "INCRBY", field)?.int(by))
                 }
             }
         })

@@ -9,13 +9,17 @@ use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{Object, ObjectError, Place, alone, parts};
 use redgrid_core::{Client, Request};
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what counts as the same never depends on
-/// the features that others ask for.
+/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
+/// equality of elements never depends on features that other crates enable.
 macro_rules! hyper_log_log {
     ($($codec:tt)*) => {
-        /// How many different elements were added, with a standard error of 0.81 %, in 12 KiB at most. Redisson's `RHyperLogLog` on the wire.
+        /// An estimate of the number of different elements, with a standard error of 0.81 %, in 12
+        /// KiB at most.
         ///
-        /// Cheap to clone; clones are the same. It is counted by the server's own PFADD, PFCOUNT and PFMERGE.
+        /// Redisson's `RHyperLogLog` on the wire.
+        ///
+        /// Cheap to clone; clones are handles of the same object. It uses the server's own PFADD,
+        /// PFCOUNT and PFMERGE.
         #[doc(alias = "RHyperLogLog")]
         #[doc(alias = "RedissonHyperLogLog")]
         pub struct HyperLogLog<T, C $($codec)*> {
@@ -32,32 +36,36 @@ hyper_log_log!(= redgrid_codecs::Json);
 hyper_log_log!();
 
 impl<T, C: Codec + Default> HyperLogLog<T, C> {
-    /// The one with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the HyperLogLog with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         HyperLogLog { place: Place::new(client, name), codec: C::default(), elements: PhantomData }
     }
 }
 
 impl<T, C: Codec> HyperLogLog<T, C> {
-    /// The same name with another codec: elements are equal whose bytes are.
+    /// Returns a handle of the same name with another codec. Elements are equal if their encoded
+    /// bytes are equal.
     pub fn with_codec<D: Codec>(self, codec: D) -> HyperLogLog<T, D> {
         HyperLogLog { place: self.place, codec, elements: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     pub fn object(&self) -> Object {
         self.place.object(alone)
     }
 
-    /// Adds an element; tells whether the estimate may be another now.
+    /// Adds an element. Returns whether the estimate may have changed.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then. What ended unknown may be added again.
+    /// [`ObjectError`] states what failed and whether anything may have changed. After an unknown
+    /// outcome, the element may be added again.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn add<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
@@ -67,15 +75,16 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         self.place.change(self.place.command("PFADD")?.arg(element)).await
     }
 
-    /// Adds many, 500 or about 4 MiB at a time; tells whether the estimate may be another now.
+    /// Adds elements, up to 500 or about 4 MiB a request. Returns whether the estimate may have
+    /// changed.
     ///
     /// # Errors
     ///
-    /// As [`HyperLogLog::add`]; some may be added.
+    /// As for [`HyperLogLog::add`]. Some elements may have been added.
     ///
     /// # Cancel safety
     ///
-    /// As [`HyperLogLog::add`].
+    /// As for [`HyperLogLog::add`].
     #[doc(alias = "addAll")]
     pub async fn add_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -86,56 +95,58 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         C: Encode<Q>,
     {
         let (elements, mut changed) = (self.place.encoded_all(&self.codec, elements)?, false);
-        for part in parts(&elements, Bytes::len) {
-            let request = part.iter().cloned().fold(self.place.command("PFADD")?, Request::arg);
+        for chunk in parts(&elements, Bytes::len) {
+            let request = chunk.iter().cloned().fold(self.place.command("PFADD")?, Request::arg);
             changed |= self.place.change::<bool>(request).await?;
         }
         Ok(changed)
     }
 
-    /// About how many different elements were added.
+    /// Estimates how many different elements were added.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn count(&self) -> Result<u64, ObjectError> {
         self.place.read(self.place.command("PFCOUNT")?).await
     }
 
-    /// About how many different elements were added to this one and to the others together. In a cluster all must be of one slot (a hash
-    /// tag, `{visitors}:monday`).
+    /// Estimates how many different elements were added to this object and the others together.
+    ///
+    /// In a cluster, all must be in one slot (by a hash tag, like `{visitors}:monday`).
     ///
     /// # Errors
     ///
-    /// As [`HyperLogLog::count`]; one of another slot is [`ObjectError::InvalidArgument`].
+    /// As for [`HyperLogLog::count`]. [`ObjectError::InvalidArgument`] for an object in another
+    /// slot.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "countWith")]
     pub async fn count_with<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        self.place.read(self.with(others, "PFCOUNT")?).await
+        self.place.read(self.request_with(others, "PFCOUNT")?).await
     }
 
-    /// Adds what was added to the others. In a cluster all must be of one slot.
+    /// Adds the elements of the others. In a cluster, all must be in one slot.
     ///
     /// # Errors
     ///
-    /// As [`HyperLogLog::add`]; one of another slot is [`ObjectError::InvalidArgument`].
+    /// As for [`HyperLogLog::add`]. [`ObjectError::InvalidArgument`] for an object in another slot.
     ///
     /// # Cancel safety
     ///
-    /// As [`HyperLogLog::add`].
+    /// As for [`HyperLogLog::add`].
     #[doc(alias = "mergeWith")]
     pub async fn merge_with<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<(), ObjectError> {
-        self.place.change(self.with(others, "PFMERGE")?).await
+        self.place.change(self.request_with(others, "PFMERGE")?).await
     }
 
-    fn with<N: AsRef<str>>(
+    fn request_with<N: AsRef<str>>(
         &self,
         others: impl IntoIterator<Item = N>,
         command: &'static str,
@@ -153,7 +164,7 @@ impl<T, C: Clone> Clone for HyperLogLog<T, C> {
 
 impl<T, C: fmt::Debug> fmt::Debug for HyperLogLog<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("HyperLogLog");
-        shown.field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        let mut debug = f.debug_struct("HyperLogLog");
+        debug.field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

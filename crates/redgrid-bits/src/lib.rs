@@ -1,4 +1,5 @@
-//! What is kept in the bits of a string: bit sets, Bloom filters and HyperLogLogs that all processes share, in the wire format of Redisson.
+//! Bit sets, Bloom filters and HyperLogLogs that all processes share, in the wire format of
+//! Redisson.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -7,7 +8,7 @@
 //!
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let seats = BitSet::new(&client, "seats");
-//! let was_taken = seats.set(17, true).await?; // true: somebody was quicker
+//! let was_taken = seats.set(17, true).await?; // true: another client was faster
 //! let taken = seats.count().await?;
 //!
 //! let seen: BloomFilter<String> = BloomFilter::new(&client, "seen");
@@ -27,16 +28,18 @@
 //! | key | type | lifetime |
 //! |---|---|---|
 //! | `name` of a [`BitSet`] | string: bit 0 is the highest of the first byte; Redisson's | none, unless set |
-//! | `redgrid_bits:{name}:1`, `:2`, `:3` | strings: what is made on the way when bit sets are combined | gone at the end of the script |
+//! | `redgrid_bits:{name}:1`, `:2`, `:3` | strings: temporary results of combining bit sets | deleted at the end of the script |
 //! | `name` of a [`BloomFilter`] | string: its bits; Redisson's | none, unless set |
 //! | `{name}:config` | hash: `size`, `hashIterations`, `expectedInsertions`, `falseProbability`; Redisson's | none, unless set |
 //! | `name` of a [`HyperLogLog`] | string: the server's own; Redisson's | none, unless set |
 //!
 //! # Promises
 //!
-//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
-//! - No call keeps the server for longer than one pass over the string takes; what is larger than a mebibyte to be written goes in parts.
-//! - A filter whose size was changed is found out by the server before anything is read or added.
+//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//!   and is not repeated.
+//! - No call blocks the server for longer than one pass over the string. A write of more than a
+//!   mebibyte is split.
+//! - If the size of a filter was changed, the server detects it before anything is read or added.
 
 mod bit_set;
 mod bloom_filter;

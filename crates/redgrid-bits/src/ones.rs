@@ -1,4 +1,4 @@
-//! The bits that are set, as a stream.
+//! A stream of the set bits.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,14 +10,14 @@ use futures_util::{Stream, StreamExt, TryStreamExt};
 use redgrid_core::object::{Asking, ObjectError, Paged, Pages, Place};
 use redgrid_core::{FromReply, Reply, Script, ServerError};
 
-use crate::bit_set::{BITS, BitSet};
+use crate::bit_set::{BitSet, MAX_BITS};
 
 static ONES: Script<1> = Script::new("bits/ones", include_str!("scripts/ones.lua"));
 
-/// How many bytes a page has: 8,192 indices at most are in memory at a time.
+/// The number of bytes in a page, which has up to 8,192 indices in memory at a time.
 const PAGE: u64 = 1024;
 
-/// A page: the byte it begins at, and its bytes; nothing behind the last bit that is set.
+/// A page: the index of its first byte, and its bytes; `None` after the last set bit.
 struct Page(Option<(u64, Bytes)>);
 
 impl FromReply for Page {
@@ -29,89 +29,92 @@ impl FromReply for Page {
     }
 }
 
-/// The indices of the bits that are set, from low to high; made by [`BitSet::ones`]. A page is asked for when the one before has been taken.
+/// A stream of the indices of the set bits, from low to high; returned by [`BitSet::ones`]. A page
+/// is read when all indices of the page before were returned.
 ///
-/// What is set from beginning to end comes exactly once; what is set or cleared meanwhile may come or not. Behind an error it is over.
+/// A bit that is set from beginning to end is returned exactly once. Bits that are set or cleared
+/// meanwhile may be returned or not. An error ends the stream.
 #[must_use = "a stream asks nobody until it is polled"]
 pub struct Ones {
-    pages: Pages<Walk>,
+    pages: Pages<PageReader>,
 }
 
-struct Walk {
+struct PageReader {
     place: Place,
-    /// The byte to go on at; nowhere at the end.
-    at: Option<u64>,
-    /// Bits before it are not wanted.
+    /// The first byte of the next page; `None` at the end.
+    next_byte: Option<u64>,
+    /// The first bit to return.
     from: u64,
 }
 
 impl BitSet {
-    /// The bits that are set, as a stream.
+    /// Returns a stream of the set bits.
     #[doc(alias = "stream")]
     pub fn ones(&self) -> Ones {
         self.ones_from(0)
     }
 
-    /// The same from this bit on.
+    /// Returns a stream of the set bits from this one on.
     pub fn ones_from(&self, from: u64) -> Ones {
-        let at = (from < BITS).then_some(from / 8);
-        Ones { pages: Pages::of(Walk { place: self.place.clone(), at, from }) }
+        let next_byte = (from < MAX_BITS).then_some(from / 8);
+        Ones { pages: Pages::of(PageReader { place: self.place.clone(), next_byte, from }) }
     }
 }
 
 impl Ones {
-    /// The next one; `None` at the end.
+    /// Returns the next index; `None` at the end.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future loses nothing.
     pub async fn try_next(&mut self) -> Result<Option<u64>, ObjectError> {
         self.next().await.transpose()
     }
 
-    /// All of them.
+    /// Collects all indices.
     ///
     /// # Errors
     ///
-    /// The first one.
+    /// The first error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing on the server.
+    /// Dropping the future changes nothing on the server.
     pub async fn try_collect<B: Default + Extend<u64>>(self) -> Result<B, ObjectError> {
         TryStreamExt::try_collect(self).await
     }
 }
 
-impl Paged for Walk {
+impl Paged for PageReader {
     type Page = Page;
     type Item = u64;
 
     fn ask(&self) -> Option<Asking<Page>> {
-        let (at, place) = (self.at?, self.place.clone());
+        let (next_byte, place) = (self.next_byte?, self.place.clone());
         Some(Box::pin(async move {
             let (_, key) = place.named()?;
-            // From the primary, whatever the read mode: a replica may lack what was set before it began.
-            place.ask(ONES.with([key.clone()]).arg(at.to_string()).arg(PAGE.to_string())).await
+            // From the primary, whatever the read mode: a replica may lack bits set before the
+            // stream began.
+            place.ask(ONES.with([key.clone()]).arg(next_byte.to_string()).arg(PAGE.to_string())).await
         }))
     }
 
     fn take(&mut self, page: Page, found: &mut VecDeque<Result<u64, ObjectError>>) {
-        let Page(Some((begin, bytes))) = page else { return self.end() };
-        for (at, byte) in (begin..).zip(&bytes) {
-            let set = (0..8).filter(|bit| byte & (0x80 >> bit) != 0).map(|bit| at * 8 + bit);
+        let Page(Some((first_byte, bytes))) = page else { return self.end() };
+        for (byte_index, byte) in (first_byte..).zip(&bytes) {
+            let set = (0..8).filter(|bit| byte & (0x80 >> bit) != 0).map(|bit| byte_index * 8 + bit);
             found.extend(set.filter(|index| *index >= self.from).map(Ok));
         }
-        let next = begin + PAGE;
-        self.at = (next < BITS / 8).then_some(next);
+        let next = first_byte + PAGE;
+        self.next_byte = (next < MAX_BITS / 8).then_some(next);
     }
 
     fn end(&mut self) {
-        self.at = None;
+        self.next_byte = None;
     }
 }
 
@@ -126,6 +129,9 @@ impl Stream for Ones {
 impl fmt::Debug for Ones {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let walk = &self.pages.walk;
-        f.debug_struct("Ones").field("name", &walk.place.name()).field("at", &walk.at).finish_non_exhaustive()
+        f.debug_struct("Ones")
+            .field("name", &walk.place.name())
+            .field("next_byte", &walk.next_byte)
+            .finish_non_exhaustive()
     }
 }

@@ -1,110 +1,134 @@
-//! How large a Bloom filter is, and which of its bits an element has: as Redisson chooses them.
+//! The size of a Bloom filter and the bits of an element, compatible with Redisson.
 
 use redgrid_codecs::hash128;
 
-/// Redisson's largest size: 512 MiB but for two bits.
-pub(crate) const LARGEST: u64 = 4_294_967_294;
+/// Redisson's largest size: 512 MiB minus two bits.
+pub(crate) const MAX_SIZE: u64 = 4_294_967_294;
 
-/// How many bits, 64 KiB of them, are not too many for a filter that would find too much with fewer. One that is larger takes at most twice as
-/// many as it would if no element had most of its own bits in common.
-const SPARED: u64 = 1 << 19;
+/// A filter may grow to this size (64 KiB) if degenerate elements would exceed its false-positive
+/// probability. A larger one may grow to twice the size that it would have without them.
+const SMALL_SIZE: u64 = 1 << 19;
 
-/// What a filter was made for, and what it is.
+/// The configuration of a Bloom filter: its size, and the numbers for which it was planned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct FilterConfig {
-    /// How many bits it has.
+    /// The number of bits.
     pub size: u64,
-    /// How many bits each element sets.
+    /// The number of bits that each element sets.
     pub hash_iterations: u32,
-    /// How many elements it was made for.
+    /// The number of elements for which the filter was planned.
     pub expected_insertions: u64,
-    /// Which share of what is not in it is found all the same, when it has as many elements as were expected.
+    /// The probability of a false positive when the filter has the expected number of elements.
     pub false_probability: f64,
 }
 
 impl FilterConfig {
-    /// The smallest filter by which no more than such a share is found. Redisson takes the size that would do if the bits of an element were
-    /// independent of each other; as they are not, its filters find more than was asked for (a fifth more at 0.01, two fifths more at
-    /// 0.001). What is chosen here is 4 to 6 % larger, and more than that for few elements or a small share: up to 64 KiB, or up to twice as
-    /// many bits. Either side goes by what the other has chosen.
-    pub(crate) fn of(expected_insertions: u64, false_probability: f64) -> FilterConfig {
+    /// Plans the smallest filter whose false-positive probability is not higher than requested.
+    ///
+    /// Redisson uses the size that would be right if the bits of an element were independent. They
+    /// are not, so the error rate of its filters is higher than requested: by a fifth at 0.01, and
+    /// by two fifths at 0.001. The size chosen here is 4 to 6 % larger. For few elements or a small
+    /// probability it is larger still: up to 64 KiB, or up to twice as many bits. Each side uses
+    /// the configuration that the other has chosen.
+    pub(crate) fn plan(expected_insertions: u64, false_probability: f64) -> FilterConfig {
         let elements = expected_insertions as f64;
         let least = (-elements * false_probability.ln() / (2_f64.ln() * 2_f64.ln())) as u64;
-        let large = smallest(least, |size| share(elements, size as f64, hashes(elements, size)) <= false_probability);
-        // By so many bits of each element: with more of them in more bits, as many would be the same again.
-        let hash_iterations = hashes(elements, large);
-        let found = |size: f64| share(elements, size, hash_iterations) + alike(elements, size, hash_iterations);
-        let is_large = alike(elements, large as f64, hash_iterations) < false_probability / 1000.0;
-        let size = if is_large { large } else { smallest(large, |size| found(size as f64) <= false_probability) };
-        let size = size.min(large.saturating_mul(2).max(SPARED)).max(large);
-        // Of an even size, a half of the indices would be even, whatever the element.
+        let base = smallest_size(least, |size| {
+            false_positive_rate(elements, size as f64, optimal_hashes(elements, size)) <= false_probability
+        });
+        // Not recomputed for a larger size: with more hashes, as many bits would coincide again.
+        let hash_iterations = optimal_hashes(elements, base);
+        let rate = |size: f64| {
+            false_positive_rate(elements, size, hash_iterations) + degenerate_rate(elements, size, hash_iterations)
+        };
+        let is_negligible = degenerate_rate(elements, base as f64, hash_iterations) < false_probability / 1000.0;
+        let size =
+            if is_negligible { base } else { smallest_size(base, |size| rate(size as f64) <= false_probability) };
+        let size = size.min(base.saturating_mul(2).max(SMALL_SIZE)).max(base);
+        // With an even size, half of the indices would be even, whatever the element.
         let size = if size == 0 { 0 } else { size | 1 };
         FilterConfig { size, hash_iterations, expected_insertions, false_probability }
     }
 }
 
-/// The smallest size from `least` on that fits, to a two-thousandth of it; 0 or more than [`LARGEST`] where none does.
-fn smallest(least: u64, fits: impl Fn(u64) -> bool) -> u64 {
+/// Returns the smallest size from `least` on that fits, with a precision of one two-thousandth; 0
+/// or more than [`MAX_SIZE`] if none does.
+fn smallest_size(least: u64, fits: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (least, least.saturating_mul(4));
-    // Near 1 bits are few, and each element has one: there what is least is far from enough.
-    while (1..=LARGEST).contains(&high) && !fits(high) {
+    // Near a probability of 1 there are few bits, one for each element, and `least` is far too
+    // small.
+    while (1..=MAX_SIZE).contains(&high) && !fits(high) {
         (low, high) = (high, high.saturating_mul(2));
     }
     while high - low > 1 + least / 2000 && !fits(low) {
         let middle = low + (high - low) / 2;
-        match fits(middle) {
-            true => high = middle,
-            false => low = middle,
+        if fits(middle) {
+            high = middle;
+        } else {
+            low = middle;
         }
     }
     if fits(low) { low } else { high }
 }
 
-/// How many bits of each element are best, as Redisson reckons.
-fn hashes(elements: f64, size: u64) -> u32 {
+/// Returns the best number of bits for each element, by Redisson's formula.
+fn optimal_hashes(elements: f64, size: u64) -> u32 {
     ((size as f64 / elements * 2_f64.ln()).round() as u32).max(1)
 }
 
-/// Which share of others is found when so many elements are in a filter. With s = h1 + h2, the bits of an element are h1 + t s and (t + 1) s:
-/// one that has its first bit of the second row in common with another element has, with some luck, the whole row in common.
-fn share(elements: f64, size: f64, hashes: u32) -> f64 {
+/// Returns the false-positive rate of a filter with this number of elements.
+///
+/// With s = h1 + h2, the bits of an element are h1 + t s (first row) and (t + 1) s (second row). An
+/// element that shares the first bit of its second row with another element may share the whole
+/// row.
+fn false_positive_rate(elements: f64, size: f64, hashes: u32) -> f64 {
     let set = 1.0 - (-f64::from(hashes) * elements / size).exp();
-    let row = hashes / 2;
-    let others = set.powi((hashes - row) as i32);
-    if row == 0 {
-        return others;
+    let second_row = hashes / 2;
+    let first_row_set = set.powi((hashes - second_row) as i32);
+    if second_row == 0 {
+        return first_row_set;
     }
-    let met = 1.0 - (-elements / size).exp();
-    others * (met * in_common(row, set) + (set - met) * set.powi(row as i32 - 1))
+    let shared = 1.0 - (-elements / size).exp();
+    first_row_set
+        * (shared * shared_row_probability(second_row, set) + (set - shared) * set.powi(second_row as i32 - 1))
 }
 
-/// Which share of others is found as most of their own bits are the same: s is 0 modulo the size, so that there are two of them, or h1 is a
-/// small multiple of s, so that the one row goes on in the other. One in a size is so: in large filters that is too few to matter.
-fn alike(elements: f64, size: f64, hashes: u32) -> f64 {
+/// Returns the rate of false positives caused by degenerate elements, most of whose bits coincide.
+///
+/// Either s is 0 modulo the size, and the element has two bits. Or h1 is a small multiple of s, and
+/// one row continues the other. One element in `size` is degenerate: in large filters too few to
+/// matter.
+fn degenerate_rate(elements: f64, size: f64, hashes: u32) -> f64 {
     let set = 1.0 - (-f64::from(hashes) * elements / size).exp();
-    let row = i64::from(hashes / 2);
-    let other = i64::from(hashes) - row;
-    // The multiples from..from + other of s, and 1..=row.
-    let both = |from: i64| ((from + other - 1).min(row) - from.max(1) + 1).max(0);
-    let rows: f64 = (2 - other..=row).map(|from| set.powi((i64::from(hashes) - both(from)) as i32)).sum();
-    let two = if hashes > 2 { set.powi(2) } else { 0.0 };
-    if row == 0 { 0.0 } else { (two + rows) / size }
+    let second_row = i64::from(hashes / 2);
+    let first_row = i64::from(hashes) - second_row;
+    // How many multiples of s are in both rows: from..from + first_row, and 1..=second_row.
+    let in_both_rows = |from: i64| ((from + first_row - 1).min(second_row) - from.max(1) + 1).max(0);
+    let rows: f64 =
+        (2 - first_row..=second_row).map(|from| set.powi((i64::from(hashes) - in_both_rows(from)) as i32)).sum();
+    let two_bits = if hashes > 2 { set.powi(2) } else { 0.0 };
+    if second_row == 0 { 0.0 } else { (two_bits + rows) / size }
 }
 
-/// The share of two elements with one s, modulo the size, whose further multiples of s are all set: those on which both have wrapped around
-/// as often are the same bits, and the others are set by chance.
-fn in_common(row: u32, set: f64) -> f64 {
-    /// A prime, so that no multiple falls on the edges.
+/// Returns the probability that all further multiples of s are set, for an element with the same s,
+/// modulo the size, as another.
+///
+/// Multiples for which both have wrapped around equally often are the same bits. The others are set
+/// by chance.
+fn shared_row_probability(second_row: u32, set: f64) -> f64 {
+    /// A prime, so that no multiple falls on an edge.
     const GRID: u32 = 61;
     let points = || (0..GRID).map(|n| (f64::from(n) + 0.5) / f64::from(GRID));
-    let both =
-        |u: f64, v: f64| (2..=row).filter(|t| (f64::from(*t) * u).floor() != (f64::from(*t) * v).floor()).count();
-    let sum: f64 = points().flat_map(|u| points().map(move |v| (u, v))).map(|(u, v)| set.powi(both(u, v) as i32)).sum();
+    let differing = |u: f64, v: f64| {
+        (2..=second_row).filter(|t| (f64::from(*t) * u).floor() != (f64::from(*t) * v).floor()).count()
+    };
+    let sum: f64 =
+        points().flat_map(|u| points().map(move |v| (u, v))).map(|(u, v)| set.powi(differing(u, v) as i32)).sum();
     sum / f64::from(GRID * GRID)
 }
 
-/// The part of it that decides about bits.
+/// The part of a configuration that determines the bits of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) size: u64,
@@ -112,18 +136,18 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The bits of an element, by its bytes.
+    /// Returns the bits of an encoded element.
     pub(crate) fn indices(self, bytes: &[u8]) -> impl Iterator<Item = u64> {
-        let [one, two] = hash128(bytes);
-        let mut hash = one;
+        let [h1, h2] = hash128(bytes);
+        let mut hash = h1;
         (0..self.hashes).map(move |n| {
             let index = (hash & (u64::MAX >> 1)) % self.size;
-            hash = hash.wrapping_add(if n % 2 == 0 { two } else { one });
+            hash = hash.wrapping_add(if n % 2 == 0 { h2 } else { h1 });
             index
         })
     }
 
-    /// About how many elements have set so many bits.
+    /// Estimates the number of elements from the number of set bits.
     pub(crate) fn elements(self, bits: u64) -> u64 {
         let (size, bits) = (self.size as f64, bits as f64);
         (-size / f64::from(self.hashes) * (1.0 - bits / size).ln()).round() as u64
@@ -134,8 +158,9 @@ impl Shape {
 mod tests {
     use super::*;
 
-    /// How many of so many others are found in a filter of this number. No two filters have an element in common.
-    fn found(shape: Shape, filter: u64, elements: u64, probes: u64) -> usize {
+    /// Returns how many of the probes are false positives in the filter with this number. No two
+    /// filters have an element in common.
+    fn false_positives(shape: Shape, filter: u64, elements: u64, probes: u64) -> usize {
         let element = |n: u64| (filter << 32 | n).to_le_bytes();
         let mut bits = vec![false; shape.size as usize];
         for n in 0..elements {
@@ -148,41 +173,42 @@ mod tests {
 
     #[test]
     fn a_filter_is_a_little_larger_than_redissons() {
-        for (elements, probability, redissons) in
+        for (elements, probability, redisson_size) in
             [(1000, 0.01, 9585), (55_000_000, 0.03, 401_436_619), (1000, 0.000_1, 19_170)]
         {
-            let FilterConfig { size, hash_iterations, .. } = FilterConfig::of(elements, probability);
+            let FilterConfig { size, hash_iterations, .. } = FilterConfig::plan(elements, probability);
             assert!(
-                (redissons..redissons * 110 / 100).contains(&size) && size % 2 == 1,
+                (redisson_size..redisson_size * 110 / 100).contains(&size) && size % 2 == 1,
                 "{elements} {probability}: {size}"
             );
-            assert_eq!(hash_iterations, hashes(elements as f64, size));
+            assert_eq!(hash_iterations, optimal_hashes(elements as f64, size));
         }
-        assert_eq!(FilterConfig::of(1, 0.9).size, 0);
-        assert_eq!(FilterConfig::of(0, 0.01).size, 0);
-        assert!(FilterConfig::of(u64::MAX, 1e-300).size > LARGEST);
-        assert!((10..40).contains(&FilterConfig::of(1, 0.01).size));
-        let rare = FilterConfig::of(100, 1e-9).size;
+        assert_eq!(FilterConfig::plan(1, 0.9).size, 0);
+        assert_eq!(FilterConfig::plan(0, 0.01).size, 0);
+        assert!(FilterConfig::plan(u64::MAX, 1e-300).size > MAX_SIZE);
+        assert!((10..40).contains(&FilterConfig::plan(1, 0.01).size));
+        let rare = FilterConfig::plan(100, 1e-9).size;
         assert!((20_000..300_000).contains(&rare), "{rare}: what is rare costs no more than that");
-        let rarest = FilterConfig::of(10_000_000, 1e-12).size;
+        let rarest = FilterConfig::plan(10_000_000, 1e-12).size;
         assert!((575_000_000..1_700_000_000).contains(&rarest), "{rarest}: nor many times what they need otherwise");
     }
 
     #[test]
-    fn large_shares_are_kept_too() {
+    fn large_probabilities_are_kept_too() {
         for elements in [1000_u64, 1_000_000] {
             for probability in [0.9, 0.95, 0.97, 0.98, 0.99, 0.999] {
-                let FilterConfig { size, hash_iterations, .. } = FilterConfig::of(elements, probability);
-                let found = share(elements as f64, size as f64, hash_iterations);
-                assert!(size > 0 && found <= probability, "{elements} {probability}: {size} bits, {found}");
+                let FilterConfig { size, hash_iterations, .. } = FilterConfig::plan(elements, probability);
+                let rate = false_positive_rate(elements as f64, size as f64, hash_iterations);
+                assert!(size > 0 && rate <= probability, "{elements} {probability}: {size} bits, {rate}");
             }
         }
     }
 
-    /// By the hash itself, without a server. Of each kind there are several filters, each with its own luck: the share that all of them find, with
-    /// three standard errors of it, is no more than a tenth above what was asked for, and the share alone no less than that below.
+    /// Tests the hash itself, without a server. Of each kind there are several filters, each with
+    /// its own random deviation. Their mean rate plus three standard errors is at most a tenth
+    /// above the requested one, and the mean alone at most a tenth below it.
     #[test]
-    fn what_is_found_is_within_a_tenth_of_what_was_asked_for() {
+    fn the_false_positive_rate_is_within_a_tenth_of_the_requested_one() {
         for (elements, probability, filters, probes) in [
             (1_000_u64, 0.3, 10_u64, 2_000_u64),
             (200, 0.1, 40, 1_500),
@@ -191,22 +217,23 @@ mod tests {
             (2_000, 0.01, 12, 12_000),
             (20_000, 0.001, 4, 300_000),
         ] {
-            let FilterConfig { size, hash_iterations, .. } = FilterConfig::of(elements, probability);
+            let FilterConfig { size, hash_iterations, .. } = FilterConfig::plan(elements, probability);
             let shape = Shape { size, hashes: hash_iterations };
-            let found = (0..filters).map(|filter| self::found(shape, filter, elements, probes) as f64 / probes as f64);
-            let found: Vec<f64> = found.collect();
+            let rates = (0..filters)
+                .map(|filter| self::false_positives(shape, filter, elements, probes) as f64 / probes as f64);
+            let rates: Vec<f64> = rates.collect();
             let count = filters as f64;
-            let mean = found.iter().sum::<f64>() / count;
-            let between = found.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (count - 1.0) / count;
-            let error = between.max(mean / (count * probes as f64)).sqrt();
+            let mean = rates.iter().sum::<f64>() / count;
+            let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1.0) / count;
+            let error = variance.max(mean / (count * probes as f64)).sqrt();
             assert!(mean + 3.0 * error <= probability * 1.1, "{elements} at {probability}: {mean} ± {error}");
             assert!(mean >= probability * 0.9, "{elements} at {probability}: {mean} ± {error}");
         }
     }
 
-    /// Of many filters together: each has its own luck.
+    /// Averages over many filters, because each has its own random deviation.
     #[test]
-    fn small_filters_find_no_more_than_asked_for() {
+    fn small_filters_do_not_exceed_the_requested_rate() {
         for (elements, probability, filters, probes) in [
             (1_u64, 0.1, 500_u64, 20_u64),
             (1, 0.01, 1000, 30),
@@ -215,9 +242,9 @@ mod tests {
             (1, 0.001, 1000, 60),
             (20, 0.001, 100, 400),
         ] {
-            let FilterConfig { size, hash_iterations, .. } = FilterConfig::of(elements, probability);
+            let FilterConfig { size, hash_iterations, .. } = FilterConfig::plan(elements, probability);
             let shape = Shape { size, hashes: hash_iterations };
-            let found: usize = (0..filters).map(|filter| self::found(shape, filter, elements, probes)).sum();
+            let found: usize = (0..filters).map(|filter| self::false_positives(shape, filter, elements, probes)).sum();
             let measured = found as f64 / (filters * probes) as f64;
             assert!(
                 measured <= probability * 1.2,
@@ -227,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_estimated_as_were_added() {
+    fn the_estimate_is_near_the_number_of_added_elements() {
         let shape = Shape { size: 9585, hashes: 7 };
         assert_eq!(shape.elements(0), 0);
         let mut bits = std::collections::HashSet::new();

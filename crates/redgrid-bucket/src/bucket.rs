@@ -1,4 +1,4 @@
-//! One value under a name.
+//! A single value under a name.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,14 +13,17 @@ use redgrid_core::{Client, Request, Token};
 use crate::compare::{CompareAndSet, compare_and_delete};
 use crate::set::{GetAndSet, Set, SetIf};
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what a bucket stores never
-/// depends on the features that others ask for.
+/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
+/// stored format never depends on features that other crates enable.
 macro_rules! bucket {
     ($($default:tt)*) => {
-        /// A value of type `T` under a name, shared by all processes that reach the same server. Redisson's `RBucket` on the wire.
+        /// A value of type `T` under a name, shared by all processes that reach the same server.
         ///
-        /// Cheap to clone; clones are the same bucket. The codec `C` is part of the type: all who share a bucket name the same one. With
-        /// the feature `json` it is `Json` where none is named.
+        /// Redisson's `RBucket` on the wire.
+        ///
+        /// Cheap to clone; clones are handles of the same bucket. The codec `C` is part of the
+        /// type: all users of a bucket must use the same one. With the feature `json`, the default
+        /// is `Json`.
         #[doc(alias = "RBucket")]
         #[doc(alias = "RedissonBucket")]
         pub struct Bucket<T, C $($default)*> {
@@ -37,167 +40,178 @@ bucket!(= redgrid_codecs::Json);
 bucket!();
 
 impl<T, C: Codec + Default> Bucket<T, C> {
-    /// The bucket with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the bucket with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Bucket { place: Place::new(client, name), codec: C::default(), value: PhantomData }
     }
 }
 
 impl<T, C: Codec> Bucket<T, C> {
-    /// The same name with another codec.
+    /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> Bucket<T, D> {
         Bucket { place: self.place, codec, value: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory. Its fence goes along to another name.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
+    ///
+    /// A rename moves the fence, too.
     pub fn object(&self) -> Object {
         self.place.object(alone).and_along(fence)
     }
 
-    /// How many bytes the value has as its codec writes it; 0 where there is none.
+    /// Returns the size of the encoded value in bytes; 0 if there is no value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn size(&self) -> Result<u64, ObjectError> {
         self.place.read(self.place.command("STRLEN")?).await
     }
 
-    /// Deletes the value; tells whether there was one.
+    /// Deletes the value. Returns whether there was one.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn delete(&self) -> Result<bool, ObjectError> {
         self.place.change(self.place.command("DEL")?).await
     }
 
-    /// Deletes the value if `token` is not stale; tells whether there was one. See [`Set::fenced`].
+    /// Deletes the value if `token` is not stale. Returns whether there was one. See
+    /// [`Set::fenced`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Fenced`] when a newer holder has written; else as [`Bucket::delete`].
+    /// [`ObjectError::Fenced`] if a newer holder has written. Otherwise as for [`Bucket::delete`].
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn delete_fenced(&self, token: Token) -> Result<bool, ObjectError> {
         Ok(self.place.fenced(Write::Delete, token).await? > 0)
     }
 }
 
 impl<T, C: Decode<T>> Bucket<T, C> {
-    /// What it is; `None` where there is nothing.
+    /// Returns the value; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn get(&self) -> Result<Option<T>, ObjectError> {
         let bytes = self.place.read(self.place.command("GET")?).await?;
-        self.read(bytes)
+        self.decode_option(bytes)
     }
 
-    /// Deletes it; tells what it was.
+    /// Deletes the value and returns it; `None` if there was none.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is deleted all the same.
+    /// [`ObjectError`] states what failed and whether anything may have changed. A value that
+    /// cannot be decoded is deleted as well.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "getAndDelete")]
     pub async fn get_and_delete(&self) -> Result<Option<T>, ObjectError> {
         let bytes = self.place.change(self.place.command("GETDEL")?).await?;
-        self.read(bytes)
+        self.decode_option(bytes)
     }
 
-    /// Has it deleted after this time, 1 ms to 3650 days; tells what it is.
+    /// Sets the lifetime of the value, 1 ms to 3650 days, and returns the value; `None` if there is
+    /// none.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "getAndExpire")]
     pub async fn get_and_expire(&self, lifetime: Duration) -> Result<Option<T>, ObjectError> {
         let (name, key) = self.place.named()?;
         let request = Request::command("GETEX").key(key.clone()).arg("PX").arg(millis(name, lifetime)?);
         let bytes = self.place.change(request).await?;
-        self.read(bytes)
+        self.decode_option(bytes)
     }
 
-    /// Has it live on without an end; tells what it is.
+    /// Removes the lifetime of the value, and returns the value; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "getAndClearExpire")]
     pub async fn get_and_persist(&self) -> Result<Option<T>, ObjectError> {
         let bytes = self.place.change(self.place.command("GETEX")?.arg("PERSIST")).await?;
-        self.read(bytes)
+        self.decode_option(bytes)
     }
 
-    pub(crate) fn read(&self, bytes: Option<Bytes>) -> Result<Option<T>, ObjectError> {
+    pub(crate) fn decode_option(&self, bytes: Option<Bytes>) -> Result<Option<T>, ObjectError> {
         bytes.map(|bytes| self.place.decoded(&self.codec, &bytes, || None)).transpose()
     }
 }
 
 impl<T, C: Encode<T>> Bucket<T, C> {
-    /// Sets it when awaited: without a lifetime, unless [`Set`]'s options say otherwise.
+    /// Sets the value when awaited: without a lifetime, unless an option of [`Set`] sets one.
     #[doc(alias = "setAndKeepTTL")]
     pub fn set(&self, value: &T) -> Set {
         Set::new(self.place.clone(), self.place.encoded(&self.codec, value))
     }
 
-    /// Sets it when awaited if there is nothing; tells whether it did.
+    /// Sets the value when awaited, if there is none. The result is whether it was set.
     #[doc(alias = "setIfAbsent")]
     #[doc(alias = "trySet")]
     pub fn try_set(&self, value: &T) -> SetIf {
         SetIf::new(self.place.clone(), self.place.encoded(&self.codec, value), "NX")
     }
 
-    /// Sets it when awaited if there is something; tells whether it did.
+    /// Sets the value when awaited, if there is one already. The result is whether it was set.
     #[doc(alias = "setIfExists")]
     pub fn set_if_exists(&self, value: &T) -> SetIf {
         SetIf::new(self.place.clone(), self.place.encoded(&self.codec, value), "XX")
     }
 
-    /// Sets it when awaited if it is `expected`; tells whether it was. Values are equal whose bytes are.
+    /// Sets the value when awaited, if it is `expected`. The result is whether it was set.
+    ///
+    /// Values are equal if their encoded bytes are equal.
     #[doc(alias = "compareAndSet")]
     pub fn compare_and_set(&self, expected: &T, new: &T) -> CompareAndSet {
-        let both = self.place.encoded(&self.codec, expected);
-        let both = both.and_then(|expected| Ok((expected, self.place.encoded(&self.codec, new)?)));
-        CompareAndSet::new(self.place.clone(), both)
+        let values = self.place.encoded(&self.codec, expected);
+        let values = values.and_then(|expected| Ok((expected, self.place.encoded(&self.codec, new)?)));
+        CompareAndSet::new(self.place.clone(), values)
     }
 
-    /// Deletes it if it is `expected`; tells whether it was. Values are equal whose bytes are.
+    /// Deletes the value if it is `expected`. Returns whether it was deleted.
+    ///
+    /// Values are equal if their encoded bytes are equal.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "compareAndDelete")]
     pub async fn compare_and_delete(&self, expected: &T) -> Result<bool, ObjectError> {
         let (_, key) = self.place.named()?;
@@ -207,7 +221,7 @@ impl<T, C: Encode<T>> Bucket<T, C> {
 }
 
 impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
-    /// Sets it when awaited; tells what it was.
+    /// Sets the value when awaited, and returns the previous one.
     #[doc(alias = "getAndSet")]
     pub fn get_and_set(&self, value: &T) -> GetAndSet<T, C> {
         GetAndSet::new(self.clone(), self.place.encoded(&self.codec, value))

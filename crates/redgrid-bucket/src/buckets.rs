@@ -1,4 +1,4 @@
-//! Many buckets at once.
+//! Operations on many buckets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,24 +11,29 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Client, Code, FromReply, Name, Request, ServerError};
 
-/// How many names one command has at most: a server does nothing else meanwhile.
-const AT_ONCE: usize = 500;
+/// The maximum number of names in one command, which blocks the server.
+const MAX_NAMES: usize = 500;
 
-/// How many bytes, about: what is sent at once is in memory here and there.
-const BYTES_AT_ONCE: usize = 4 << 20;
+/// The approximate size of one command, which is in memory here and on the server.
+const MAX_BYTES: usize = 4 << 20;
 
-/// How many commands are under way at a time.
-const UNDER_WAY: usize = 16;
+/// The maximum number of commands in flight.
+const MAX_IN_FLIGHT: usize = 16;
 
-/// The type, with the codec of one that names none, as a bucket has it.
+/// Defines the type, with its default codec, which is that of a bucket.
 macro_rules! buckets {
     ($($default:tt)*) => {
-        /// Many buckets of one type at once. Redisson's `RBuckets` on the wire.
+        /// Operations on many buckets of one type.
         ///
-        /// What ends in `_each` asks slot by slot, and at most 500 names or about 4 MiB at a time: others may see some of it done and some
-        /// not, and after an error it may be so. Names of a slot that is moving are asked about one by one. What ends in `_all` is one step,
-        /// and so all names must share a slot in a cluster (a hash tag, `{user:7}:name`); while that slot moves it waits until all are on
-        /// one side, as long as a call may take.
+        /// Redisson's `RBuckets` on the wire.
+        ///
+        /// Methods that end in `_each` send one or more commands for each slot, with at most 500
+        /// names or about 4 MiB each. Others may see a part of their effect, and only a part may
+        /// have happened after an error. Names of a migrating slot are sent one by one.
+        ///
+        /// Methods that end in `_all` are one step. In a cluster, all of their names must share a
+        /// slot (by a hash tag, like `{user:7}:name`). During a slot migration they wait until all
+        /// names are on the same node, up to the call's time limit.
         #[doc(alias = "RBuckets")]
         pub struct Buckets<T, C $($default)*> {
             client: Client,
@@ -44,149 +49,154 @@ buckets!(= redgrid_codecs::Json);
 buckets!();
 
 impl<T, C: Codec + Default> Buckets<T, C> {
-    /// The buckets of a client.
+    /// Returns the buckets of a client.
     pub fn new(client: &Client) -> Self {
         Buckets { client: client.clone(), codec: C::default(), value: PhantomData }
     }
 }
 
 impl<T, C: Codec> Buckets<T, C> {
-    /// The same with another codec.
+    /// Returns a handle with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> Buckets<T, D> {
         Buckets { client: self.client, codec, value: PhantomData }
     }
 
-    /// Deletes them; tells how many there were.
+    /// Deletes the buckets. Returns the number of those that existed.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] of one of them; others may be deleted.
+    /// The [`ObjectError`] of one of them; others may have been deleted.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn delete_each<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        let parts = self.parts(names.into_iter().map(|name| (name, Bytes::new())))?;
-        let counts = self.each::<u64>(parts, |part| Request::command("DEL").keys(keys(part))).await?;
+        let chunks = self.chunks(names.into_iter().map(|name| (name, Bytes::new())))?;
+        let counts = self.send_each::<u64>(chunks, |chunk| Request::command("DEL").keys(keys(chunk))).await?;
         Ok(counts.into_iter().map(|(_, count)| count).sum())
     }
 
-    /// Each name once, with what goes with it, by slot and in parts.
-    fn parts<N: AsRef<str>>(&self, names: impl Iterator<Item = (N, Bytes)>) -> Result<Vec<Vec<Placed>>, InvalidName> {
-        let mut slots: BTreeMap<u16, BTreeMap<Bytes, Placed>> = BTreeMap::new();
-        for (name, with) in names {
-            let placed = Placed::new(&self.client, name, with)?;
-            slots.entry(self.client.slot(&placed.key)).or_default().insert(placed.key.clone(), placed);
+    /// Groups the names by slot and in chunks; each name once, with its value.
+    fn chunks<N: AsRef<str>>(
+        &self,
+        names: impl Iterator<Item = (N, Bytes)>,
+    ) -> Result<Vec<Vec<NamedValue>>, InvalidName> {
+        let mut slots: BTreeMap<u16, BTreeMap<Bytes, NamedValue>> = BTreeMap::new();
+        for (name, value) in names {
+            let item = NamedValue::new(&self.client, name, value)?;
+            slots.entry(self.client.slot(&item.key)).or_default().insert(item.key.clone(), item);
         }
-        let mut parts = Vec::new();
+        let mut chunks = Vec::new();
         for slot in slots.into_values() {
-            let (mut part, mut bytes) = (Vec::new(), 0);
-            for placed in slot.into_values() {
-                if part.len() == AT_ONCE || bytes >= BYTES_AT_ONCE {
-                    parts.push(std::mem::take(&mut part));
+            let (mut chunk, mut bytes) = (Vec::new(), 0);
+            for item in slot.into_values() {
+                if chunk.len() == MAX_NAMES || bytes >= MAX_BYTES {
+                    chunks.push(std::mem::take(&mut chunk));
                     bytes = 0;
                 }
-                bytes += placed.key.len() + placed.with.len();
-                part.push(placed);
+                bytes += item.key.len() + item.value.len();
+                chunk.push(item);
             }
-            parts.push(part);
+            chunks.push(chunk);
         }
-        Ok(parts)
+        Ok(chunks)
     }
 
-    /// Asks about each part, several at a time; about a part of a moving slot name by name.
-    async fn each<R: FromReply + Send>(
+    /// Sends a request for each chunk, several at a time; for a chunk of a migrating slot, one for
+    /// each name.
+    async fn send_each<R: FromReply + Send>(
         &self,
-        parts: Vec<Vec<Placed>>,
-        request: impl Fn(&[Placed]) -> Request + Clone + Send,
-    ) -> Result<Vec<(Vec<Placed>, R)>, ObjectError> {
-        let answers = stream::iter(parts).map(|part| {
+        chunks: Vec<Vec<NamedValue>>,
+        request: impl Fn(&[NamedValue]) -> Request + Clone + Send,
+    ) -> Result<Vec<(Vec<NamedValue>, R)>, ObjectError> {
+        let replies = stream::iter(chunks).map(|chunk| {
             let (client, request) = (self.client.clone(), request.clone());
             async move {
-                let asked = request(&part);
-                let reads = asked.is_idempotent();
-                match client.run_undivided(asked).await {
-                    Err(error) if error.code() == Some(Code::TryAgain) && part.len() > 1 => {
-                        let mut answers = Vec::with_capacity(part.len());
-                        for placed in part {
-                            let answer = client.run(request(std::slice::from_ref(&placed))).await;
-                            let answer = answer.map_err(|source| of(&placed.name, reads, source))?;
-                            answers.push((vec![placed], answer));
+                let first_request = request(&chunk);
+                let is_read = first_request.is_idempotent();
+                match client.run_undivided(first_request).await {
+                    Err(error) if error.code() == Some(Code::TryAgain) && chunk.len() > 1 => {
+                        let mut replies = Vec::with_capacity(chunk.len());
+                        for item in chunk {
+                            let reply = client.run(request(std::slice::from_ref(&item))).await;
+                            let reply = reply.map_err(|source| error_of(&item.name, is_read, source))?;
+                            replies.push((vec![item], reply));
                         }
-                        Ok::<_, ObjectError>(answers)
+                        Ok::<_, ObjectError>(replies)
                     }
-                    answer => {
-                        let answer = answer.map_err(|source| of(&part[0].name, reads, source))?;
-                        Ok(vec![(part, answer)])
+                    reply => {
+                        let reply = reply.map_err(|source| error_of(&chunk[0].name, is_read, source))?;
+                        Ok(vec![(chunk, reply)])
                     }
                 }
             }
         });
-        let answers: Vec<Vec<_>> = answers.buffer_unordered(UNDER_WAY).try_collect().await?;
-        Ok(answers.into_iter().flatten().collect())
+        let replies: Vec<Vec<_>> = replies.buffer_unordered(MAX_IN_FLIGHT).try_collect().await?;
+        Ok(replies.into_iter().flatten().collect())
     }
 }
 
-/// What became of a request about what has this name, among others.
-fn of(name: &Name, reads: bool, source: ServerError) -> ObjectError {
-    match reads {
-        true => ObjectError::of_read(name, source),
-        false => ObjectError::of(name, source),
-    }
+/// The error of a request for several names, reported for this one.
+fn error_of(name: &Name, is_read: bool, source: ServerError) -> ObjectError {
+    if is_read { ObjectError::of_read(name, source) } else { ObjectError::of(name, source) }
 }
 
-/// A name, its key, and what goes with it.
-struct Placed {
+/// A name, its key, and the value to write, if any.
+struct NamedValue {
     name: Name,
     key: Bytes,
-    with: Bytes,
+    value: Bytes,
 }
 
-impl Placed {
-    fn new(client: &Client, name: impl AsRef<str>, with: Bytes) -> Result<Self, InvalidName> {
+impl NamedValue {
+    fn new(client: &Client, name: impl AsRef<str>, value: Bytes) -> Result<Self, InvalidName> {
         let name = Name::new(name)?;
-        Ok(Placed { key: client.key(&name), name, with })
+        Ok(NamedValue { key: client.key(&name), name, value })
     }
 }
 
 impl<T, C: Decode<T>> Buckets<T, C> {
-    /// What they are: those that are there, by name. Each part is as it was at one moment. What is no value but a list or a map, say, is
-    /// as absent: the server does not tell them apart here, as it does for a [`Bucket`](crate::Bucket).
+    /// Returns the values that exist, by name.
+    ///
+    /// Each command reads its values at one moment. An object of another type, like a list or a
+    /// map, counts as absent. The server does not distinguish them here, unlike for a
+    /// [`Bucket`](crate::Bucket).
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] of one of them.
+    /// The [`ObjectError`] of one of them.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "get")]
     pub async fn get_each<N: AsRef<str>>(
         &self,
         names: impl IntoIterator<Item = N>,
     ) -> Result<BTreeMap<String, T>, ObjectError> {
-        let parts = self.parts(names.into_iter().map(|name| (name, Bytes::new())))?;
-        let found = self.each(parts, |part| Request::command("MGET").keys(keys(part)).reads()).await?;
-        let pairs = found.into_iter().flat_map(|(part, values): (_, Vec<Option<Bytes>>)| part.into_iter().zip(values));
-        let there = pairs.filter_map(|(placed, bytes)| Some((placed.name, bytes?)));
+        let chunks = self.chunks(names.into_iter().map(|name| (name, Bytes::new())))?;
+        let found = self.send_each(chunks, |chunk| Request::command("MGET").keys(keys(chunk)).reads()).await?;
+        let pairs =
+            found.into_iter().flat_map(|(chunk, values): (_, Vec<Option<Bytes>>)| chunk.into_iter().zip(values));
+        let existing = pairs.filter_map(|(item, bytes)| Some((item.name, bytes?)));
         let read = |(name, bytes): (Name, Bytes)| match self.codec.decode(&bytes) {
             Ok(value) => Ok((name.as_str().to_owned(), value)),
             Err(source) => Err(ObjectError::decode(&name, None, self.codec.name(), source)),
         };
-        there.map(read).collect()
+        existing.map(read).collect()
     }
 }
 
 impl<T, C: Encode<T>> Buckets<T, C> {
-    /// Sets them, without lifetimes, slot by slot.
+    /// Sets the values, without lifetimes, slot by slot.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] of one of them; others may be set.
+    /// The [`ObjectError`] of one of them; others may have been set.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "set")]
     pub async fn set_each<'a, N: AsRef<str>>(
         &self,
@@ -195,19 +205,20 @@ impl<T, C: Encode<T>> Buckets<T, C> {
     where
         T: 'a,
     {
-        let parts = self.parts(self.written(values)?.into_iter())?;
-        self.each::<()>(parts, |part| setting("MSET", part)).await.map(drop)
+        let chunks = self.chunks(self.encode_all(values)?.into_iter())?;
+        self.send_each::<()>(chunks, |chunk| set_request("MSET", chunk)).await.map(drop)
     }
 
-    /// Sets them, without lifetimes, in one step.
+    /// Sets the values, without lifetimes, in one step.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] where they do not share a slot; else as the rest.
+    /// [`ObjectError::InvalidArgument`] if the names are in different slots. Otherwise
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn set_all<'a, N: AsRef<str>>(
         &self,
         values: impl IntoIterator<Item = (N, &'a T)>,
@@ -215,19 +226,21 @@ impl<T, C: Encode<T>> Buckets<T, C> {
     where
         T: 'a,
     {
-        let Some(part) = self.together(values)? else { return Ok(()) };
-        self.client.run(setting("MSET", &part)).await.map_err(|source| ObjectError::of(&part[0].name, source))
+        let Some(chunk) = self.encode_same_slot(values)? else { return Ok(()) };
+        self.client.run(set_request("MSET", &chunk)).await.map_err(|source| ObjectError::of(&chunk[0].name, source))
     }
 
-    /// Sets them, without lifetimes, in one step if none of them is there; tells whether it did.
+    /// Sets the values, without lifetimes, in one step, if none of the buckets exists. Returns
+    /// whether they were set.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] where they do not share a slot; else as the rest.
+    /// [`ObjectError::InvalidArgument`] if the names are in different slots. Otherwise
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "trySet")]
     pub async fn try_set_all<'a, N: AsRef<str>>(
         &self,
@@ -236,11 +249,11 @@ impl<T, C: Encode<T>> Buckets<T, C> {
     where
         T: 'a,
     {
-        let Some(part) = self.together(values)? else { return Ok(true) };
-        self.client.run(setting("MSETNX", &part)).await.map_err(|source| ObjectError::of(&part[0].name, source))
+        let Some(chunk) = self.encode_same_slot(values)? else { return Ok(true) };
+        self.client.run(set_request("MSETNX", &chunk)).await.map_err(|source| ObjectError::of(&chunk[0].name, source))
     }
 
-    fn written<'a, N: AsRef<str>>(
+    fn encode_all<'a, N: AsRef<str>>(
         &self,
         values: impl IntoIterator<Item = (N, &'a T)>,
     ) -> Result<Vec<(N, Bytes)>, ObjectError>
@@ -254,41 +267,42 @@ impl<T, C: Encode<T>> Buckets<T, C> {
         values.into_iter().map(write).collect()
     }
 
-    /// All of them, which are of one slot.
-    fn together<'a, N: AsRef<str>>(
+    /// Encodes the values and checks that all names share a slot.
+    fn encode_same_slot<'a, N: AsRef<str>>(
         &self,
         values: impl IntoIterator<Item = (N, &'a T)>,
-    ) -> Result<Option<Vec<Placed>>, ObjectError>
+    ) -> Result<Option<Vec<NamedValue>>, ObjectError>
     where
         T: 'a,
     {
-        let mut all: BTreeMap<Bytes, Placed> = BTreeMap::new();
-        for (name, bytes) in self.written(values)? {
-            let placed = Placed::new(&self.client, name, bytes)?;
+        let mut all: BTreeMap<Bytes, NamedValue> = BTreeMap::new();
+        for (name, bytes) in self.encode_all(values)? {
+            let item = NamedValue::new(&self.client, name, bytes)?;
             let slot = |key: &Bytes| self.client.slot(key);
-            if let Some((first, _)) = all.first_key_value().filter(|(first, _)| slot(first) != slot(&placed.key)) {
+            if let Some((first, _)) = all.first_key_value().filter(|(first, _)| slot(first) != slot(&item.key)) {
                 return Err(ObjectError::InvalidArgument {
-                    name: placed.name,
+                    name: item.name,
                     option: "names",
                     expected: format!("names that share a slot with `{}`", String::from_utf8_lossy(first)),
                     got: "one in another".into(),
                 });
             }
-            all.insert(placed.key.clone(), placed);
+            all.insert(item.key.clone(), item);
         }
         Ok((!all.is_empty()).then(|| all.into_values().collect()))
     }
 }
 
-/// The keys of a part.
-fn keys(part: &[Placed]) -> impl Iterator<Item = Bytes> {
-    part.iter().map(|placed| placed.key.clone())
+/// Returns the keys of a chunk.
+fn keys(chunk: &[NamedValue]) -> impl Iterator<Item = Bytes> {
+    chunk.iter().map(|item| item.key.clone())
 }
 
-/// Sets a part by one command, whose keys and values take turns: the first key decides where it goes.
-fn setting(command: &'static str, part: &[Placed]) -> Request {
-    let first = Request::command(command).key(part[0].key.clone()).arg(part[0].with.clone());
-    part[1..].iter().fold(first, |request, placed| request.arg(placed.key.clone()).arg(placed.with.clone()))
+/// Builds a command that sets a chunk. Its keys and values alternate, and the first key determines
+/// the node.
+fn set_request(command: &'static str, chunk: &[NamedValue]) -> Request {
+    let first = Request::command(command).key(chunk[0].key.clone()).arg(chunk[0].value.clone());
+    chunk[1..].iter().fold(first, |request, item| request.arg(item.key.clone()).arg(item.value.clone()))
 }
 
 impl<T, C: Clone> Clone for Buckets<T, C> {

@@ -1,4 +1,4 @@
-//! Changes that depend on what is there.
+//! Compare-and-set and compare-and-delete.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -12,55 +12,58 @@ static COMPARE_AND_SET: Script<1> = Script::new("bucket/compare_and_set", includ
 static COMPARE_AND_DELETE: Script<1> =
     Script::new("bucket/compare_and_delete", include_str!("scripts/compare_and_delete.lua"));
 
-/// Sets a bucket when awaited if it is what is expected; made by [`Bucket::compare_and_set`](crate::Bucket::compare_and_set). Tells
-/// whether it did. The new value has no lifetime, as with Redisson, unless an option says so.
+/// Sets the value of a bucket when awaited, if it is the expected one, and returns whether it was
+/// set; returned by [`Bucket::compare_and_set`](crate::Bucket::compare_and_set).
+///
+/// The new value has no lifetime, as in Redisson, unless an option sets one.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct CompareAndSet {
     place: Place,
-    both: Result<(Bytes, Bytes), ObjectError>,
+    values: Result<(Bytes, Bytes), ObjectError>,
     lives: Lives,
 }
 
 impl CompareAndSet {
-    pub(crate) fn new(place: Place, both: Result<(Bytes, Bytes), ObjectError>) -> Self {
-        CompareAndSet { place, both, lives: Lives::On }
+    pub(crate) fn new(place: Place, values: Result<(Bytes, Bytes), ObjectError>) -> Self {
+        CompareAndSet { place, values, lives: Lives::On }
     }
 
-    /// Has it deleted after this time, 1 ms to 3650 days.
+    /// Lets the value expire after this time, 1 ms to 3650 days.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lives = Lives::For(lifetime);
         self
     }
 
-    /// Has it deleted at this time by the server's clock.
+    /// Lets the value expire at this time by the server's clock.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
         self.lives = Lives::Until(at);
         self
     }
 
-    /// Has it live as long as what was there before.
+    /// Keeps the lifetime of the previous value.
     pub fn keep_lifetime(mut self) -> Self {
         self.lives = Lives::AsBefore;
         self
     }
 
-    async fn carry_out(self) -> Result<bool, ObjectError> {
-        let (expected, new) = self.both?;
+    async fn send(self) -> Result<bool, ObjectError> {
+        let (expected, new) = self.values?;
         let (name, key) = self.place.named()?;
         let request = compare_and_set(key, false, expected, new);
         self.place.change(self.lives.options(name)?.into_iter().fold(request, Request::arg)).await
     }
 }
 
-/// Asks to set it if it is what is expected; and, where that is to be told, for what is there instead. Options of SET may follow.
-pub(crate) fn compare_and_set(key: &Bytes, told: bool, expected: Bytes, new: Bytes) -> Request {
-    COMPARE_AND_SET.with([key.clone()]).int(told.into()).arg(expected).arg(new)
+/// Builds a compare-and-set. With `return_current`, a reply other than success contains the current
+/// value. Options of SET may follow.
+pub(crate) fn compare_and_set(key: &Bytes, return_current: bool, expected: Bytes, new: Bytes) -> Request {
+    COMPARE_AND_SET.with([key.clone()]).int(return_current.into()).arg(expected).arg(new)
 }
 
-/// The same of deleting it.
-pub(crate) fn compare_and_delete(key: &Bytes, told: bool, expected: Bytes) -> Request {
-    COMPARE_AND_DELETE.with([key.clone()]).int(told.into()).arg(expected)
+/// Builds a compare-and-delete, with the same meaning of `return_current`.
+pub(crate) fn compare_and_delete(key: &Bytes, return_current: bool, expected: Bytes) -> Request {
+    COMPARE_AND_DELETE.with([key.clone()]).int(return_current.into()).arg(expected)
 }
 
 impl IntoFuture for CompareAndSet {
@@ -68,6 +71,6 @@ impl IntoFuture for CompareAndSet {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
+        Box::pin(self.send())
     }
 }

@@ -1,4 +1,5 @@
-//! Values under a name that all processes share, in the wire format of Redisson's RBucket and RBuckets.
+//! Values under a name that all processes share, in the wire format of Redisson's RBucket and
+//! RBuckets.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -18,13 +19,15 @@
 //! | key | type | lifetime |
 //! |---|---|---|
 //! | `name` | string: the value as its codec writes it; Redisson's | none, unless set |
-//! | `redgrid_fence:{name}`, `redgrid_fence:{name}:<client id>:<number>` | strings: what [`Set::fenced`] remembers | those of a [`Fence`] |
+//! | `redgrid_fence:{name}`, `redgrid_fence:{name}:<client id>:<number>` | strings: the state of [`Set::fenced`] | those of a [`Fence`] |
 //!
 //! # Promises
 //!
-//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
-//! - What is read comes from the primary, unless [`Config::read_mode`] says otherwise.
-//! - What can not be decoded is an error that names the object, the codec, and what the bytes look like. It stays as it is.
+//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//!   and is not repeated.
+//! - Reads go to the primary, unless [`Config::read_mode`] says otherwise.
+//! - A value that cannot be decoded is an error that names the object, the codec, and what the
+//!   bytes look like. The value stays as it is.
 
 mod bucket;
 mod buckets;

@@ -1,4 +1,4 @@
-//! Setting a value, with options.
+//! Writes of a value, with options.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -12,15 +12,15 @@ use redgrid_core::{Request, Token};
 
 use crate::bucket::Bucket;
 
-/// What all ways of setting a value have.
+/// A write with its options, common to all builders.
 #[derive(Clone)]
-struct New {
+struct SetRequest {
     place: Place,
     value: Result<Bytes, ObjectError>,
     lives: Lives,
 }
 
-impl New {
+impl SetRequest {
     fn request(self) -> Result<(Place, Request), ObjectError> {
         let value = self.value?;
         let (name, key) = self.place.named()?;
@@ -30,66 +30,77 @@ impl New {
     }
 }
 
-macro_rules! lives {
+/// Defines the options for lifetimes of a builder.
+macro_rules! lifetime_methods {
     () => {
-        /// Has it deleted after this time, 1 ms to 3650 days.
+        /// Lets the value expire after this time, 1 ms to 3650 days.
         pub fn expires_in(mut self, lifetime: Duration) -> Self {
-            self.new.lives = Lives::For(lifetime);
+            self.set.lives = Lives::For(lifetime);
             self
         }
 
-        /// Has it deleted at this time by the server's clock.
+        /// Lets the value expire at this time by the server's clock.
         pub fn expires_at(mut self, at: SystemTime) -> Self {
-            self.new.lives = Lives::Until(at);
+            self.set.lives = Lives::Until(at);
             self
         }
 
-        /// Has it live as long as what was there before.
+        /// Keeps the lifetime of the previous value.
         pub fn keep_lifetime(mut self) -> Self {
-            self.new.lives = Lives::AsBefore;
+            self.set.lives = Lives::AsBefore;
             self
         }
     };
 }
 
-/// Sets a bucket when awaited; made by [`Bucket::set`]. A dropped one sets nothing unless it has left.
+/// Sets the value of a bucket when awaited; returned by [`Bucket::set`].
+///
+/// Dropping it before it was sent sets nothing.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct Set {
-    new: New,
+    set: SetRequest,
     token: Option<(Token, Option<Fence>)>,
 }
 
 impl Set {
     pub(crate) fn new(place: Place, value: Result<Bytes, ObjectError>) -> Self {
-        Set { new: New { place, value, lives: Lives::On }, token: None }
+        Set { set: SetRequest { place, value, lives: Lives::On }, token: None }
     }
 
-    lives!();
+    lifetime_methods!();
 
-    /// Only if no newer holder has written: the server compares the token of a lock with the highest that has written this bucket,
-    /// and a stale one ends [`ObjectError::Fenced`]. Sent again after a lost answer, and carried out once.
+    /// Sets the value only if no newer holder has written.
     ///
-    /// All who write must say their token: one who writes without it is not compared. Tokens are to be of one lock, and times, as most
-    /// are; for counted ones there is [`Set::fenced_by`]. Where a slot moves it waits until bucket and fence are on one side.
+    /// The server compares the token of a lock with the highest one that has written this bucket.
+    /// For a stale token the call returns [`ObjectError::Fenced`]. The request is sent again after
+    /// a lost reply, and executed once.
+    ///
+    /// All writers must give their token: writes without a token are not compared. The tokens must
+    /// come from one lock and be timestamps, like most are; for counted tokens use
+    /// [`Set::fenced_by`]. During a slot migration, the call waits until bucket and fence are on
+    /// the same node.
     pub fn fenced(mut self, token: Token) -> Self {
         self.token = Some((token, None));
         self
     }
 
-    /// The same by a fence of your own, which shares the bucket's name or hash tag: for what is written under one fence together, and for
-    /// the counted tokens of a `FencedLock`, with [`Fence::without_lifetime`].
+    /// Like [`Set::fenced`], but with a fence of your own, which shares the bucket's name or hash
+    /// tag.
+    ///
+    /// Use it for several objects that are written under one fence, and, with
+    /// [`Fence::without_lifetime`], for the counted tokens of a `FencedLock`.
     pub fn fenced_by(mut self, fence: &Fence, token: Token) -> Self {
         self.token = Some((token, Some(fence.clone())));
         self
     }
 
-    async fn carry_out(self) -> Result<(), ObjectError> {
+    async fn send(self) -> Result<(), ObjectError> {
         let Some((token, fence)) = self.token else {
-            let (place, request) = self.new.request()?;
+            let (place, request) = self.set.request()?;
             return place.change(request).await;
         };
-        let New { place, value, lives } = self.new;
+        let SetRequest { place, value, lives } = self.set;
         let write = Write::Set { value: value?, lives };
         match fence {
             Some(fence) => place.fenced_by(&fence, write, token).await.map(drop),
@@ -98,46 +109,48 @@ impl Set {
     }
 }
 
-/// Sets a bucket on a condition when awaited; made by [`Bucket::try_set`] and [`Bucket::set_if_exists`]. Tells whether it did.
+/// Sets the value of a bucket on a condition when awaited, and returns whether it was set; returned
+/// by [`Bucket::try_set`] and [`Bucket::set_if_exists`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct SetIf {
-    new: New,
+    set: SetRequest,
     condition: &'static str,
 }
 
 impl SetIf {
     pub(crate) fn new(place: Place, value: Result<Bytes, ObjectError>, condition: &'static str) -> Self {
-        SetIf { new: New { place, value, lives: Lives::On }, condition }
+        SetIf { set: SetRequest { place, value, lives: Lives::On }, condition }
     }
 
-    lives!();
+    lifetime_methods!();
 
-    async fn carry_out(self) -> Result<bool, ObjectError> {
-        let (place, request) = self.new.request()?;
+    async fn send(self) -> Result<bool, ObjectError> {
+        let (place, request) = self.set.request()?;
         let done: Option<Bytes> = place.change(request.arg(self.condition)).await?;
         Ok(done.is_some())
     }
 }
 
-/// Sets a bucket when awaited, and tells what it was; made by [`Bucket::get_and_set`].
+/// Sets the value of a bucket when awaited, and returns the previous value; returned by
+/// [`Bucket::get_and_set`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 pub struct GetAndSet<T, C> {
     bucket: Bucket<T, C>,
-    new: New,
+    set: SetRequest,
 }
 
 impl<T, C: Decode<T>> GetAndSet<T, C> {
     pub(crate) fn new(bucket: Bucket<T, C>, value: Result<Bytes, ObjectError>) -> Self {
-        GetAndSet { new: New { place: bucket.place.clone(), value, lives: Lives::On }, bucket }
+        GetAndSet { set: SetRequest { place: bucket.place.clone(), value, lives: Lives::On }, bucket }
     }
 
-    lives!();
+    lifetime_methods!();
 
-    async fn carry_out(self) -> Result<Option<T>, ObjectError> {
-        let (place, request) = self.new.request()?;
-        let was = place.change(request.arg("GET")).await?;
-        self.bucket.read(was)
+    async fn send(self) -> Result<Option<T>, ObjectError> {
+        let (place, request) = self.set.request()?;
+        let previous = place.change(request.arg("GET")).await?;
+        self.bucket.decode_option(previous)
     }
 }
 
@@ -146,7 +159,7 @@ impl IntoFuture for Set {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
+        Box::pin(self.send())
     }
 }
 
@@ -155,7 +168,7 @@ impl IntoFuture for SetIf {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
+        Box::pin(self.send())
     }
 }
 
@@ -164,6 +177,6 @@ impl<T: 'static, C: Decode<T>> IntoFuture for GetAndSet<T, C> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
+        Box::pin(self.send())
     }
 }

@@ -1,4 +1,4 @@
-//! Changing a value by a function, whatever others do meanwhile.
+//! Read-modify-write of a value, with optimistic retries.
 
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
@@ -9,11 +9,13 @@ use crate::bucket::Bucket;
 use crate::compare::{compare_and_delete, compare_and_set};
 
 impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
-    /// Changes the value in place, whatever others do meanwhile: `change` is called anew with each new value. Tells what it is then;
-    /// `None`, and nothing is changed, where there is none. Its lifetime stays.
+    /// Changes the value in place, whatever others do meanwhile. Returns the new value.
     ///
-    /// Updates of one client come one after another while they go on; one that is not polled is not waited for. After an unknown answer
-    /// it does not go on.
+    /// `change` is called again with each new value that another client has set. If there is no
+    /// value, nothing is changed and the result is `None`. The value keeps its lifetime.
+    ///
+    /// Updates by one client run one after another while they make progress. An update that is not
+    /// polled does not block the others. After an unknown outcome the update is not retried.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -26,39 +28,42 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] when others were quicker for as long as a call may take, [`Client::patience`](crate::Client::patience);
-    /// else as the rest.
+    /// [`ObjectError::Contended`] if others were faster until the call's time limit,
+    /// [`Client::patience`](crate::Client::patience). Otherwise [`ObjectError`] states what failed
+    /// and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn update(&self, change: impl FnMut(&mut T)) -> Result<Option<T>, ObjectError> {
         self.alter(in_place(change)).await
     }
 
-    /// Replaces the value, or its absence, by what `change` makes of it: `None` deletes it. Tells what it is then. The lifetime of a value
-    /// that was there stays; a new one has none.
+    /// Replaces the value, or its absence, by the result of `change`: `None` deletes it. Returns
+    /// the new value.
+    ///
+    /// A value that existed keeps its lifetime; a new one has none.
     ///
     /// # Errors
     ///
-    /// As [`Bucket::update`].
+    /// As for [`Bucket::update`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Bucket::update`].
+    /// As for [`Bucket::update`].
     pub async fn alter(&self, mut change: impl FnMut(Option<T>) -> Option<T>) -> Result<Option<T>, ObjectError> {
         let (name, key) = self.place.named()?;
         let mut rounds = Rounds::in_line(self.place.client(), name, key).await?;
         loop {
-            let was = rounds.stored(|| Ok(Request::command("GET").key(key.clone()))).await?;
-            let new = change(self.read(was.clone())?);
+            let previous = rounds.stored(|| Ok(Request::command("GET").key(key.clone()))).await?;
+            let new = change(self.decode_option(previous.clone())?);
             let bytes = new.as_ref().map(|new| self.place.encoded(&self.codec, new)).transpose()?;
-            let done = match (was, bytes) {
+            let done = match (previous, bytes) {
                 (None, None) => Compared::Done,
-                (Some(was), Some(bytes)) => {
-                    rounds.change(compare_and_set(key, true, was, bytes).arg("KEEPTTL")).await?
+                (Some(previous), Some(bytes)) => {
+                    rounds.change(compare_and_set(key, true, previous, bytes).arg("KEEPTTL")).await?
                 }
-                (Some(was), None) => rounds.change(compare_and_delete(key, true, was)).await?,
+                (Some(previous), None) => rounds.change(compare_and_delete(key, true, previous)).await?,
                 (None, Some(bytes)) => {
                     let request = Request::command("SET").key(key.clone()).arg(bytes).arg("NX");
                     match rounds.change::<Option<Bytes>>(request).await? {
@@ -72,7 +77,7 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
             };
             match done {
                 Compared::Done => return Ok(new),
-                Compared::Other(told) => rounds.lost_to(Some(told)).await?,
+                Compared::Other(current) => rounds.lost_to(Some(current)).await?,
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The map cache, and what is asked of it as a whole.
+//! The map cache: construction, entry count, and clearing.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,15 +10,18 @@ use redgrid_core::object::{Object, ObjectError, Place};
 
 use crate::layout::{Layout, Native, Packed};
 
-/// How many entries that are over a count takes out at a time.
-const COUNTED: i64 = 500;
+/// How many expired entries one request of a count removes at most.
+const PURGED_PER_COUNT: i64 = 500;
 
-/// What is told where the server knows no lifetimes of fields.
-pub(crate) const NEEDED: &str = "lifetimes of fields of hashes are known to Redis from 7.4 and to Valkey from 9.0";
+/// What [`ObjectError::Unsupported`] reports on servers without lifetimes of hash fields.
+pub(crate) const FIELD_LIFETIMES_NEEDED: &str =
+    "lifetimes of fields of hashes are known to Redis from 7.4 and to Valkey from 9.0";
 
-/// A map whose entries have lifetimes, shared by all processes that reach the same server: [`MapCache`] or [`NativeMapCache`], by its layout `Y`.
+/// A map whose entries have lifetimes, shared by all processes that reach the same server:
+/// [`MapCache`] or [`NativeMapCache`], by its layout `Y`.
 ///
-/// Cheap to clone; clones are the same map. The codecs of keys and of values are part of the type: all who share a map name the same.
+/// Cheap to clone; clones are handles of the same map. The codecs of keys and values are part of
+/// the type: all users of a map must use the same ones.
 pub struct Cache<K, V, KC, VC, Y> {
     pub(crate) place: Place,
     pub(crate) keys: KC,
@@ -26,20 +29,25 @@ pub struct Cache<K, V, KC, VC, Y> {
     entries: Entries<K, V, Y>,
 }
 
-/// What it has none of in memory.
+/// The types of the entries, of which the handle stores no values.
 type Entries<K, V, Y> = PhantomData<fn() -> (K, V, Y)>;
 
-/// The types, with the codecs of one that names none: there are some only with the feature `json`, so that what a map stores never
-/// depends on the features that others ask for.
+/// Defines the types, with their default codecs. Only the feature `json` gives them some, so that
+/// the stored format never depends on features that other crates enable.
 macro_rules! caches {
     ([$($key:tt)*]) => {
-        /// A map whose entries have lifetimes and idle times, and of which there may be a limit. Redisson's `RMapCache` on the wire.
+        /// A map whose entries have lifetimes and idle times, with an optional limit on their
+        /// number.
+        ///
+        /// Redisson's `RMapCache` on the wire.
         #[doc(alias = "RMapCache")]
         #[doc(alias = "RedissonMapCache")]
         pub type MapCache<K, V, KC $($key)*, VC = KC> = Cache<K, V, KC, VC, Packed>;
 
-        /// A map whose entries have lifetimes that the server itself ends: Redis 7.4, Valkey 9. Redisson's `RMapCacheNative` on the wire.
-        /// A plain hash, as a `Map` has, so both may be used under one name.
+        /// A map whose entries have lifetimes that the server enforces: Redis 7.4, Valkey 9.
+        ///
+        /// Redisson's `RMapCacheNative` on the wire. It is a plain hash like that of a `Map`, so
+        /// both types may be used under one name.
         #[doc(alias = "RMapCacheNative")]
         #[doc(alias = "RedissonMapCacheNative")]
         pub type NativeMapCache<K, V, KC $($key)*, VC = KC> = Cache<K, V, KC, VC, Native>;
@@ -52,53 +60,62 @@ caches!([= redgrid_codecs::Json]);
 caches!([]);
 
 impl<K, V, KC: Codec + Default, VC: Codec + Default, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// The map with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the map with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Cache { place: Place::new(client, name), keys: KC::default(), values: VC::default(), entries: PhantomData }
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// The same name with another codec for keys and values.
+    /// Returns a handle of the same name with another codec for keys and values.
     pub fn with_codec<C: Codec>(self, codec: C) -> Cache<K, V, C, C, Y> {
         self.with_codecs(codec.clone(), codec)
     }
 
-    /// The same name with other codecs for keys and for values.
+    /// Returns a handle of the same name with other codecs for keys and for values.
     pub fn with_codecs<A: Codec, B: Codec>(self, keys: A, values: B) -> Cache<K, V, A, B, Y> {
         Cache { place: self.place, keys, values, entries: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory. Its limit and the lifetimes of its entries go with it.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
+    ///
+    /// The limit and the lifetimes of the entries belong to the object.
     pub fn object(&self) -> Object {
         self.place.object(Y::KEYS)
     }
 
-    /// How many entries it has that are not over, for which those that are over are taken out, 500 at a time. A native one tells at once, and may
-    /// count what has ended within the last moments and the server has not taken out yet.
+    /// Returns the number of entries that are not expired.
+    ///
+    /// The call removes expired entries first, up to 500 a request. A native map is counted at
+    /// once: the count may include entries that expired moments ago and that the server has not
+    /// removed yet.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::Contended`] where more is over than can be taken out in the time that a call may take,
-    /// [`Client::patience`]: the next call goes on with the rest.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::Contended`] if not all expired entries can be removed within the call's time
+    /// limit, [`Client::patience`]: the next call continues with the rest.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing that is there.
+    /// Dropping the future changes no live entry.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         self.count(false).await
     }
 
-    /// How many it has; of one that is not empty some number that is not 0 will do.
-    async fn count(&self, any: bool) -> Result<u64, ObjectError> {
+    /// Counts the entries. With `until_live`, the count ends as soon as one is certainly not
+    /// expired.
+    async fn count(&self, until_live: bool) -> Result<u64, ObjectError> {
         let until = self.place.client().clock().now() + self.place.client().patience();
         loop {
-            let Some(request) = Y::len(&self.place, COUNTED)? else {
+            let Some(request) = Y::len(&self.place, PURGED_PER_COUNT)? else {
                 return self.place.read(self.place.command("HLEN")?).await;
             };
-            let (len, more, lives): (u64, bool, bool) = self.place.ask(request).await?;
-            if !more || (any && lives) {
+            let (len, more, has_live): (u64, bool, bool) = self.place.ask(request).await?;
+            if !more || (until_live && has_live) {
                 return Ok(len);
             }
             if self.place.client().clock().now() >= until {
@@ -107,67 +124,71 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         }
     }
 
-    /// Whether it has none that are not over. It counts no further than to one of which that is sure.
+    /// Returns whether all entries are expired, or there are none.
+    ///
+    /// The count ends as soon as one entry is certainly not expired.
     ///
     /// # Errors
     ///
-    /// As [`Cache::len`].
+    /// As for [`Cache::len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::len`].
+    /// As for [`Cache::len`].
     #[doc(alias = "isEmpty")]
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.count(true).await? == 0)
     }
 
-    /// Removes all entries, in one step; its limit stays. Nobody is told of single ones. The memory is freed in the background.
+    /// Removes all entries, in one step; the limit stays.
+    ///
+    /// No events are published for the entries. The server frees the memory in the background.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn clear(&self) -> Result<(), ObjectError> {
         self.place.change::<i64>(Y::clear(&self.place)?).await.map(drop)
     }
 
-    pub(crate) fn field<Q: ?Sized>(&self, key: &Q) -> Result<Bytes, ObjectError>
+    pub(crate) fn encode_key<Q: ?Sized>(&self, key: &Q) -> Result<Bytes, ObjectError>
     where
         KC: Encode<Q>,
     {
         self.place.encoded(&self.keys, key)
     }
 
-    pub(crate) fn fields<'a, Q: ?Sized + 'a>(
+    pub(crate) fn encode_keys<'a, Q: ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Bytes>, ObjectError>
     where
         KC: Encode<Q>,
     {
-        keys.into_iter().map(|key| self.field(key)).collect()
+        keys.into_iter().map(|key| self.encode_key(key)).collect()
     }
 
-    pub(crate) fn key(&self, field: &Bytes) -> Result<K, ObjectError>
+    pub(crate) fn decode_key(&self, field: &Bytes) -> Result<K, ObjectError>
     where
         KC: Decode<K>,
     {
         self.place.decoded(&self.keys, field, || Some("a key".into()))
     }
 
-    pub(crate) fn value(&self, field: &[u8], bytes: &Bytes) -> Result<V, ObjectError>
+    pub(crate) fn decode_value(&self, field: &[u8], bytes: &Bytes) -> Result<V, ObjectError>
     where
         VC: Decode<V>,
     {
-        self.place.decoded(&self.values, bytes, || shown(field))
+        self.place.decoded(&self.values, bytes, || describe_key(field))
     }
 }
 
-/// A key as it is shown in errors: its first 64 characters.
-pub(crate) fn shown(key: &[u8]) -> Option<String> {
+/// Describes a key in errors, by its first 64 characters.
+pub(crate) fn describe_key(key: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(key);
     Some(format!("the key `{}`", text.chars().take(64).collect::<String>().escape_debug()))
 }
@@ -181,8 +202,8 @@ impl<K, V, KC: Clone, VC: Clone, Y> Clone for Cache<K, V, KC, VC, Y> {
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug, Y: Layout> fmt::Debug for Cache<K, V, KC, VC, Y> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct(Y::NAME);
-        shown.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
-        shown.finish_non_exhaustive()
+        let mut debug = f.debug_struct(Y::NAME);
+        debug.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
+        debug.finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to entries, told as it happens: by Redisson's channels.
+//! Events of entries, by Redisson's channels.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -17,181 +17,196 @@ use redgrid_core::{MessageEvent, MessageStream, Request, ServerError};
 use crate::cache::Cache;
 use crate::layout::{LISTEN, Packed, channels, packed};
 
-/// How many messages are kept for a slow reader, unless set: 1,024.
-const KEPT: usize = 1024;
+/// Number of messages that are buffered for a slow reader by default.
+const DEFAULT_BUFFER: usize = 1024;
 
-/// How often somebody who listens looks whether changes are still published.
-const LOOKS: Duration = Duration::from_secs(3);
+/// How often a listener checks the flag that lets scripts publish changes.
+const FLAG_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 
-/// How many may be.
-const MOST_KEPT: RangeInclusive<usize> = 1..=1_048_576;
+/// The allowed buffer sizes, in messages.
+const BUFFER_SIZES: RangeInclusive<usize> = 1..=1_048_576;
 
-/// Something that happened to an entry.
+/// An event of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntryEvent<K, V> {
-    /// It is new.
+    /// The entry is new.
     #[doc(alias = "EntryCreatedListener")]
     Created {
-        /// Its key.
+        /// The key.
         key: K,
-        /// What it has.
+        /// The value.
         value: V,
     },
-    /// It has another value.
+    /// The entry has another value.
     #[doc(alias = "EntryUpdatedListener")]
     Updated {
-        /// Its key.
+        /// The key.
         key: K,
-        /// What it has.
+        /// The new value.
         value: V,
-        /// What it had.
+        /// The previous value.
         was: V,
     },
-    /// Somebody removed it, or it went as there were more than the limit.
+    /// The entry was removed by a call, or evicted because of the limit.
     #[doc(alias = "EntryRemovedListener")]
     Removed {
-        /// Its key.
+        /// The key.
         key: K,
-        /// What it had.
+        /// The previous value.
         value: V,
     },
-    /// It was over, and somebody has taken it out since.
+    /// The entry had expired, and a later call removed it.
     #[doc(alias = "EntryExpiredListener")]
     Expired {
-        /// Its key.
+        /// The key.
         key: K,
-        /// What it had.
+        /// The previous value.
         value: V,
     },
 }
 
-/// What comes of [`Events`].
+/// An item of the stream [`Events`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Notice<K, V> {
-    /// Something happened.
+    /// An event.
     Event(EntryEvent<K, V>),
-    /// Something happened that can not be decoded.
+    /// An event that cannot be decoded.
     Unreadable(ObjectError),
-    /// Something may have happened that is not told: a connection was lost, a primary replaced, a slot has moved, the map deleted or cleared by Java.
+    /// Events may have been missed. A connection was lost, a primary was replaced, a slot has
+    /// moved, or the map was deleted, or cleared by Java.
     Gap,
-    /// The reader was slow, and so many messages were not kept.
+    /// The reader was slow: this number of messages was discarded.
     Missed(u64),
-    /// The server does not let this user hear a channel: nothing comes any more.
+    /// The server does not allow this user to subscribe to a channel: no more events arrive.
     Denied,
 }
 
-/// Listens to the entries of a map when asked to; made by [`Cache::events`].
+/// A subscription to the events of a map that [`Listen::begin`] starts; returned by
+/// [`Cache::events`].
 #[must_use = "nothing is listened to until `begin` is awaited"]
 pub struct Listen<K, V, KC, VC> {
     map: Cache<K, V, KC, VC, Packed>,
-    kept: usize,
+    buffer: usize,
 }
 
-/// What happens to the entries of a map; made by [`Listen::begin`]. A `Stream` of [`Notice`]s; it ends with the client.
+/// The events of the entries of a map; returned by [`Listen::begin`].
 ///
-/// Dropped, nothing is listened to any more.
+/// It is a `Stream` of [`Notice`]s, which ends when the client is shut down. Dropping it ends the
+/// subscription.
 pub struct Events<K, V, KC, VC> {
     map: Cache<K, V, KC, VC, Packed>,
     messages: MessageStream,
-    // Nobody waits for it: it is asked through `&mut` only.
-    look: Mutex<Look>,
-    /// A gap is to be told, when it is sure that what comes behind it is published.
-    gap: bool,
-    /// It is unknown whether what has happened since the last look was published.
-    doubt: bool,
+    // A mutex only to be `Sync`: it is never locked, only accessed through `&mut`.
+    flag_check: Mutex<FlagCheck>,
+    /// Whether a gap is to be reported after the next check of the flag.
+    pending_gap: bool,
+    /// Whether it is unknown if the last check had to set the flag.
+    unsure: bool,
 }
 
-/// Has changes be published; tells whether they were not.
-type Look = Pin<Box<dyn Future<Output = Result<bool, ObjectError>> + Send>>;
+/// A request that sets the flag; returns whether the flag was missing.
+type FlagCheck = Pin<Box<dyn Future<Output = Result<bool, ObjectError>> + Send>>;
 
-/// The next look, after this time.
-fn look(place: Place, after: Duration) -> Mutex<Look> {
+/// Schedules the next check of the flag.
+fn next_flag_check(place: Place, after: Duration) -> Mutex<FlagCheck> {
     Mutex::new(Box::pin(async move {
         let clock = place.client().clock();
         clock.sleep_until(clock.now() + after).await;
-        place.change(ask_for(&place)?).await
+        place.change(listen_request(&place)?).await
     }))
 }
 
-/// Has changes be published: the flag for that goes with the map, and with a server that loses it.
-fn ask_for(place: &Place) -> Result<Request, ObjectError> {
+/// Builds the request that lets scripts publish changes.
+///
+/// The flag is deleted with the map, and lost when a server loses it.
+fn listen_request(place: &Place) -> Result<Request, ObjectError> {
     packed(&LISTEN, place, [])
 }
 
 impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
-    /// What happens to its entries from now on, whoever changes them. Each is told once, to who listens at that moment.
+    /// Returns a subscription to the events of the map's entries, whichever client changes them.
     ///
-    /// From the first time on that somebody listens, each change of the map is published, by whomever; the flag for that is Redisson's, and goes
-    /// with the map: where that is deleted, or cleared by Java, who listens sets it again within 3 s while it is polled, and tells a [`Notice::Gap`]. What is over is told when it is taken out: by the next call of anybody, or a client of Redisson that sweeps.
+    /// Each event is delivered at most once, to those who are subscribed at that moment.
+    ///
+    /// From the first subscription on, every client publishes its changes of the map. The flag for
+    /// that is Redisson's, and it is deleted with the map. If the map is deleted, or cleared by
+    /// Java, a listener sets the flag again within 3 s while it is polled, and returns
+    /// [`Notice::Gap`]. Expiry is published when an expired entry is removed: by the next call of
+    /// any client, or by a Redisson client's eviction task.
     #[doc(alias = "addListener")]
     pub fn events(&self) -> Listen<K, V, KC, VC> {
-        Listen { map: self.clone(), kept: KEPT }
+        Listen { map: self.clone(), buffer: DEFAULT_BUFFER }
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Listen<K, V, KC, VC> {
-    /// Keeps so many messages for a slow reader, 1 to 1,048,576; 1,024 unless set. More cost memory, with fewer a burst is [`Notice::Missed`] sooner.
+    /// Sets how many messages are buffered for a slow reader, 1 to 1,048,576; the default is 1,024.
+    ///
+    /// A larger buffer uses more memory. With a smaller one, a burst leads to [`Notice::Missed`]
+    /// sooner.
     pub fn keeping(mut self, messages: usize) -> Self {
-        self.kept = messages;
+        self.buffer = messages;
         self
     }
 
-    /// Begins: what happens from its end on is told.
+    /// Subscribes. Events are delivered from the moment on when this returns.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what stands in the way; [`ObjectError::Refused`] where the user may not hear the channels.
+    /// [`ObjectError`] states what failed. [`ObjectError::Refused`] if the user may not subscribe
+    /// to the channels.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, nothing is listened to; changes of the map may be published from then on.
+    /// If the future is dropped early, the subscription ends. Changes of the map may be published
+    /// from then on.
     pub async fn begin(self) -> Result<Events<K, V, KC, VC>, ObjectError> {
-        let Listen { map, kept } = self;
-        if !MOST_KEPT.contains(&kept) {
-            return Err(map.place.invalid("keeping", "1 to 1048576 messages", kept));
+        let Listen { map, buffer } = self;
+        if !BUFFER_SIZES.contains(&buffer) {
+            return Err(map.place.invalid("keeping", "1 to 1048576 messages", buffer));
         }
         let place = map.place.clone();
         let (name, key) = place.named()?;
-        let messages = map.place.client().message_stream(channels(key).into(), key, kept).await;
+        let messages = map.place.client().message_stream(channels(key).into(), key, buffer).await;
         let messages = messages.map_err(|source| ObjectError::of_read(name, source))?;
-        place.change::<bool>(ask_for(&place)?.idempotent()).await?;
-        let look = look(place, LOOKS);
-        Ok(Events { map, messages, look, gap: false, doubt: false })
+        place.change::<bool>(listen_request(&place)?.idempotent()).await?;
+        let flag_check = next_flag_check(place, FLAG_CHECK_INTERVAL);
+        Ok(Events { map, messages, flag_check, pending_gap: false, unsure: false })
     }
 }
 
 impl<K, V, KC: Decode<K>, VC: Decode<V>> Events<K, V, KC, VC> {
-    /// What comes next; `None` when the client has ended.
+    /// Returns the next item; `None` when the client is shut down.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: what was not returned is returned by the next call.
+    /// Dropping the future loses nothing: the next call returns the item.
     pub async fn next(&mut self) -> Option<Notice<K, V>> {
-        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
     fn read(&self, channel: usize, mut payload: Bytes) -> Result<EntryEvent<K, V>, ObjectError> {
-        let mut part = || {
+        let mut next_part = || {
             let len = (payload.len() >= 8).then(|| payload.get_u64_le()).and_then(|len| usize::try_from(len).ok());
             len.filter(|len| *len <= payload.len()).map(|len| payload.split_to(len))
         };
-        let (Some(field), Some(value)) = (part(), part()) else { return Err(self.foreign()) };
-        let (key, value) = (self.map.key(&field)?, self.map.value(&field, &value)?);
+        let (Some(field), Some(value)) = (next_part(), next_part()) else { return Err(self.malformed()) };
+        let (key, value) = (self.map.decode_key(&field)?, self.map.decode_value(&field, &value)?);
         Ok(match channel {
             0 => EntryEvent::Created { key, value },
             1 => {
-                let Some(was) = part() else { return Err(self.foreign()) };
-                EntryEvent::Updated { key, value, was: self.map.value(&field, &was)? }
+                let Some(previous) = next_part() else { return Err(self.malformed()) };
+                EntryEvent::Updated { key, value, was: self.map.decode_value(&field, &previous)? }
             }
             2 => EntryEvent::Removed { key, value },
             _ => EntryEvent::Expired { key, value },
         })
     }
 
-    /// What nobody who knows the format has sent.
-    fn foreign(&self) -> ObjectError {
+    /// The error for a message that is not in Redisson's format.
+    fn malformed(&self) -> ObjectError {
         let source = ServerError::Decode { expected: "a key and values, each behind its length", got: "less".into() };
         match self.map.place.named() {
             Ok((name, _)) => ObjectError::Unexpected { name: name.clone(), source },
@@ -203,30 +218,30 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Events<K, V, KC, VC> {
 impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream for Events<K, V, KC, VC> {
     type Item = Notice<K, V>;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            let looks = self.look.get_mut().unwrap_or_else(PoisonError::into_inner);
-            if let Poll::Ready(looked) = looks.as_mut().poll(context) {
-                let (gap, doubt) = (self.gap, self.doubt);
-                self.look = look(self.map.place.clone(), LOOKS);
-                (self.gap, self.doubt) = (false, matches!(looked, Err(ObjectError::OutcomeUnknown { .. })));
-                if gap || looked.is_ok_and(|was_lost| was_lost || doubt) {
+            let flag_check = self.flag_check.get_mut().unwrap_or_else(PoisonError::into_inner);
+            if let Poll::Ready(checked) = flag_check.as_mut().poll(cx) {
+                let (pending_gap, unsure) = (self.pending_gap, self.unsure);
+                self.flag_check = next_flag_check(self.map.place.clone(), FLAG_CHECK_INTERVAL);
+                (self.pending_gap, self.unsure) = (false, matches!(checked, Err(ObjectError::OutcomeUnknown { .. })));
+                if pending_gap || checked.is_ok_and(|was_missing| was_missing || unsure) {
                     return Poll::Ready(Some(Notice::Gap));
                 }
                 continue;
             }
-            if self.gap {
+            if self.pending_gap {
                 return Poll::Pending;
             }
-            let Some(told) = ready!(self.messages.poll_next(context)) else { return Poll::Ready(None) };
-            return Poll::Ready(Some(match told {
+            let Some(message) = ready!(self.messages.poll_next(cx)) else { return Poll::Ready(None) };
+            return Poll::Ready(Some(match message {
                 MessageEvent::Message { channel, payload } => match self.read(channel, payload) {
                     Ok(event) => Notice::Event(event),
                     Err(error) => Notice::Unreadable(error),
                 },
                 MessageEvent::Gap => {
-                    self.gap = true;
-                    self.look = look(self.map.place.clone(), Duration::ZERO);
+                    self.pending_gap = true;
+                    self.flag_check = next_flag_check(self.map.place.clone(), Duration::ZERO);
                     continue;
                 }
                 MessageEvent::Missed(missed) => Notice::Missed(missed),

@@ -1,4 +1,4 @@
-//! Other lifetimes for entries.
+//! New lifetimes for existing entries.
 
 use std::borrow::Borrow;
 use std::future::IntoFuture;
@@ -10,12 +10,14 @@ use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{Lives, ObjectError, Place, parts};
 
-use crate::cache::{Cache, NEEDED};
+use crate::cache::{Cache, FIELD_LIFETIMES_NEEDED};
 use crate::layout::{Layout, Packed};
-use crate::put::{Idle, idle, lifetime};
+use crate::put::{Idle, encode_idle_time, encode_lifetime};
 
-/// Gives entries another lifetime and idle time when awaited; made by [`Cache::expire`]. Tells how many have them: not those that are not there, nor
-/// those that have an end already where [`Expire::only_endless`] was said.
+/// Sets the lifetime and the idle time of entries when awaited; returned by [`Cache::expire`].
+///
+/// The result is the number of changed entries. Absent keys do not count, and with
+/// [`Expire::only_endless`] neither do entries that expire already.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct Expire<Y> {
@@ -28,7 +30,9 @@ pub struct Expire<Y> {
 }
 
 impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// Gives keys the lifetime and idle time that are said, from now on, else none; 500 of them at a time.
+    /// Sets the lifetime and the idle time of keys from now on, up to 500 keys a request.
+    ///
+    /// A time that is not set by an option is removed.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -41,11 +45,13 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::Unsupported`] of a native one on a server that knows no lifetimes of fields.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::Unsupported`] for a native map on a server that does not know lifetimes of
+    /// hash fields.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "updateEntryExpiration")]
     #[doc(alias = "expireEntry")]
     #[doc(alias = "expireEntries")]
@@ -55,25 +61,27 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (place, fields) = (self.place.clone(), self.fields(keys));
+        let (place, fields) = (self.place.clone(), self.encode_keys(keys));
         Expire { place, fields, lives: Lives::On, idle: Idle::None, only_endless: false, layout: PhantomData }
     }
 }
 
 impl<Y: Layout> Expire<Y> {
-    /// Has them end after this time, 1 ms to 3650 days.
+    /// Lets the entries expire after this time, 1 ms to 3650 days.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lives = Lives::For(lifetime);
         self
     }
 
-    /// Has them end at this time by the server's clock; at once where that has passed. Servers keep those of a native map up to November 4199.
+    /// Lets the entries expire at this time by the server's clock; at once if it has passed.
+    ///
+    /// Servers accept expiry times of native maps up to November 4199.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
         self.lives = Lives::Until(at);
         self
     }
 
-    /// Only those that have neither a lifetime nor an idle time.
+    /// Changes only entries that have neither a lifetime nor an idle time.
     #[doc(alias = "expireEntryIfNotSet")]
     #[doc(alias = "expireEntriesIfNotSet")]
     pub fn only_endless(mut self) -> Self {
@@ -81,20 +89,22 @@ impl<Y: Layout> Expire<Y> {
         self
     }
 
-    async fn carry_out(self) -> Result<u64, ObjectError> {
+    async fn send(self) -> Result<u64, ObjectError> {
         let (fields, place) = (self.fields?, &self.place);
-        let (lifetime, idle) = (lifetime(place, self.lives, Y::LATEST)?, idle(place, self.idle)?);
+        let (lifetime, idle) = (encode_lifetime(place, self.lives, Y::LATEST)?, encode_idle_time(place, self.idle)?);
         let mut done = 0;
-        for part in parts(&fields, Bytes::len) {
-            let request = Y::expire(place, self.only_endless, &lifetime, &idle, part)?;
-            done += place.change::<u64>(request).await.map_err(|error| error.or_unsupported(NEEDED))?;
+        for chunk in parts(&fields, Bytes::len) {
+            let request = Y::expire(place, self.only_endless, &lifetime, &idle, chunk)?;
+            done += place.change::<u64>(request).await.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
         }
         Ok(done)
     }
 }
 
 impl Expire<Packed> {
-    /// Has them end when nobody has used them for this time, 1 ms to 3650 days; beside their lifetime, if they get one.
+    /// Lets the entries expire when they were not accessed for this time, 1 ms to 3650 days.
+    ///
+    /// A lifetime applies as well, if one is set.
     pub fn idle_for(mut self, time: Duration) -> Self {
         self.idle = Idle::For(time);
         self
@@ -106,6 +116,6 @@ impl<Y: Layout> IntoFuture for Expire<Y> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
+        Box::pin(self.send())
     }
 }

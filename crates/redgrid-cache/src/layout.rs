@@ -1,25 +1,30 @@
-//! How entries are written: packed as Redisson's, or as fields that the server lets expire.
+//! The two layouts of a map cache: packed entries as in Redisson, and hash fields that the server
+//! expires.
 
 use bytes::Bytes;
 use redgrid_core::name::companion;
 use redgrid_core::object::{ObjectError, Place, alone, layouts};
 use redgrid_core::{BulkScript, Request, TIMES_EXPECTED};
 
-/// How a map cache writes its entries. [`Packed`] and [`Native`] are all there are.
+/// How a map cache stores its entries: [`Packed`] or [`Native`]. The trait is sealed.
 pub trait Layout: sealed::Requests + Send + Sync + 'static {}
 
-/// As Redisson's `RMapCache`: lifetimes and idle times beside the values, on every server.
+/// The layout of Redisson's `RMapCache`: lifetimes and idle times in keys of their own, on every
+/// server.
 #[derive(Debug, Clone, Copy)]
 pub enum Packed {}
 
-/// As Redisson's `RMapCacheNative`: a plain hash, of which the server takes out the fields that are over. Redis 7.4, Valkey 9.
+/// The layout of Redisson's `RMapCacheNative`: a plain hash whose expired fields the server
+/// removes.
+///
+/// Requires Redis 7.4 or Valkey 9.
 #[derive(Debug, Clone, Copy)]
 pub enum Native {}
 
 impl Layout for Packed {}
 impl Layout for Native {}
 
-/// A script behind what all of a packed map begin with.
+/// Declares a script of a packed map, with `packed.lua` as its prelude.
 macro_rules! packed {
     ($name:ident, $script:literal) => {
         pub(crate) static $name: BulkScript = BulkScript::new(
@@ -33,7 +38,7 @@ packed!(GET, "get");
 packed!(PUT, "put");
 packed!(REMOVE, "remove");
 packed!(EXPIRE, "expire");
-packed!(LEFT, "left");
+packed!(TTL, "ttl");
 packed!(SCAN, "scan");
 packed!(LEN, "len");
 packed!(LIMIT, "limit");
@@ -46,36 +51,36 @@ static NATIVE_REMOVE: BulkScript =
 static NATIVE_EXPIRE: BulkScript =
     BulkScript::new("map_cache/native_expire", include_str!("scripts/native_expire.lua"));
 
-/// What is asked of keys.
+/// What a read of keys returns, and whether it counts as an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
-    /// Their values, as a use of them.
-    Use,
-    /// Whether they are there, as a use of them.
-    Has,
-    /// Their values, changing nothing.
+pub enum ReadKind {
+    /// The values; counts as an access.
+    Get,
+    /// Whether the keys exist; counts as an access.
+    Contains,
+    /// The values, without changing anything.
     Peek,
 }
 
-/// What is said of the entries that are put.
+/// The options of a put, the same for all of its entries.
 #[derive(Debug, Clone)]
-pub struct Said {
-    /// What must be so of a key: any, absent, present, or equal to this.
+pub struct PutOptions {
+    /// The condition for each key: any, absent, present, or equal to `expected`.
     pub condition: &'static str,
-    /// What it is to be equal to.
+    /// The value that the key must have for the condition `equal`.
     pub expected: Option<Bytes>,
-    /// Whether it is to be told what it had.
-    pub told: bool,
+    /// Whether the previous values are returned.
+    pub return_previous: bool,
     pub lifetime: Bytes,
     pub idle: Bytes,
 }
 
-/// The channels of a map, as the scripts count them from 2.
+/// The event channels of a map; the scripts receive them as ARGV[2…5].
 pub(crate) fn channels(key: &[u8]) -> [Bytes; 4] {
-    ["created", "updated", "removed", "expired"].map(|what| companion(&format!("redisson_map_cache_{what}"), key))
+    ["created", "updated", "removed", "expired"].map(|event| companion(&format!("redisson_map_cache_{event}"), key))
 }
 
-/// A script on a packed map, and the keys that it writes.
+/// Builds a call of a script on a packed map that writes the keys `written`.
 pub(crate) fn packed<'a>(
     script: &'static BulkScript,
     place: &Place,
@@ -92,24 +97,29 @@ fn native(script: &'static BulkScript, place: &Place) -> Result<Request, ObjectE
     Ok(script.with([place.named()?.1.clone()]))
 }
 
-/// With these behind.
-fn and(request: Request, args: &[Bytes]) -> Request {
+/// Appends arguments to a request.
+fn with_args(request: Request, args: &[Bytes]) -> Request {
     args.iter().cloned().fold(request, Request::arg)
 }
 
 pub(crate) mod sealed {
     use super::*;
 
-    /// The requests.
+    /// The requests of a layout.
     pub trait Requests {
         const NAME: &'static str;
         const KEYS: redgrid_core::object::Layout;
-        /// The last time at which an entry may end, in milliseconds since 1970, and in words.
+        /// The latest expiry of an entry, in milliseconds since 1970, and its description for
+        /// errors.
         const LATEST: (u128, &'static str);
-        fn read(place: &Place, asked: Asked, fields: &[Bytes]) -> Result<Request, ObjectError>;
-        fn put(place: &Place, said: &Said, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError>;
-        fn remove(place: &Place, told: bool, fields: &[Bytes], expected: Option<Bytes>)
-        -> Result<Request, ObjectError>;
+        fn read(place: &Place, kind: ReadKind, fields: &[Bytes]) -> Result<Request, ObjectError>;
+        fn put(place: &Place, options: &PutOptions, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError>;
+        fn remove(
+            place: &Place,
+            return_previous: bool,
+            fields: &[Bytes],
+            expected: Option<Bytes>,
+        ) -> Result<Request, ObjectError>;
         fn expire(
             place: &Place,
             only_endless: bool,
@@ -117,11 +127,12 @@ pub(crate) mod sealed {
             idle: &Bytes,
             fields: &[Bytes],
         ) -> Result<Request, ObjectError>;
-        fn left(place: &Place, fields: &[Bytes]) -> Result<Request, ObjectError>;
-        fn scan(place: &Place, at: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError>;
-        /// Whether an answer to [`Asked::Has`] tells that a key is there.
-        fn is_there(told: &Bytes) -> bool;
-        /// So many that are over are taken out, or nothing where the server does that.
+        fn remaining_lifetimes(place: &Place, fields: &[Bytes]) -> Result<Request, ObjectError>;
+        fn scan(place: &Place, cursor: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError>;
+        /// Returns whether a reply to [`ReadKind::Contains`] says that the key exists.
+        fn is_present(reply: &Bytes) -> bool;
+        /// Builds the request that counts entries and removes up to `most` expired ones; `None` if
+        /// the server removes them.
         fn len(place: &Place, most: i64) -> Result<Option<Request>, ObjectError>;
         fn clear(place: &Place) -> Result<Request, ObjectError>;
     }
@@ -132,23 +143,29 @@ impl sealed::Requests for Packed {
     const KEYS: redgrid_core::object::Layout = layouts::map_cache;
     const LATEST: (u128, &'static str) = (u128::MAX, TIMES_EXPECTED);
 
-    fn read(place: &Place, asked: Asked, fields: &[Bytes]) -> Result<Request, ObjectError> {
-        let asked = match asked {
-            Asked::Use => "use",
-            Asked::Has => "has",
-            Asked::Peek => "peek",
+    fn read(place: &Place, kind: ReadKind, fields: &[Bytes]) -> Result<Request, ObjectError> {
+        let kind = match kind {
+            ReadKind::Get => "use",
+            ReadKind::Contains => "has",
+            ReadKind::Peek => "peek",
         };
-        Ok(and(packed(&GET, place, [])?.arg(asked), fields))
+        Ok(with_args(packed(&GET, place, [])?.arg(kind), fields))
     }
 
-    fn put(place: &Place, said: &Said, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError> {
-        let request = packed(&PUT, place, entries.iter().map(|(field, _)| field))?.arg(said.condition);
-        let request = request.int(said.told.into()).arg(said.lifetime.clone()).arg(said.idle.clone());
-        Ok(with_entries(request, said, entries))
+    fn put(place: &Place, options: &PutOptions, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError> {
+        let request = packed(&PUT, place, entries.iter().map(|(field, _)| field))?.arg(options.condition);
+        let request =
+            request.int(options.return_previous.into()).arg(options.lifetime.clone()).arg(options.idle.clone());
+        Ok(with_entries(request, options, entries))
     }
 
-    fn remove(place: &Place, told: bool, fields: &[Bytes], expected: Option<Bytes>) -> Result<Request, ObjectError> {
-        Ok(removing(packed(&REMOVE, place, fields)?, told, fields, expected))
+    fn remove(
+        place: &Place,
+        return_previous: bool,
+        fields: &[Bytes],
+        expected: Option<Bytes>,
+    ) -> Result<Request, ObjectError> {
+        Ok(with_removal(packed(&REMOVE, place, fields)?, return_previous, fields, expected))
     }
 
     fn expire(
@@ -159,19 +176,19 @@ impl sealed::Requests for Packed {
         fields: &[Bytes],
     ) -> Result<Request, ObjectError> {
         let request = packed(&EXPIRE, place, [])?.int(only_endless.into());
-        Ok(and(request.arg(lifetime.clone()).arg(idle.clone()), fields))
+        Ok(with_args(request.arg(lifetime.clone()).arg(idle.clone()), fields))
     }
 
-    fn left(place: &Place, fields: &[Bytes]) -> Result<Request, ObjectError> {
-        Ok(and(packed(&LEFT, place, [])?, fields))
+    fn remaining_lifetimes(place: &Place, fields: &[Bytes]) -> Result<Request, ObjectError> {
+        Ok(with_args(packed(&TTL, place, [])?, fields))
     }
 
-    fn scan(place: &Place, at: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError> {
-        Ok(packed(&SCAN, place, [])?.arg(at).int(page.into()).arg(pattern.unwrap_or_default()))
+    fn scan(place: &Place, cursor: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError> {
+        Ok(packed(&SCAN, place, [])?.arg(cursor).int(page.into()).arg(pattern.unwrap_or_default()))
     }
 
-    fn is_there(told: &Bytes) -> bool {
-        &told[..] == b"1"
+    fn is_present(reply: &Bytes) -> bool {
+        &reply[..] == b"1"
     }
 
     fn len(place: &Place, most: i64) -> Result<Option<Request>, ObjectError> {
@@ -186,21 +203,26 @@ impl sealed::Requests for Packed {
 impl sealed::Requests for Native {
     const NAME: &'static str = "NativeMapCache";
     const KEYS: redgrid_core::object::Layout = alone;
-    // Redis keeps 46 bits.
+    // Redis stores expiry times of fields in 46 bits.
     const LATEST: (u128, &'static str) =
         ((1 << 46) - 1, "a time between the year 1970 and November 4199, as servers know for fields");
 
-    fn read(place: &Place, _: Asked, fields: &[Bytes]) -> Result<Request, ObjectError> {
-        Ok(and(place.command("HMGET")?, fields).reads())
+    fn read(place: &Place, _: ReadKind, fields: &[Bytes]) -> Result<Request, ObjectError> {
+        Ok(with_args(place.command("HMGET")?, fields).reads())
     }
 
-    fn put(place: &Place, said: &Said, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError> {
-        let request = native(&NATIVE_PUT, place)?.arg(said.condition).int(said.told.into());
-        Ok(with_entries(request.arg(said.lifetime.clone()), said, entries))
+    fn put(place: &Place, options: &PutOptions, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError> {
+        let request = native(&NATIVE_PUT, place)?.arg(options.condition).int(options.return_previous.into());
+        Ok(with_entries(request.arg(options.lifetime.clone()), options, entries))
     }
 
-    fn remove(place: &Place, told: bool, fields: &[Bytes], expected: Option<Bytes>) -> Result<Request, ObjectError> {
-        Ok(removing(native(&NATIVE_REMOVE, place)?, told, fields, expected))
+    fn remove(
+        place: &Place,
+        return_previous: bool,
+        fields: &[Bytes],
+        expected: Option<Bytes>,
+    ) -> Result<Request, ObjectError> {
+        Ok(with_removal(native(&NATIVE_REMOVE, place)?, return_previous, fields, expected))
     }
 
     fn expire(
@@ -211,20 +233,20 @@ impl sealed::Requests for Native {
         fields: &[Bytes],
     ) -> Result<Request, ObjectError> {
         let request = native(&NATIVE_EXPIRE, place)?.int(only_endless.into());
-        Ok(and(request.arg(lifetime.clone()), fields))
+        Ok(with_args(request.arg(lifetime.clone()), fields))
     }
 
-    fn left(place: &Place, fields: &[Bytes]) -> Result<Request, ObjectError> {
+    fn remaining_lifetimes(place: &Place, fields: &[Bytes]) -> Result<Request, ObjectError> {
         let count = i64::try_from(fields.len()).unwrap_or(i64::MAX);
-        Ok(and(place.command("HPTTL")?.arg("FIELDS").int(count), fields))
+        Ok(with_args(place.command("HPTTL")?.arg("FIELDS").int(count), fields))
     }
 
-    fn scan(place: &Place, at: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError> {
-        let request = place.command("HSCAN")?.arg(at).arg("COUNT").int(page.into());
+    fn scan(place: &Place, cursor: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError> {
+        let request = place.command("HSCAN")?.arg(cursor).arg("COUNT").int(page.into());
         Ok(pattern.into_iter().fold(request, |request, pattern| request.arg("MATCH").arg(pattern)))
     }
 
-    fn is_there(_: &Bytes) -> bool {
+    fn is_present(_: &Bytes) -> bool {
         true
     }
 
@@ -237,16 +259,16 @@ impl sealed::Requests for Native {
     }
 }
 
-fn with_entries(request: Request, said: &Said, entries: &[(Bytes, Bytes)]) -> Request {
+fn with_entries(request: Request, options: &PutOptions, entries: &[(Bytes, Bytes)]) -> Request {
     let entries = entries.iter().flat_map(|(field, value)| [field.clone(), value.clone()]);
-    entries.chain(said.expected.clone()).fold(request, Request::arg)
+    entries.chain(options.expected.clone()).fold(request, Request::arg)
 }
 
-fn removing(request: Request, told: bool, fields: &[Bytes], expected: Option<Bytes>) -> Request {
-    let how = match (&expected, told) {
+fn with_removal(request: Request, return_previous: bool, fields: &[Bytes], expected: Option<Bytes>) -> Request {
+    let mode = match (&expected, return_previous) {
         (Some(_), _) => "equal",
         (None, true) => "1",
         (None, false) => "0",
     };
-    expected.into_iter().fold(and(request.arg(how), fields), Request::arg)
+    expected.into_iter().fold(with_args(request.arg(mode), fields), Request::arg)
 }

@@ -1,4 +1,5 @@
-//! Maps and sets that all processes share and whose entries have a lifetime, in the wire format of Redisson.
+//! Maps and sets that all processes share and whose entries have a lifetime, in the wire format of
+//! Redisson.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -21,28 +22,31 @@
 //! | on the wire | Redisson's `RMapCache` | Redisson's `RMapCacheNative`, a plain hash | Redisson's `RSetCache` |
 //! | servers | all | Redis 7.4, Valkey 9 | all |
 //! | idle time, limit, events of entries | yes | no | no |
-//! | what is over is taken out by | whoever asks for anything, 100 at a time | the server | whoever writes, 100 at a time |
+//! | expired entries are removed by | any call, 100 at a time | the server | any write, 100 at a time |
 //!
 //! # Keys
 //!
 //! | key | type | lifetime |
 //! |---|---|---|
-//! | `name` | hash: keys and packed values, of a native one plain values; of a set cache a sorted set of values by their ends; Redisson's | none, unless set |
-//! | `redisson__timeout__set:{name}` | sorted set: when the lifetimes of keys are over; Redisson's | that of `name`; gone with the last |
-//! | `redisson__idle__set:{name}` | sorted set: when keys will have been unused for their idle time; Redisson's | that of `name`; gone with the last |
-//! | `redisson__map_cache__last_access__set:{name}` | sorted set: when keys were used, or how often; only with a limit; Redisson's | that of `name`; gone with the last |
-//! | `{name}:redisson_options` | hash: the limit, and whether somebody listens; Redisson's | that of `name`; else none: it stays with an empty map |
-//! | `redisson__map__lease:{name}:<key>` | string: Redisson's, who loads a key; ended here by each change of that key | Redisson's |
+//! | `name` | map cache: hash of keys and packed values; native: hash of keys and plain values; set cache: sorted set of values, scored by expiry; Redisson's | none, unless set |
+//! | `redisson__timeout__set:{name}` | sorted set: when the lifetime of each key ends; Redisson's | that of `name`; deleted with the last entry |
+//! | `redisson__idle__set:{name}` | sorted set: when the idle time of each key ends unless it is accessed; Redisson's | that of `name`; deleted with the last entry |
+//! | `redisson__map_cache__last_access__set:{name}` | sorted set: time or number of accesses of each key; only with a limit; Redisson's | that of `name`; deleted with the last entry |
+//! | `{name}:redisson_options` | hash: the limit, and whether there are listeners; Redisson's | that of `name`; otherwise none: it outlives the last entry |
+//! | `redisson__map__lease:{name}:<key>` | string: the client that loads a key; Redisson's; each change of that key from here deletes it | Redisson's |
 //!
 //! # Promises
 //!
-//! - What is over is not found from the millisecond on at which it is, by the clock of the server: no task has to run for that. Redisson goes by the
-//!   clocks of its own hosts: where they are ahead, entries end so much earlier for Java, and what Java puts lives so much longer here.
-//! - Nothing is over before its time but by the limit.
-//! - A change is sent once: where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
-//! - Each call takes out 100 entries that are over, so that none is slow for long; what nobody asks for stays until somebody does, or a
-//!   client of Redisson sweeps.
-//! - Keys are equal whose bytes are.
+//! - An expired entry is not found from the millisecond of its expiry on, by the server's clock. No
+//!   background task is needed for that. Redisson uses the clocks of its own hosts. If these are
+//!   ahead, Java sees entries expire earlier by the difference, and entries that Java puts live
+//!   longer here.
+//! - No entry is removed before its expiry, except by the limit.
+//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//!   and is not repeated.
+//! - Each call removes up to 100 expired entries, so that no call is slow for long. Expired entries
+//!   stay in memory until the next call, or until a Redisson client removes them.
+//! - Keys are equal if their encoded bytes are equal.
 
 mod cache;
 mod events;

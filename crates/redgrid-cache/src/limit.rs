@@ -1,4 +1,4 @@
-//! How many entries there are at most.
+//! The maximum number of entries.
 
 use redgrid_codecs::Codec;
 use redgrid_core::object::ObjectError;
@@ -6,91 +6,97 @@ use redgrid_core::object::ObjectError;
 use crate::cache::Cache;
 use crate::layout::{LIMIT, Packed, packed};
 
-/// How many entries a map has at most, and which go first.
+/// The maximum number of entries of a map, and its eviction order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// How many, 1 to 2,147,483,647, as Redisson counts them.
+    /// The maximum number of entries, 1 to 2,147,483,647, as Redisson counts them.
     pub entries: u32,
-    /// Which go first.
+    /// Which entries are evicted first.
     pub by: Use,
 }
 
-/// Which entries go first where there are more than the limit.
+/// Which entries are evicted first if there are more than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(alias = "EvictionMode")]
 pub enum Use {
-    /// Those whose last use is longest ago.
+    /// The least recently used ones.
     #[doc(alias = "LRU")]
     Last,
-    /// Those that were used least often.
+    /// The least frequently used ones.
     #[doc(alias = "LFU")]
     Count,
 }
 
 impl Limit {
-    /// So many entries, of which those go first whose last use is longest ago.
+    /// Returns a limit that evicts the least recently used entries first.
     pub fn least_recently_used(entries: u32) -> Limit {
         Limit { entries, by: Use::Last }
     }
 
-    /// So many entries, of which those go first that were used least often.
+    /// Returns a limit that evicts the least frequently used entries first.
     pub fn least_frequently_used(entries: u32) -> Limit {
         Limit { entries, by: Use::Count }
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
-    /// Has it keep so many entries at most: whoever inserts one more takes out another. Where there are more already, 100 go with this, and with each script that
-    /// inserts 100 and one for each entry that is new: what is over, then those whose use is known, then those that were not used since there is a limit. It is Redisson's limit too.
+    /// Limits the number of entries: each insertion beyond the limit evicts another entry. It is
+    /// Redisson's limit, too.
+    ///
+    /// If there are more entries already, this call evicts up to 100. Each later script that
+    /// inserts evicts up to 100, and one more for each new entry. Expired entries go first, then
+    /// those of which an access is recorded, then those that were not accessed since the limit was
+    /// set.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of 0 and of more than 2,147,483,647.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for 0 and for more than 2,147,483,647.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "setMaxSize")]
     pub async fn set_limit(&self, limit: Limit) -> Result<(), ObjectError> {
-        self.limited(false, limit).await.map(drop)
+        self.send_limit(false, limit).await.map(drop)
     }
 
-    /// The same if it has none; tells whether it did.
+    /// Limits the number of entries if there is no limit. Returns whether it was set.
     ///
     /// # Errors
     ///
-    /// As [`Cache::set_limit`].
+    /// As for [`Cache::set_limit`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::set_limit`].
+    /// As for [`Cache::set_limit`].
     #[doc(alias = "trySetMaxSize")]
     pub async fn try_set_limit(&self, limit: Limit) -> Result<bool, ObjectError> {
-        self.limited(true, limit).await
+        self.send_limit(true, limit).await
     }
 
-    /// Has it keep as many entries as come.
+    /// Removes the limit.
     ///
     /// # Errors
     ///
-    /// As [`Cache::set_limit`].
+    /// As for [`Cache::set_limit`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::set_limit`].
+    /// As for [`Cache::set_limit`].
     pub async fn clear_limit(&self) -> Result<(), ObjectError> {
         self.place.change(packed(&LIMIT, &self.place, [])?.int(0).int(0).arg("LRU")).await
     }
 
-    /// How many entries it keeps at most.
+    /// Returns the limit; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn limit(&self) -> Result<Option<Limit>, ObjectError> {
         let options = redgrid_core::object::layouts::map_cache(self.place.named()?.1).pop().unwrap_or_default();
         let request = redgrid_core::Request::command("HMGET").key(options).arg("max-size").arg("mode");
@@ -100,7 +106,7 @@ impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
         Ok(entries.map(|entries| Limit { entries, by }))
     }
 
-    async fn limited(&self, only_without: bool, limit: Limit) -> Result<bool, ObjectError> {
+    async fn send_limit(&self, only_if_unlimited: bool, limit: Limit) -> Result<bool, ObjectError> {
         if i32::try_from(limit.entries).is_err() || limit.entries == 0 {
             return Err(self.place.invalid("limit", "1 to 2147483647 entries", limit.entries));
         }
@@ -108,7 +114,8 @@ impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
             Use::Last => "LRU",
             Use::Count => "LFU",
         };
-        let request = packed(&LIMIT, &self.place, [])?.int(only_without.into()).int(limit.entries.into()).arg(mode);
+        let request =
+            packed(&LIMIT, &self.place, [])?.int(only_if_unlimited.into()).int(limit.entries.into()).arg(mode);
         self.place.change(request).await
     }
 }

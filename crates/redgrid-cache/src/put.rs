@@ -1,4 +1,4 @@
-//! Values for keys, and how long they live.
+//! Writes of entries, and their lifetimes.
 
 use std::borrow::Borrow;
 use std::future::IntoFuture;
@@ -11,19 +11,19 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{Lives, ObjectError, Place, millis, parts};
 use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED, describe_time, unix_millis};
 
-use crate::cache::{Cache, NEEDED, shown};
-use crate::layout::{Layout, Packed, Said};
+use crate::cache::{Cache, FIELD_LIFETIMES_NEEDED, describe_key};
+use crate::layout::{Layout, Packed, PutOptions};
 
-/// What is said of an idle time.
+/// The idle time of written entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Idle {
     None,
-    AsBefore,
+    Keep,
     For(Duration),
 }
 
-/// A lifetime as the scripts are told it, where it is no later than this.
-pub(crate) fn lifetime(place: &Place, lives: Lives, latest: (u128, &'static str)) -> Result<Bytes, ObjectError> {
+/// Encodes a lifetime for the scripts, if it ends no later than `latest`.
+pub(crate) fn encode_lifetime(place: &Place, lives: Lives, latest: (u128, &'static str)) -> Result<Bytes, ObjectError> {
     Ok(match lives {
         Lives::On => "0".into(),
         Lives::AsBefore => "=".into(),
@@ -35,191 +35,215 @@ pub(crate) fn lifetime(place: &Place, lives: Lives, latest: (u128, &'static str)
     })
 }
 
-/// An idle time as the scripts are told it.
-pub(crate) fn idle(place: &Place, idle: Idle) -> Result<Bytes, ObjectError> {
+/// Encodes an idle time for the scripts.
+pub(crate) fn encode_idle_time(place: &Place, idle: Idle) -> Result<Bytes, ObjectError> {
     Ok(match idle {
         Idle::None => "0".into(),
-        Idle::AsBefore => "=".into(),
+        Idle::Keep => "=".into(),
         Idle::For(time) if LIFETIMES.contains(&time) => time.as_millis().to_string().into(),
         Idle::For(time) => return Err(place.invalid("idle time", LIFETIMES_EXPECTED, format_args!("{time:?}"))),
     })
 }
 
-/// What all ways of putting have.
+/// A put with its options, common to all builders.
 #[derive(Clone)]
-struct New<Y> {
+struct PutRequest<Y> {
     place: Place,
     entries: Result<Vec<(Bytes, Bytes)>, ObjectError>,
     expected: Option<Bytes>,
     condition: &'static str,
-    told: bool,
+    return_previous: bool,
     lives: Lives,
     idle: Idle,
     layout: PhantomData<fn() -> Y>,
 }
 
-/// What became of an entry: 0 for nothing, 1 for a new one, 2 for another value; and what it had.
-type Done = (i64, Option<Bytes>);
+/// The outcome of one entry: 0 for unchanged, 1 for new, 2 for replaced; and the previous value.
+type PutOutcome = (i64, Option<Bytes>);
 
-impl<Y: Layout> New<Y> {
-    fn of(place: &Place, entries: Result<Vec<(Bytes, Bytes)>, ObjectError>, condition: &'static str) -> Self {
-        // Another value for what is there lives as that would have.
+impl<Y: Layout> PutRequest<Y> {
+    fn new(place: &Place, entries: Result<Vec<(Bytes, Bytes)>, ObjectError>, condition: &'static str) -> Self {
+        // By default, replacing a value keeps its lifetime and its idle time.
         let (lives, idle) = match condition {
-            "present" | "equal" => (Lives::AsBefore, Idle::AsBefore),
+            "present" | "equal" => (Lives::AsBefore, Idle::Keep),
             _ => (Lives::On, Idle::None),
         };
         let place = place.clone();
-        New { place, entries, expected: None, condition, told: false, lives, idle, layout: PhantomData }
+        PutRequest {
+            place,
+            entries,
+            expected: None,
+            condition,
+            return_previous: false,
+            lives,
+            idle,
+            layout: PhantomData,
+        }
     }
 
-    /// Where a lifetime is said, the idle time is what is said of that, too.
-    fn lives(&mut self, lives: Lives) {
+    /// Sets the lifetime. An idle time that was to be kept becomes none: setting one replaces both.
+    fn set_lifetime(&mut self, lives: Lives) {
         self.lives = lives;
         self.idle = match self.idle {
-            Idle::AsBefore => Idle::None,
-            said => said,
+            Idle::Keep => Idle::None,
+            set => set,
         };
     }
 
-    fn idles(&mut self, time: Duration) {
+    fn set_idle_time(&mut self, time: Duration) {
         self.idle = Idle::For(time);
         self.lives = match self.lives {
             Lives::AsBefore => Lives::On,
-            said => said,
+            set => set,
         };
     }
 
-    async fn carry_out(self) -> Result<Vec<Done>, ObjectError> {
+    async fn send(self) -> Result<Vec<PutOutcome>, ObjectError> {
         let entries = self.entries?;
-        let said = Said {
+        let options = PutOptions {
             condition: self.condition,
             expected: self.expected,
-            told: self.told,
-            lifetime: lifetime(&self.place, self.lives, Y::LATEST)?,
-            idle: idle(&self.place, self.idle)?,
+            return_previous: self.return_previous,
+            lifetime: encode_lifetime(&self.place, self.lives, Y::LATEST)?,
+            idle: encode_idle_time(&self.place, self.idle)?,
         };
         let mut done = Vec::with_capacity(entries.len());
-        for part in parts(&entries, |(field, value)| field.len() + value.len()) {
-            let told = self.place.change::<Vec<Done>>(Y::put(&self.place, &said, part)?).await;
-            done.extend(told.map_err(|error| error.or_unsupported(NEEDED))?);
+        for chunk in parts(&entries, |(field, value)| field.len() + value.len()) {
+            let outcomes = self.place.change::<Vec<PutOutcome>>(Y::put(&self.place, &options, chunk)?).await;
+            done.extend(outcomes.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?);
         }
         Ok(done)
     }
 }
 
-macro_rules! lives {
-    ([$($param:ident),*] $of:ident) => {
-        impl<$($param,)* Y: Layout> $of<$($param,)* Y> {
-            /// Has it end after this time, 1 ms to 3650 days.
+/// Defines the options for lifetimes of a builder.
+macro_rules! lifetime_methods {
+    ([$($param:ident),*] $type:ident) => {
+        impl<$($param,)* Y: Layout> $type<$($param,)* Y> {
+            /// Lets the entry expire after this time, 1 ms to 3650 days.
             pub fn expires_in(mut self, lifetime: Duration) -> Self {
-                self.new.lives(Lives::For(lifetime));
+                self.put.set_lifetime(Lives::For(lifetime));
                 self
             }
 
-            /// Has it end at this time by the server's clock; at once where that has passed. Servers keep those of a native map up to
-            /// November 4199.
+            /// Lets the entry expire at this time by the server's clock; at once if it has passed.
+            ///
+            /// Servers accept expiry times of native maps up to November 4199.
             pub fn expires_at(mut self, at: SystemTime) -> Self {
-                self.new.lives(Lives::Until(at));
+                self.put.set_lifetime(Lives::Until(at));
                 self
             }
 
-            /// Has it live on, without an end.
+            /// Lets the entry never expire.
             pub fn endless(mut self) -> Self {
-                (self.new.lives, self.new.idle) = (Lives::On, Idle::None);
+                (self.put.lives, self.put.idle) = (Lives::On, Idle::None);
                 self
             }
 
-            /// Has it live as long as what was there before, with the same idle time.
+            /// Keeps the lifetime and the idle time of the previous value.
             pub fn keep_lifetime(mut self) -> Self {
-                (self.new.lives, self.new.idle) = (Lives::AsBefore, Idle::AsBefore);
+                (self.put.lives, self.put.idle) = (Lives::AsBefore, Idle::Keep);
                 self
             }
         }
 
-        impl<$($param),*> $of<$($param,)* Packed> {
-            /// Has it end when nobody has used it for this time, 1 ms to 3650 days; beside its lifetime, if it has one.
+        impl<$($param),*> $type<$($param,)* Packed> {
+            /// Lets the entry expire when it was not accessed for this time, 1 ms to 3650 days.
+            ///
+            /// A lifetime applies as well, if the entry has one.
             pub fn idle_for(mut self, time: Duration) -> Self {
-                self.new.idles(time);
+                self.put.set_idle_time(time);
                 self
             }
         }
     };
 }
 
-/// Gives a key a value when awaited; made by [`Cache::set`] and its like. Tells what they say. A dropped one sets nothing unless it has left.
+/// Sets the value of a key when awaited; returned by [`Cache::set`] and its variants, which define
+/// the result.
+///
+/// Dropping it before it was sent sets nothing.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct Set<Y> {
-    new: New<Y>,
-    tells_new: bool,
+    put: PutRequest<Y>,
+    only_new: bool,
 }
 
-/// Gives many keys values when awaited; made by [`Cache::set_many`].
+/// Sets the values of many keys when awaited; returned by [`Cache::set_many`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct SetMany<Y> {
-    new: New<Y>,
+    put: PutRequest<Y>,
 }
 
-/// Gives a key a value when awaited, and tells what it had; made by [`Cache::insert`] and its like.
+/// Sets the value of a key when awaited, and returns the previous value; returned by
+/// [`Cache::insert`] and its variants.
 #[must_use = "nothing is asked of the server until this is awaited"]
 pub struct Insert<V, VC, Y> {
-    new: New<Y>,
+    put: PutRequest<Y>,
     values: VC,
     value: PhantomData<fn() -> V>,
 }
 
-lives!([] Set);
-lives!([] SetMany);
-lives!([V, VC] Insert);
+lifetime_methods!([] Set);
+lifetime_methods!([] SetMany);
+lifetime_methods!([V, VC] Insert);
 
 impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// Gives the key a value, with the lifetime and idle time that are said, else none; tells whether it is new in the map.
+    /// Sets the value of a key. Returns whether the key is new in the map.
+    ///
+    /// Without options, the entry has neither a lifetime nor an idle time.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::Unsupported`] of a native one with a lifetime on a server that knows none.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::Unsupported`] for a native map with a lifetime, on a server that does not
+    /// know lifetimes of hash fields.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastPut")]
     pub fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Set<Y>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Set { new: self.put(key, value, "any"), tells_new: true }
+        Set { put: self.put(key, value, "any"), only_new: true }
     }
 
-    /// Gives the key a value if it is not in the map; tells whether it did. That it finds one is a use of that.
+    /// Sets the value of a key that is not in the map. Returns whether it was set.
+    ///
+    /// If the key exists, the call counts as an access to it.
     ///
     /// # Errors
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     #[doc(alias = "fastPutIfAbsent")]
     pub fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Set<Y>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Set { new: self.put(key, value, "absent"), tells_new: false }
+        Set { put: self.put(key, value, "absent"), only_new: false }
     }
 
-    /// Gives the key another value if it is in the map; tells whether it did. It lives as long as it would have, unless another lifetime is said; its idle
-    /// time begins anew.
+    /// Sets the value of a key that is in the map. Returns whether it was set.
+    ///
+    /// The entry keeps its lifetime unless another is set; its idle time starts again.
     ///
     /// # Errors
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
     pub fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Set<Y>
@@ -227,42 +251,46 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Set { new: self.put(key, value, "present"), tells_new: false }
+        Set { put: self.put(key, value, "present"), only_new: false }
     }
 
-    /// Gives the key another value if it has `expected`; tells whether it did. Values are equal whose bytes are. It lives as long as it would have,
-    /// unless another lifetime is said; its idle time begins anew.
+    /// Sets the value of a key if its current value is `expected`. Returns whether it was set.
+    ///
+    /// Values are equal if their encoded bytes are equal. The entry keeps its lifetime unless
+    /// another is set; its idle time starts again.
     ///
     /// # Errors
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     #[doc(alias = "replace")]
     pub fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Set<Y>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let mut new = self.put(key, new, "equal");
+        let mut put = self.put(key, new, "equal");
         match self.place.encoded(&self.values, expected) {
-            Ok(expected) => new.expected = Some(expected),
-            Err(error) => new.entries = Err(error),
+            Ok(expected) => put.expected = Some(expected),
+            Err(error) => put.entries = Err(error),
         }
-        Set { new, tells_new: false }
+        Set { put, only_new: false }
     }
 
-    /// Gives many keys values, 500 of them or about 4 MiB at a time: after an error some may have theirs.
+    /// Sets the values of many keys, up to 500 or about 4 MiB a request.
+    ///
+    /// After an error, some of them may have been set.
     ///
     /// # Errors
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     #[doc(alias = "putAll")]
     pub fn set_many<'a, Q: ?Sized + 'a>(&self, entries: impl IntoIterator<Item = (&'a Q, &'a V)>) -> SetMany<Y>
     where
@@ -270,72 +298,76 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         KC: Encode<Q>,
         V: 'a,
     {
-        let entries = entries.into_iter().map(|(key, value)| self.both(key, value)).collect();
-        SetMany { new: New::of(&self.place, entries, "any") }
+        let entries = entries.into_iter().map(|(key, value)| self.encode_entry(key, value)).collect();
+        SetMany { put: PutRequest::new(&self.place, entries, "any") }
     }
 
-    fn both<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError>
+    fn encode_entry<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError>
     where
         KC: Encode<Q>,
     {
-        Ok((self.field(key)?, self.place.encoded(&self.values, value)?))
+        Ok((self.encode_key(key)?, self.place.encoded(&self.values, value)?))
     }
 
-    fn put<Q: ?Sized>(&self, key: &Q, value: &V, condition: &'static str) -> New<Y>
+    fn put<Q: ?Sized>(&self, key: &Q, value: &V, condition: &'static str) -> PutRequest<Y>
     where
         KC: Encode<Q>,
     {
-        New::of(&self.place, self.both(key, value).map(|both| vec![both]), condition)
+        PutRequest::new(&self.place, self.encode_entry(key, value).map(|entry| vec![entry]), condition)
     }
 }
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// Gives the key a value, with the lifetime and idle time that are said, else none; tells what it had.
+    /// Sets the value of a key. Returns the previous value.
+    ///
+    /// Without options, the entry has neither a lifetime nor an idle time.
     ///
     /// # Errors
     ///
-    /// As [`Cache::set`]; the value is given also where what it had can not be decoded.
+    /// As for [`Cache::set`]. The value is set even if the previous one cannot be decoded.
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     #[doc(alias = "put")]
     pub fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.inserting(key, value, "any")
+        self.insert_with(key, value, "any")
     }
 
-    /// Gives the key a value if it is not in the map; else tells what it has, as a use of it.
+    /// Sets the value of a key that is not in the map. Otherwise returns its value, as an access to
+    /// it.
     ///
     /// # Errors
     ///
-    /// As [`Cache::insert`].
+    /// As for [`Cache::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     #[doc(alias = "putIfAbsent")]
     pub fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.inserting(key, value, "absent")
+        self.insert_with(key, value, "absent")
     }
 
-    /// Gives the key another value if it is in the map; tells what it had. It lives as long as it would have, unless another lifetime is said; its idle
-    /// time begins anew.
+    /// Sets the value of a key that is in the map. Returns the previous value.
+    ///
+    /// The entry keeps its lifetime unless another is set; its idle time starts again.
     ///
     /// # Errors
     ///
-    /// As [`Cache::insert`].
+    /// As for [`Cache::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::set`].
+    /// As for [`Cache::set`].
     #[doc(alias = "putIfExists")]
     #[doc(alias = "putIfExist")]
     pub fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y>
@@ -343,16 +375,16 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.inserting(key, value, "present")
+        self.insert_with(key, value, "present")
     }
 
-    fn inserting<Q: ?Sized>(&self, key: &Q, value: &V, condition: &'static str) -> Insert<V, VC, Y>
+    fn insert_with<Q: ?Sized>(&self, key: &Q, value: &V, condition: &'static str) -> Insert<V, VC, Y>
     where
         KC: Encode<Q>,
     {
-        let mut new = self.put(key, value, condition);
-        new.told = true;
-        Insert { new, values: self.values.clone(), value: PhantomData }
+        let mut put = self.put(key, value, condition);
+        put.return_previous = true;
+        Insert { put, values: self.values.clone(), value: PhantomData }
     }
 }
 
@@ -362,9 +394,9 @@ impl<Y: Layout> IntoFuture for Set<Y> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let tells_new = self.tells_new;
-            let done = self.new.carry_out().await?;
-            Ok(done.into_iter().any(|(done, _)| if tells_new { done == 1 } else { done > 0 }))
+            let only_new = self.only_new;
+            let done = self.put.send().await?;
+            Ok(done.into_iter().any(|(done, _)| if only_new { done == 1 } else { done > 0 }))
         })
     }
 }
@@ -374,7 +406,7 @@ impl<Y: Layout> IntoFuture for SetMany<Y> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.new.carry_out().await.map(drop) })
+        Box::pin(async move { self.put.send().await.map(drop) })
     }
 }
 
@@ -384,11 +416,13 @@ impl<V: 'static, VC: Decode<V>, Y: Layout> IntoFuture for Insert<V, VC, Y> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Insert { new, values, .. } = self;
-            let field = new.entries.as_ref().ok().and_then(|entries| entries.first()).map(|(field, _)| field.clone());
-            let place = new.place.clone();
-            let was = new.carry_out().await?.pop().and_then(|(_, was)| was);
-            was.map(|was| place.decoded(&values, &was, || shown(&field.unwrap_or_default()))).transpose()
+            let Insert { put, values, .. } = self;
+            let field = put.entries.as_ref().ok().and_then(|entries| entries.first()).map(|(field, _)| field.clone());
+            let place = put.place.clone();
+            let previous = put.send().await?.pop().and_then(|(_, previous)| previous);
+            previous
+                .map(|previous| place.decoded(&values, &previous, || describe_key(&field.unwrap_or_default())))
+                .transpose()
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What keys have, and for how long.
+//! Reads of values and lifetimes.
 
 use std::borrow::Borrow;
 
@@ -7,37 +7,41 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::FromReply;
 use redgrid_core::object::{Lifetime, ObjectError, parts};
 
-use crate::cache::{Cache, NEEDED};
-use crate::layout::{Asked, Layout};
+use crate::cache::{Cache, FIELD_LIFETIMES_NEEDED};
+use crate::layout::{Layout, ReadKind};
 
 impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// What the key has; `None` where it is not in the map, or over. It counts as a use of the key: its idle time begins anew.
+    /// Returns the value of a key; `None` if it is not in the map, or expired.
+    ///
+    /// The call counts as an access: the idle time of the key starts again.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing but when the key was used.
+    /// Dropping the future changes nothing but the time of the key's last access.
     #[doc(alias = "getOrDefault")]
     pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(self.read(Asked::Use, self.fields([key])?).await?.pop().flatten())
+        Ok(self.read_values(ReadKind::Get, self.encode_keys([key])?).await?.pop().flatten())
     }
 
-    /// What the keys have, in their order; 500 of them at a time. As a use of them.
+    /// Returns the values of keys, in their order, up to 500 keys a request.
+    ///
+    /// The call counts as an access to each key.
     ///
     /// # Errors
     ///
-    /// As [`Cache::get`].
+    /// As for [`Cache::get`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::get`].
+    /// As for [`Cache::get`].
     #[doc(alias = "getAll")]
     pub async fn get_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -47,18 +51,18 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.read(Asked::Use, self.fields(keys)?).await
+        self.read_values(ReadKind::Get, self.encode_keys(keys)?).await
     }
 
-    /// What the key has, without counting as a use of it: its idle time goes on.
+    /// Returns the value of a key without counting as an access: its idle time continues.
     ///
     /// # Errors
     ///
-    /// As [`Cache::get`].
+    /// As for [`Cache::get`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getWithTTLOnly")]
     #[doc(alias = "getAllWithTTLOnly")]
     pub async fn peek<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
@@ -66,61 +70,68 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(self.read(Asked::Peek, self.fields([key])?).await?.pop().flatten())
+        Ok(self.read_values(ReadKind::Peek, self.encode_keys([key])?).await?.pop().flatten())
     }
 
-    async fn read(&self, asked: Asked, fields: Vec<Bytes>) -> Result<Vec<Option<V>>, ObjectError> {
-        let found: Vec<Option<Bytes>> = self.ask(asked, &fields).await?;
-        let both = fields.iter().zip(found);
-        both.map(|(field, bytes)| bytes.map(|bytes| self.value(field, &bytes)).transpose()).collect()
+    async fn read_values(&self, kind: ReadKind, fields: Vec<Bytes>) -> Result<Vec<Option<V>>, ObjectError> {
+        let found: Vec<Option<Bytes>> = self.read_fields(kind, &fields).await?;
+        let pairs = fields.iter().zip(found);
+        pairs.map(|(field, bytes)| bytes.map(|bytes| self.decode_value(field, &bytes)).transpose()).collect()
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// Whether the key is in the map, and not over. As a use of it.
+    /// Returns whether the key is in the map and not expired. The call counts as an access to it.
     ///
     /// # Errors
     ///
-    /// As [`Cache::get`].
+    /// As for [`Cache::get`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::get`].
+    /// As for [`Cache::get`].
     #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let found: Vec<Option<Bytes>> = self.ask(Asked::Has, &self.fields([key])?).await?;
-        // A packed one tells 1 or 0, and a native one the value itself.
-        Ok(found.into_iter().flatten().any(|found| Y::is_there(&found)))
+        let found: Vec<Option<Bytes>> = self.read_fields(ReadKind::Contains, &self.encode_keys([key])?).await?;
+        // A packed map replies 1 or 0, a native one the value itself.
+        Ok(found.into_iter().flatten().any(|found| Y::is_present(&found)))
     }
 
-    /// How long the key will live if nobody uses it: its lifetime or its idle time, what is over first.
+    /// Returns how long the key will live without accesses: until its lifetime or its idle time
+    /// ends, whichever is first.
     ///
     /// # Errors
     ///
-    /// As [`Cache::get`]; [`ObjectError::Unsupported`] of a native one on a server that knows no lifetimes of fields.
+    /// As for [`Cache::get`]. [`ObjectError::Unsupported`] for a native map on a server that does
+    /// not know lifetimes of hash fields.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "remainTimeToLive")]
     pub async fn lifetime<Q: ?Sized>(&self, key: &Q) -> Result<Lifetime, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let request = Y::left(&self.place, &self.fields([key])?)?;
-        let left: Option<Vec<i64>> = self.place.ask(request).await.map_err(|error| error.or_unsupported(NEEDED))?;
-        Ok(Lifetime::of(left.and_then(|left| left.first().copied()).unwrap_or(-2)))
+        let request = Y::remaining_lifetimes(&self.place, &self.encode_keys([key])?)?;
+        let remaining: Option<Vec<i64>> =
+            self.place.ask(request).await.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
+        Ok(Lifetime::of(remaining.and_then(|remaining| remaining.first().copied()).unwrap_or(-2)))
     }
 
-    pub(crate) async fn ask<T: FromReply>(&self, asked: Asked, fields: &[Bytes]) -> Result<Vec<T>, ObjectError> {
+    pub(crate) async fn read_fields<T: FromReply>(
+        &self,
+        kind: ReadKind,
+        fields: &[Bytes],
+    ) -> Result<Vec<T>, ObjectError> {
         let mut found = Vec::with_capacity(fields.len());
-        for part in parts(fields, Bytes::len) {
-            found.extend(self.place.ask::<Vec<T>>(Y::read(&self.place, asked, part)?).await?);
+        for chunk in parts(fields, Bytes::len) {
+            found.extend(self.place.ask::<Vec<T>>(Y::read(&self.place, kind, chunk)?).await?);
         }
         Ok(found)
     }

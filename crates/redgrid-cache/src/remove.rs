@@ -1,4 +1,4 @@
-//! Keys that go.
+//! Removal of keys.
 
 use std::borrow::Borrow;
 
@@ -10,15 +10,17 @@ use crate::cache::Cache;
 use crate::layout::Layout;
 
 impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// Removes keys, 500 or about 4 MiB at a time; tells how many were in the map, and not over.
+    /// Removes keys, up to 500 or about 4 MiB a request. Returns the number of keys that were in
+    /// the map and not expired.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; of many some may be removed.
+    /// [`ObjectError`] states what failed and whether anything may have changed. Some of several
+    /// keys may have been removed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastRemove")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -28,34 +30,36 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (fields, mut removed) = (self.fields(keys)?, 0);
-        for part in parts(&fields, Bytes::len) {
-            let done = self.removed(false, part, None).await?;
+        let (fields, mut removed) = (self.encode_keys(keys)?, 0);
+        for chunk in parts(&fields, Bytes::len) {
+            let done = self.remove_fields(false, chunk, None).await?;
             removed += done.into_iter().map(|(done, _)| u64::from(done)).sum::<u64>();
         }
         Ok(removed)
     }
 
-    pub(crate) async fn removed(
+    pub(crate) async fn remove_fields(
         &self,
-        told: bool,
+        return_previous: bool,
         fields: &[Bytes],
         expected: Option<Bytes>,
     ) -> Result<Vec<(bool, Option<Bytes>)>, ObjectError> {
-        self.place.change(Y::remove(&self.place, told, fields, expected)?).await
+        self.place.change(Y::remove(&self.place, return_previous, fields, expected)?).await
     }
 }
 
 impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// Removes the key if it has `expected`; tells whether it did. Values are equal whose bytes are.
+    /// Removes a key if its value is `expected`. Returns whether it was removed.
+    ///
+    /// Values are equal if their encoded bytes are equal.
     ///
     /// # Errors
     ///
-    /// As [`Cache::remove_many`].
+    /// As for [`Cache::remove_many`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Cache::remove_many`].
+    /// As for [`Cache::remove_many`].
     #[doc(alias = "remove")]
     pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, ObjectError>
     where
@@ -63,28 +67,33 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         KC: Encode<Q>,
     {
         let expected = self.place.encoded(&self.values, expected)?;
-        let done = self.removed(false, &self.fields([key])?, Some(expected)).await?;
+        let done = self.remove_fields(false, &self.encode_keys([key])?, Some(expected)).await?;
         Ok(done.into_iter().any(|(done, _)| done))
     }
 }
 
 impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// Removes the key; tells what it had, if it was not over.
+    /// Removes a key. Returns its previous value, unless it was expired.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one whose value can not be decoded is removed all the same.
+    /// [`ObjectError`] states what failed and whether anything may have changed. A key whose value
+    /// cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let field = self.field(key)?;
-        let was = self.removed(true, std::slice::from_ref(&field), None).await?.pop().and_then(|(_, was)| was);
-        was.map(|bytes| self.value(&field, &bytes)).transpose()
+        let field = self.encode_key(key)?;
+        let previous = self
+            .remove_fields(true, std::slice::from_ref(&field), None)
+            .await?
+            .pop()
+            .and_then(|(_, previous)| previous);
+        previous.map(|bytes| self.decode_value(&field, &bytes)).transpose()
     }
 }

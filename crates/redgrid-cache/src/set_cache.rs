@@ -13,7 +13,7 @@ use redgrid_core::object::{Lifetime, Lives, Object, ObjectError, Place, Scan, al
 use redgrid_core::{Client, Request, Script};
 
 use crate::layout::{Packed, sealed::Requests};
-use crate::put::lifetime;
+use crate::put::encode_lifetime;
 
 static INSERT: Script<1> = Script::new("set_cache/insert", include_str!("scripts/set_insert.lua"));
 static FIND: Script<1> = Script::new("set_cache/find", include_str!("scripts/set_find.lua"));
@@ -21,21 +21,25 @@ static REMOVE: Script<1> = Script::new("set_cache/remove", include_str!("scripts
 static LEN: Script<1> = Script::new("set_cache/len", include_str!("scripts/set_len.lua"));
 static SCAN: Script<1> = Script::new("set_cache/scan", include_str!("scripts/set_scan.lua"));
 
-/// When a value without a lifetime is over: Redisson's number for it.
+/// The expiry of a value without a lifetime: Redisson's number for it.
 const NEVER: i64 = 92_233_720_368_547_758;
 
-/// From here on an end is none: Redisson's are its number less the time at which the value was added.
-const AS_GOOD_AS_NEVER: i64 = NEVER / 2;
+/// A remaining time from here on counts as none. For a value without a lifetime, Redisson stores
+/// its number minus the time of insertion.
+const NEVER_FROM: i64 = NEVER / 2;
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what a set stores never
-/// depends on the features that others ask for.
+/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
+/// stored format never depends on features that other crates enable.
 macro_rules! set_cache {
     ($($default:tt)*) => {
-        /// Values of type `T`, each once, in no order and for its time, shared by all processes that reach the same server. Redisson's `RSetCache` on the
-        /// wire: a sorted set of values by when they are over.
+        /// A set of values of type `T` with lifetimes, in no order, shared by all processes that
+        /// reach the same server.
         ///
-        /// Cheap to clone; clones are the same set. The codec `C` is part of the type: all who share a set name the same one. With the
-        /// feature `json` it is `Json` where none is named. The server's clock decides what is over.
+        /// Redisson's `RSetCache` on the wire: a sorted set of values, scored by expiry.
+        ///
+        /// Cheap to clone; clones are handles of the same set. The codec `C` is part of the type:
+        /// all users of a set must use the same one. With the feature `json`, the default is
+        /// `Json`. Expiry follows the server's clock.
         #[doc(alias = "RSetCache")]
         #[doc(alias = "RedissonSetCache")]
         pub struct SetCache<T, C $($default)*> {
@@ -52,163 +56,174 @@ set_cache!(= redgrid_codecs::Json);
 set_cache!();
 
 impl<T, C: Codec + Default> SetCache<T, C> {
-    /// The set with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the set with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         SetCache { place: Place::new(client, name), codec: C::default(), values: PhantomData }
     }
 }
 
 impl<T, C: Codec> SetCache<T, C> {
-    /// The same name with another codec.
+    /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> SetCache<T, D> {
         SetCache { place: self.place, codec, values: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory. It is there also while all of its values are over.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
+    ///
+    /// The object exists even if all of its values are expired.
     pub fn object(&self) -> Object {
         self.place.object(alone)
     }
 
-    /// How many values it has that are not over.
+    /// Returns the number of values that are not expired.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         self.place.ask(self.script(&LEN)?).await
     }
 
-    /// Whether it has none.
+    /// Returns whether the set has no values that are not expired.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::len`].
+    /// As for [`SetCache::len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::len`].
+    /// As for [`SetCache::len`].
     #[doc(alias = "isEmpty")]
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.len().await? == 0)
     }
 
-    /// Removes all values, in one step; tells whether there were any, those that were over among them.
+    /// Removes all values, in one step. Returns whether there were any, expired ones included.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn clear(&self) -> Result<bool, ObjectError> {
         self.place.change(self.place.command("DEL")?).await
     }
 
-    /// Inserts a value, with the lifetime that is said, else none; tells whether it is new. What is in gets the new lifetime.
+    /// Inserts a value. Returns whether it is new.
+    ///
+    /// Without options, the value has no lifetime. A value that is in the set gets the new
+    /// lifetime.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     pub fn insert<Q: ?Sized>(&self, value: &Q) -> SetInsert<bool>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.inserting([value], "any", false, |(new, _)| new > 0)
+        self.insert_with([value], "any", false, |(new, _)| new > 0)
     }
 
-    /// Inserts a value if it is not in; tells whether it did.
+    /// Inserts a value that is not in the set. Returns whether it was inserted.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     #[doc(alias = "addIfAbsent")]
     pub fn insert_if_absent<Q: ?Sized>(&self, value: &Q) -> SetInsert<bool>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.inserting([value], "absent", false, |(new, _)| new > 0)
+        self.insert_with([value], "absent", false, |(new, _)| new > 0)
     }
 
-    /// Gives a value another lifetime if it is in; tells whether it did.
+    /// Sets the lifetime of a value that is in the set. Returns whether it was set.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     #[doc(alias = "addIfExists")]
     pub fn expire<Q: ?Sized>(&self, value: &Q) -> SetInsert<bool>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.inserting([value], "present", false, |(_, done)| done > 0)
+        self.insert_with([value], "present", false, |(_, done)| done > 0)
     }
 
-    /// The same if it is in and ends sooner than with the new one.
+    /// Sets the lifetime of a value that is in the set and would expire earlier. Returns whether it
+    /// was set.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     #[doc(alias = "addIfGreater")]
     pub fn prolong<Q: ?Sized>(&self, value: &Q) -> SetInsert<bool>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.inserting([value], "sooner", false, |(_, done)| done > 0)
+        self.insert_with([value], "sooner", false, |(_, done)| done > 0)
     }
 
-    /// The same if it is in and ends later than with the new one.
+    /// Sets the lifetime of a value that is in the set and would expire later. Returns whether it
+    /// was set.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     #[doc(alias = "addIfLess")]
     pub fn shorten<Q: ?Sized>(&self, value: &Q) -> SetInsert<bool>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.inserting([value], "later", false, |(_, done)| done > 0)
+        self.insert_with([value], "later", false, |(_, done)| done > 0)
     }
 
-    /// Inserts values, 500 of them or about 4 MiB at a time; tells how many are new. After an error some may be in.
+    /// Inserts values, up to 500 or about 4 MiB a request. Returns the number of new values.
+    ///
+    /// After an error, some of them may have been inserted.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     #[doc(alias = "addAll")]
     #[doc(alias = "addAllCounted")]
     pub fn insert_many<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> SetInsert<u64>
@@ -216,36 +231,37 @@ impl<T, C: Codec> SetCache<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.inserting(values, "any", false, |(new, _)| new)
+        self.insert_with(values, "any", false, |(new, _)| new)
     }
 
-    /// Inserts all of these, up to 500 of about 4 MiB, if none of them is in; tells whether it did.
+    /// Inserts all of the values, up to 500 and about 4 MiB, if the set contains none of them.
+    /// Returns whether they were inserted.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::insert`]; [`ObjectError::InvalidArgument`] of more.
+    /// As for [`SetCache::insert`]. [`ObjectError::InvalidArgument`] for more values.
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     #[doc(alias = "tryAdd")]
     pub fn try_insert_all<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> SetInsert<bool>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.inserting(values, "absent", true, |(new, _)| new > 0)
+        self.insert_with(values, "absent", true, |(new, _)| new > 0)
     }
 
-    /// Whether a value is in, and not over.
+    /// Returns whether the set contains a value that is not expired.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::len`].
+    /// As for [`SetCache::len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::len`].
+    /// As for [`SetCache::len`].
     pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
@@ -254,15 +270,16 @@ impl<T, C: Codec> SetCache<T, C> {
         Ok(self.contains_many([value]).await?.into_iter().any(|is_in| is_in))
     }
 
-    /// Which of these are in, and not over, in their order; 500 of them at a time.
+    /// Returns for each value, in their order, whether the set contains it, not expired. Up to 500
+    /// values a request.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::len`].
+    /// As for [`SetCache::len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::len`].
+    /// As for [`SetCache::len`].
     #[doc(alias = "containsEach")]
     #[doc(alias = "containsAll")]
     pub async fn contains_many<'a, Q: ?Sized + 'a>(
@@ -273,41 +290,41 @@ impl<T, C: Codec> SetCache<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let (values, mut all) = (self.encoded(values)?, Vec::new());
-        for part in parts(&values, Bytes::len) {
-            let left = self.left(part).await?;
-            all.extend(left.into_iter().map(|left| left > 0));
+        let (values, mut all) = (self.encode_all(values)?, Vec::new());
+        for chunk in parts(&values, Bytes::len) {
+            let remaining = self.remaining(chunk).await?;
+            all.extend(remaining.into_iter().map(|remaining| remaining > 0));
         }
         Ok(all)
     }
 
-    /// How long a value is in.
+    /// Returns the remaining lifetime of a value.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::len`].
+    /// As for [`SetCache::len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::len`].
+    /// As for [`SetCache::len`].
     pub async fn lifetime<Q: ?Sized>(&self, value: &Q) -> Result<Lifetime, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let left = self.left(&self.encoded([value])?).await?.pop().unwrap_or(-2);
-        Ok(Lifetime::of(if left >= AS_GOOD_AS_NEVER { -1 } else { left }))
+        let remaining = self.remaining(&self.encode_all([value])?).await?.pop().unwrap_or(-2);
+        Ok(Lifetime::of(if remaining >= NEVER_FROM { -1 } else { remaining }))
     }
 
-    /// Removes a value; tells whether it was in, and not over.
+    /// Removes a value. Returns whether the set contained it, not expired.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
@@ -316,15 +333,18 @@ impl<T, C: Codec> SetCache<T, C> {
         Ok(self.remove_many([value]).await? > 0)
     }
 
-    /// Removes values, 500 of them or about 4 MiB at a time; tells how many were in, and not over. After an error some may be removed.
+    /// Removes values, up to 500 or about 4 MiB a request. Returns the number of values that the
+    /// set contained, not expired.
+    ///
+    /// After an error, some of them may have been removed.
     ///
     /// # Errors
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SetCache::insert`].
+    /// As for [`SetCache::insert`].
     #[doc(alias = "removeAll")]
     #[doc(alias = "removeAllCounted")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(
@@ -335,25 +355,25 @@ impl<T, C: Codec> SetCache<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let values = self.encoded(values)?;
+        let values = self.encode_all(values)?;
         self.place.change_parts(&values, || self.script(&REMOVE)).await
     }
 
-    fn inserting<'a, Q: ?Sized + 'a, R>(
+    fn insert_with<'a, Q: ?Sized + 'a, R>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
         condition: &'static str,
-        together: bool,
-        told: fn((u64, u64)) -> R,
+        all_or_none: bool,
+        result_of: fn((u64, u64)) -> R,
     ) -> SetInsert<R>
     where
         C: Encode<Q>,
     {
-        let (place, values) = (self.place.clone(), self.encoded(values));
-        SetInsert { place, values, condition, together, lives: Lives::On, told }
+        let (place, values) = (self.place.clone(), self.encode_all(values));
+        SetInsert { place, values, condition, all_or_none, lives: Lives::On, result_of }
     }
 
-    async fn left(&self, values: &[Bytes]) -> Result<Vec<i64>, ObjectError> {
+    async fn remaining(&self, values: &[Bytes]) -> Result<Vec<i64>, ObjectError> {
         let request = values.iter().cloned().fold(self.script(&FIND)?, Request::arg);
         self.place.ask(request).await
     }
@@ -362,7 +382,7 @@ impl<T, C: Codec> SetCache<T, C> {
         Ok(script.with([self.place.named()?.1.clone()]))
     }
 
-    fn encoded<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> Result<Vec<Bytes>, ObjectError>
+    fn encode_all<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> Result<Vec<Bytes>, ObjectError>
     where
         C: Encode<Q>,
     {
@@ -371,7 +391,7 @@ impl<T, C: Codec> SetCache<T, C> {
 }
 
 impl<T: 'static, C: Decode<T>> SetCache<T, C> {
-    /// All values that are not over, as a stream.
+    /// Returns a stream of all values that are not expired.
     #[doc(alias = "iterator")]
     #[doc(alias = "readAll")]
     pub fn stream(&self) -> Scan<T> {
@@ -386,50 +406,56 @@ impl<T: 'static, C: Decode<T>> SetCache<T, C> {
     }
 }
 
-/// Inserts values when awaited; made by [`SetCache::insert`] and its like. A dropped one inserts nothing unless it has left.
+/// Inserts values when awaited; returned by [`SetCache::insert`] and its variants.
+///
+/// Dropping it before it was sent inserts nothing.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct SetInsert<R> {
     place: Place,
     values: Result<Vec<Bytes>, ObjectError>,
     condition: &'static str,
-    together: bool,
+    all_or_none: bool,
     lives: Lives,
-    told: fn((u64, u64)) -> R,
+    /// Computes the result from the number of new values, and of values with the new expiry.
+    result_of: fn((u64, u64)) -> R,
 }
 
 impl<R> SetInsert<R> {
-    /// Has them end after this time, 1 ms to 3650 days.
+    /// Lets the values expire after this time, 1 ms to 3650 days.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lives = Lives::For(lifetime);
         self
     }
 
-    /// Has them end at this time by the server's clock; at once where that has passed.
+    /// Lets the values expire at this time by the server's clock; at once if it has passed.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
         self.lives = Lives::Until(at);
         self
     }
 
-    async fn carry_out(self) -> Result<R, ObjectError> {
+    async fn send(self) -> Result<R, ObjectError> {
         let (values, place) = (self.values?, &self.place);
-        let lives = lifetime(place, self.lives, Packed::LATEST)?;
-        if self.together && parts(&values, Bytes::len).count() > 1 {
+        let encoded_lifetime = encode_lifetime(place, self.lives, Packed::LATEST)?;
+        if self.all_or_none && parts(&values, Bytes::len).count() > 1 {
             return Err(place.invalid("values", "up to 500 of 4 MiB at once", values.len()));
         }
-        if self.together && values.is_empty() {
-            // None of none is in. A name that can not be is told all the same.
+        if self.all_or_none && values.is_empty() {
+            // The condition holds for no values. An invalid name is an error all the same.
             place.named()?;
-            return Ok((self.told)((1, 0)));
+            return Ok((self.result_of)((1, 0)));
         }
-        let mut all = (0, 0);
-        for part in parts(&values, Bytes::len) {
-            let request = INSERT.with([place.named()?.1.clone()]).arg(self.condition).arg(lives.clone()).int(NEVER);
-            let request = request.arg(if self.together { "all" } else { "each" });
-            let (new, done): (u64, u64) = place.change(part.iter().cloned().fold(request, Request::arg)).await?;
-            all = (all.0 + new, all.1 + done);
+        let (mut new, mut done) = (0, 0);
+        for chunk in parts(&values, Bytes::len) {
+            let request =
+                INSERT.with([place.named()?.1.clone()]).arg(self.condition).arg(encoded_lifetime.clone()).int(NEVER);
+            let request = request.arg(if self.all_or_none { "all" } else { "each" });
+            let (chunk_new, chunk_done): (u64, u64) =
+                place.change(chunk.iter().cloned().fold(request, Request::arg)).await?;
+            new += chunk_new;
+            done += chunk_done;
         }
-        Ok((self.told)(all))
+        Ok((self.result_of)((new, done)))
     }
 }
 
@@ -438,7 +464,7 @@ impl<R: Send + 'static> IntoFuture for SetInsert<R> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
+        Box::pin(self.send())
     }
 }
 

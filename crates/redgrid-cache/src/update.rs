@@ -1,4 +1,4 @@
-//! Changing a key's value by a function, whatever others do meanwhile.
+//! Read-modify-write of a value, with optimistic retries.
 
 use std::borrow::Borrow;
 
@@ -7,24 +7,28 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{ObjectError, Rounds};
 
 use crate::cache::Cache;
-use crate::layout::{Asked, Layout, Said};
+use crate::layout::{Layout, PutOptions, ReadKind};
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
-    /// Changes the key's value in place, whatever others do meanwhile: `change` is called anew with each new value. Tells what it is then;
-    /// `None`, and nothing is changed, where the key is not in the map. It lives as long as it would have; its idle time
-    /// begins anew.
+    /// Changes the value of a key in place, whatever others do meanwhile. Returns the new value.
     ///
-    /// Updates of one key by one client come one after another while they go on; one that is not polled is not waited for. After an
-    /// unknown answer it does not go on.
+    /// `change` is called again with each new value that another client has set. If the key is not
+    /// in the map, nothing is changed and the result is `None`. The entry keeps its lifetime; its
+    /// idle time starts again.
+    ///
+    /// Updates of one key by one client run one after another while they make progress. An update
+    /// that is not polled does not block the others. After an unknown outcome the update is not
+    /// retried.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] when others were quicker for as long as a call may take, [`Client::patience`](crate::Client::patience);
-    /// else as the rest.
+    /// [`ObjectError::Contended`] if others were faster until the call's time limit,
+    /// [`Client::patience`](crate::Client::patience). Otherwise [`ObjectError`] states what failed
+    /// and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "computeIfPresent")]
     #[doc(alias = "addAndGet")]
     pub async fn update<Q: ?Sized>(&self, key: &Q, mut change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
@@ -32,18 +36,23 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let fields = self.fields([key])?;
+        let fields = self.encode_keys([key])?;
         let field = &fields[0];
         let mut rounds = Rounds::of_part(&self.place, field).await?;
         loop {
-            let found: Vec<Option<Bytes>> = rounds.read(Y::read(&self.place, Asked::Peek, &fields)?).await?;
-            let Some(was) = found.into_iter().next().flatten() else { return Ok(None) };
-            let mut value = self.value(field, &was)?;
+            let found: Vec<Option<Bytes>> = rounds.read(Y::read(&self.place, ReadKind::Peek, &fields)?).await?;
+            let Some(previous) = found.into_iter().next().flatten() else { return Ok(None) };
+            let mut value = self.decode_value(field, &previous)?;
             change(&mut value);
-            let said =
-                Said { condition: "equal", expected: Some(was), told: false, lifetime: "=".into(), idle: "=".into() };
+            let options = PutOptions {
+                condition: "equal",
+                expected: Some(previous),
+                return_previous: false,
+                lifetime: "=".into(),
+                idle: "=".into(),
+            };
             let new = self.place.encoded(&self.values, &value)?;
-            let request = Y::put(&self.place, &said, &[(field.clone(), new)])?;
+            let request = Y::put(&self.place, &options, &[(field.clone(), new)])?;
             let done: Vec<(i64, Option<Bytes>)> = rounds.change(request).await?;
             if done.into_iter().any(|(done, _)| done > 0) {
                 return Ok(Some(value));

@@ -1,8 +1,9 @@
-//! The one clock that decides: monotonic, and it goes on while the machine is suspended.
+//! The clock for all deadlines: monotonic, and not stopped while the machine is suspended.
 //!
-//! A lease runs out on the server whether or not this process ran meanwhile, so `std::time::Instant`, which stands
-//! still during a suspend on Linux, is the wrong clock for a deadline. `CLOCK_BOOTTIME` (crate `boot-time`) is the right
-//! one. Tests use tokio's clock, which can be paused.
+//! A lease runs out on the server whether or not this process ran meanwhile. `std::time::Instant`
+//! stands still during a suspend on Linux, so it is the wrong clock for a deadline.
+//! `CLOCK_BOOTTIME` (crate `boot-time`) is the right one. Tests use tokio's clock, which can be
+//! paused.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -11,36 +12,42 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How long one sleep of [`Clock::sleep_until`] lasts at most before the clock is read again: 1 s. Timers of the
-/// runtime stand still during a suspend; the shorter this is, the sooner a resumed process notices.
+/// Maximum time that one sleep of [`Clock::sleep_until`] lasts before the clock is read again: 1 s.
+///
+/// Timers of the runtime stand still during a suspend. The shorter this is, the sooner a resumed
+/// process notices.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The same of [`Clock::wait_until`], 30 s: a hundred thousand who wait for minutes, each looking at the clock each second, keep a
-/// processor busy with nothing else.
+/// The same for [`Clock::wait_until`]: 30 s.
+///
+/// A hundred thousand waiters that wait for minutes and read the clock each second would keep a
+/// processor busy.
 const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
 
-/// A point in time of a [`Clock`], in nanoseconds. Those of the machine's clock count from an hour before the first one of the process was
-/// made, and can be compared with each other; those of a clock that tests make, only with its own.
+/// A point in time of a [`Clock`], in nanoseconds.
+///
+/// Instants of the machine's clock count from an hour before the process created its first clock,
+/// and can be compared with each other. Instants of a test clock can be compared only with its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// Later than every instant a clock will show.
+    /// Later than every instant that a clock returns.
     pub const MAX: Instant = Instant(u64::MAX);
-    /// Earlier than every instant a clock will show.
+    /// Earlier than every instant that a clock returns.
     pub const MIN: Instant = Instant(0);
 
-    /// The nanoseconds that it counts; the inverse of [`Instant::from_nanos`].
+    /// Returns its nanoseconds; the inverse of [`Instant::from_nanos`].
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The instant that counts so many nanoseconds.
+    /// Creates an instant from its nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {
         Instant(nanos)
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Returns how long it is after `earlier`; zero if it is not after it.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -64,7 +71,9 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// The nanoseconds of a duration, as many as can be counted. A clock is read several times an operation: not by 128 bits.
+/// Returns the nanoseconds of a duration, saturating.
+///
+/// A clock is read several times in each operation, so this avoids 128-bit arithmetic.
 pub(crate) const fn nanos(d: Duration) -> u64 {
     d.as_secs().saturating_mul(1_000_000_000).saturating_add(d.subsec_nanos() as u64)
 }
@@ -75,7 +84,7 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// The source of every [`Instant`]. Cheap to clone; clones show the same time.
+/// The source of every [`Instant`]. It is cheap to clone; clones show the same time.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
@@ -86,49 +95,53 @@ enum Source {
     Runtime(Arc<tokio::time::Instant>),
 }
 
-/// When the first clock of the machine was made. One for all of them: whatever has a clock need not have its beginning, too, and each
-/// hold has one.
+/// When the process created its first clock.
+///
+/// It is shared by all clocks, so that values with a clock, such as each hold, need not store it.
 static ORIGIN: OnceLock<boot_time::Instant> = OnceLock::new();
 
 impl Clock {
-    /// The clock of the machine, suspends included.
+    /// Returns the clock of the machine, which counts suspends.
     pub fn boot() -> Self {
         ORIGIN.get_or_init(boot_time::Instant::now);
         Clock(Source::Boot)
     }
 
-    /// Tokio's clock, which stands still while it is paused.
+    /// Returns tokio's clock, which stands still while it is paused.
     #[cfg(any(test, feature = "testing"))]
     pub fn runtime() -> Self {
         Clock(Source::Runtime(Arc::new(tokio::time::Instant::now())))
     }
 
-    /// The present instant.
+    /// Returns the present instant.
     pub fn now(&self) -> Instant {
-        // One hour ahead of zero, so that "a lease ago" is always representable.
+        // One hour ahead of zero, so that an instant one lease ago can be represented.
         Instant::MIN + Duration::from_secs(3600) + self.elapsed()
     }
 
-    /// Completes at `instant`, and at once if it has passed. Never, for [`Instant::MAX`].
+    /// Completes at `instant`, or at once if it has passed. It never completes for
+    /// [`Instant::MAX`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub async fn sleep_until(&self, instant: Instant) {
-        self.sleep_in_parts(instant, |_| LONGEST_SLEEP).await;
+        self.sleep_in_steps(instant, |_| LONGEST_SLEEP).await;
     }
 
-    /// The same for those of whom there may be very many, and of whom none is late for anything: one who waits for a lock. After a
-    /// suspend it may end late, by an eighth of what was left and by 30 s at most.
+    /// Completes like [`Clock::sleep_until`], but after a suspend possibly later.
+    ///
+    /// Use it for waits that may be very many and need no precision, such as waiters for a lock.
+    /// After a suspend it may be late by an eighth of the remaining time, and by 30 s at most.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub async fn wait_until(&self, instant: Instant) {
-        self.sleep_in_parts(instant, |left| (left / 8).clamp(LONGEST_SLEEP, LONGEST_COARSE_SLEEP)).await;
+        self.sleep_in_steps(instant, |left| (left / 8).clamp(LONGEST_SLEEP, LONGEST_COARSE_SLEEP)).await;
     }
 
-    async fn sleep_in_parts(&self, instant: Instant, longest: impl Fn(Duration) -> Duration) {
+    async fn sleep_in_steps(&self, instant: Instant, longest: impl Fn(Duration) -> Duration) {
         if instant == Instant::MAX {
             return std::future::pending().await;
         }
@@ -163,14 +176,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_for_long_looks_at_the_clock_rarely_and_ends_in_time() {
+    async fn a_long_coarse_sleep_reads_the_clock_rarely_and_ends_in_time() {
         let clock = Clock::runtime();
         let (goal, readings) = (clock.now() + Duration::from_secs(1200), std::cell::Cell::new(0));
         let longest = |left: Duration| {
             readings.set(readings.get() + 1);
             (left / 8).clamp(LONGEST_SLEEP, LONGEST_COARSE_SLEEP)
         };
-        clock.sleep_in_parts(goal, longest).await;
+        clock.sleep_in_steps(goal, longest).await;
         assert!(readings.get() < 80, "{}", readings.get());
         let goal = goal + Duration::from_secs(1200);
         clock.wait_until(goal).await;

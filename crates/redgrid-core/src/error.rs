@@ -1,49 +1,51 @@
-//! What one request to one server can end in, and nothing else. Each object has errors of its own above these.
+//! The outcome of one request to one server. Each object has its own errors above these.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// How a request failed. The variants differ in what is true on the server now.
+/// Reason why a request failed. The variants differ in what is now true on the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
     /// The request never left this process. Nothing happened on the server.
     #[error("not sent: {reason}")]
     NotSent {
-        /// Why, in a clause.
+        /// The reason, as a clause.
         reason: Cow<'static, str>,
     },
-    /// The server answered with an error. The request was not carried out.
+    /// The server answered with an error. The request was not executed.
     #[error("the server refused: {message}")]
     Refused {
         /// The class of the refusal.
         code: Code,
-        /// The server's own words.
+        /// The server's message.
         message: String,
     },
     /// The server does not accept this client (WRONGPASS, NOAUTH), or one of both refuses the
-    /// other's certificate. The request was not carried out. The client goes on trying; only a
-    /// change of password, user or certificate helps.
+    /// other's certificate.
+    ///
+    /// The request was not executed. The client keeps trying; only a change of password, user or
+    /// certificate helps.
     #[error("not authorized: {message}")]
     Unauthorized {
-        /// The words of the server, or what is wrong with the certificate.
+        /// The server's message, or what is wrong with the certificate.
         message: String,
     },
     /// The client was shut down. The request never left this process.
     #[error("the client is shut down")]
     ShuttingDown,
-    /// The request may have left, and no answer came. It may be carried out, now or later.
+    /// The request may have been sent, and no reply arrived. It may be executed, now or later.
     #[error("no answer: {reason}")]
     Unknown {
-        /// Why, in a clause.
+        /// The reason, as a clause.
         reason: Cow<'static, str>,
     },
-    /// The request was carried out, and the answer is not what the caller expected.
+    /// The request was executed, but its reply is not what the caller expected.
     #[error("unexpected reply: expected {expected}, got {got}")]
     Decode {
-        /// What would have fitted.
+        /// The expected type.
         expected: &'static str,
-        /// What came.
+        /// The reply.
         got: String,
     },
 }
@@ -59,13 +61,13 @@ impl ServerError {
 
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         let message = message.into();
-        match LOGIN_REFUSED.iter().any(|words| message.starts_with(words)) {
+        match LOGIN_REFUSALS.iter().any(|words| message.starts_with(words)) {
             true => ServerError::Unauthorized { message },
             false => ServerError::Refused { code: Code::of(&message), message },
         }
     }
 
-    /// The class of the refusal, if the server refused.
+    /// Returns the class of the refusal, if the server refused.
     pub fn code(&self) -> Option<Code> {
         match self {
             ServerError::Refused { code, .. } => Some(*code),
@@ -74,8 +76,9 @@ impl ServerError {
         }
     }
 
-    /// This error for the caller of an object. Where the key holds another type, it says so,
-    /// instead of the place in a script.
+    /// Converts the error for the caller of an object.
+    ///
+    /// If the key holds another type, the message says so, instead of the position in a script.
     pub fn of_object(self) -> Self {
         match self {
             ServerError::Refused { code: code @ Code::WrongType, .. } => {
@@ -87,7 +90,7 @@ impl ServerError {
         }
     }
 
-    /// Whether the request certainly was not carried out.
+    /// Returns whether the request was certainly not executed.
     pub fn is_not_done(&self) -> bool {
         match self {
             ServerError::NotSent { .. }
@@ -98,38 +101,39 @@ impl ServerError {
         }
     }
 
-    /// Whether the request never left this process, or was stopped by the login.
+    /// Returns whether the request never left this process, or was stopped by the login.
     pub fn is_not_sent(&self) -> bool {
         matches!(self, ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::ShuttingDown)
     }
 
-    /// Whether the server refused a sum for being beyond its numbers.
+    /// Returns whether the server refused a sum because it exceeds its range of numbers.
     pub fn is_overflow(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
-        OVERFLOW.iter().any(|words| message.contains(words))
+        OVERFLOW_MESSAGES.iter().any(|words| message.contains(words))
     }
 
-    /// Whether the server does not know a command, or a subcommand, that was sent or that a script calls.
+    /// Returns whether the server does not know a command or subcommand of the request or its
+    /// script.
     pub fn is_unknown_command(&self) -> bool {
         let ServerError::Refused { code: Code::Other, message } = self else { return false };
         let unknown = ["nknown command", "nknown subcommand", "nknown Redis command", "nknown Valkey command"];
         unknown.iter().any(|words| message.contains(words))
     }
 
-    /// Whether the request may have been carried out although no answer came.
+    /// Returns whether the request may have been executed although no reply arrived.
     pub fn is_unknown(&self) -> bool {
         matches!(self, ServerError::Unknown { .. })
     }
 }
 
-/// First words of a server that does not accept a login, or wants one. A script's own error may
+/// Beginnings of messages by which a server refuses or requires a login. A script's own error may
 /// begin with `NOAUTH` alone.
-const LOGIN_REFUSED: [&str; 3] = ["NOAUTH Authentication required", "NOAUTH HELLO must be called", "WRONGPASS "];
+const LOGIN_REFUSALS: [&str; 3] = ["NOAUTH Authentication required", "NOAUTH HELLO must be called", "WRONGPASS "];
 
-/// The words by which a server refuses a sum that is beyond its numbers: whole ones, and those with a fraction.
-const OVERFLOW: [&str; 2] = ["would overflow", "would produce NaN or Infinity"];
+/// Parts of messages by which a server refuses a sum: of integers, and of floating-point numbers.
+const OVERFLOW_MESSAGES: [&str; 2] = ["would overflow", "would produce NaN or Infinity"];
 
-/// The class of a refusal: the first word of a Redis error, also where a script wraps it in words of its own.
+/// The class of a refusal: the first word of a Redis error, also if a script wraps the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Code {
@@ -139,9 +143,9 @@ pub enum Code {
     ReadOnly,
     /// The server is reading its data from disk.
     Loading,
-    /// The slot lives on another node.
+    /// The slot belongs to another node.
     Moved,
-    /// The slot is on its way to another node.
+    /// The slot is being migrated to another node.
     Ask,
     /// The keys of the request are on both sides of a slot migration.
     TryAgain,
@@ -149,17 +153,17 @@ pub enum Code {
     ClusterDown,
     /// The replica has lost its primary.
     MasterDown,
-    /// A script of somebody is running for too long.
+    /// A script of any client has been running for too long.
     Busy,
-    /// The server has no memory left.
+    /// The server is out of memory.
     OutOfMemory,
-    /// The server can not persist, and is configured to refuse writes then.
+    /// The server cannot persist its data, and is configured to refuse writes then.
     MisConf,
     /// The server has fewer replicas than it is configured to need.
     NoReplicas,
     /// The key holds another type.
     WrongType,
-    /// The user may not do this.
+    /// The user has no permission.
     NoPermission,
     /// The connection is not authenticated.
     NoAuth,
@@ -167,13 +171,14 @@ pub enum Code {
     WrongPass,
     /// The keys of the request are in different slots.
     CrossSlot,
-    /// An argument is larger than servers take, 512 MiB. It was not sent.
+    /// An argument is above the server's limit of 512 MiB. It was not sent.
     TooLarge,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
-/// First words of Redis errors, and their class. The order matters only for errors wrapped by scripts.
+/// First words of Redis errors, with their class. The order matters only for errors wrapped by
+/// scripts.
 const CODES: [(&str, Code); 18] = [
     ("NOSCRIPT", Code::NoScript),
     ("READONLY", Code::ReadOnly),
@@ -196,10 +201,11 @@ const CODES: [(&str, Code); 18] = [
 ];
 
 impl Code {
-    /// Reads the class off a server's error message.
+    /// Returns the class of a server's error message.
     ///
-    /// Before 7.0 an error inside a script arrives as `ERR Error running script (…): @user_script:3: -READONLY …` or
-    /// with the word in the middle; 7.0 keeps the word in front. Both are recognised.
+    /// Before 7.0 an error inside a script has the form `ERR Error running script (…):
+    /// @user_script:3: -READONLY …`, or contains the word elsewhere. Since 7.0 the word comes
+    /// first. Both are recognized.
     pub fn of(message: &str) -> Code {
         let first = message.split([' ', ':']).next().unwrap_or_default().trim_start_matches('-');
         if let Some((_, code)) = CODES.iter().find(|(word, _)| *word == first) {
@@ -212,7 +218,8 @@ impl Code {
                     return *code;
                 }
             }
-            // What servers say inside a script for a denied command or key; it has no first word there.
+            // The servers' messages for a denied command or key inside a script, which have no
+            // first word.
             if message.contains("The user executing the script can't") || message.contains("ACL failure") {
                 return Code::NoPermission;
             }
@@ -223,7 +230,7 @@ impl Code {
         Code::Other
     }
 
-    /// Whether the same request may well be accepted a little later, without anybody changing it.
+    /// Returns whether the same request may be accepted a little later without any intervention.
     pub fn is_passing(self) -> bool {
         matches!(
             self,

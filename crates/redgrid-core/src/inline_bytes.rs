@@ -1,12 +1,16 @@
-//! Short texts as bytes, in one allocation each: a text that grows, and becomes bytes that are shared, takes three.
+//! Short texts as bytes, in one allocation each.
+//!
+//! A text that grows and then becomes shared bytes takes three.
 
 use bytes::Bytes;
 
-/// The longest text that has room: that of a holder field, a UUID, a colon and a number of up to twelve digits. Longer ones are had in
-/// another way, with more allocations.
+/// Maximum length of a text: a holder field, that is a UUID, a colon and a number of up to twelve
+/// digits.
+///
+/// Longer texts are created in another way, with more allocations.
 const CAPACITY: usize = 49;
 
-/// A text that is being written, or kept in its place.
+/// A text that is being written, or stored inline.
 #[derive(Clone, Copy)]
 pub(crate) struct InlineBytes {
     text: [u8; CAPACITY],
@@ -18,7 +22,7 @@ impl InlineBytes {
         InlineBytes { text: [0; CAPACITY], length: 0 }
     }
 
-    /// The same with `more` behind it; `None` where there is no room.
+    /// Appends bytes; `None` if there is no room.
     pub(crate) fn with(mut self, more: &[u8]) -> Option<InlineBytes> {
         let (from, to) = (usize::from(self.length), usize::from(self.length) + more.len());
         self.text.get_mut(from..to)?.copy_from_slice(more);
@@ -26,7 +30,7 @@ impl InlineBytes {
         Some(self)
     }
 
-    /// The same with a number behind it, in decimal.
+    /// Appends a number in decimal; `None` if there is no room.
     pub(crate) fn with_number(self, mut number: u64) -> Option<InlineBytes> {
         let (mut digits, mut first) = ([0; 20], 20);
         loop {
@@ -50,7 +54,7 @@ impl AsRef<[u8]> for InlineBytes {
     }
 }
 
-/// A whole number in decimal.
+/// Returns an integer in decimal.
 pub(crate) fn decimal(number: i64) -> Bytes {
     let sign = if number < 0 { "-" } else { "" };
     let text = InlineBytes::new().with(sign.as_bytes()).and_then(|text| text.with_number(number.unsigned_abs()));
@@ -69,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_refused() {
+    fn text_above_the_capacity_is_refused() {
         let full = InlineBytes::new().with(&[b'x'; CAPACITY]).map(InlineBytes::into_bytes);
         assert_eq!(full.map(|text| text.len()), Some(CAPACITY));
         assert!(InlineBytes::new().with(&[b'x'; CAPACITY + 1]).is_none());

@@ -1,8 +1,9 @@
 //! The foundation of redgrid: one client for all objects.
 //!
-//! Most people want the facade `redgrid`, or the crate of one object (`redgrid-locks`), which re-export what they need from
-//! here. This crate alone is for building objects of your own on the same footing: a connection that sends once, scripts,
-//! names and their keys, holds with leases and fencing tokens, wake-ups.
+//! Most applications use the facade `redgrid`, or the crate of one object (`redgrid-locks`). Those
+//! re-export what is needed from this crate. Use this crate alone to build your own objects on the
+//! same basis. It has a connection that sends each request once, scripts, names and their keys,
+//! holds with leases and fencing tokens, and notifications.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,7 +14,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Tokio only.
+//! It requires the Tokio runtime.
 
 mod batching;
 pub mod clock;

@@ -1,7 +1,7 @@
-//! Names of objects, the namespace in front of them, and the keys and channels that belong to each.
+//! Names of objects, the namespace before them, and the keys and channels of each.
 //!
-//! The format is Redisson's: companion keys are `prefix:{name}`, or `prefix:name` where the name has a hash tag of its
-//! own, so that all keys of one object share a slot.
+//! The format is Redisson's. Companion keys are `prefix:{name}`, or `prefix:name` if the name has a
+//! hash tag. So all keys of one object share a slot.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,27 +11,30 @@ use bytes::Bytes;
 
 use crate::connection::hash_tag;
 
-/// Longest name in bytes, namespace included. Redis allows 512 MiB; nobody reads such a name in a log.
+/// Maximum length of a name in bytes, with its namespace. Redis allows 512 MiB, which is unreadable
+/// in a log.
 const MAX_LEN: usize = 1024;
 
-/// The validated name of an object, as the caller gave it. Cheap to clone.
+/// The validated name of an object, as the caller gave it. It is cheap to clone.
 ///
 /// # Rules
 ///
-/// 1 to 1,024 bytes of UTF-8. Braces are allowed only as a complete hash tag: the first `{` is followed by at least one
-/// character and a `}`. (Redisson accepts `a{b` and `{}x`, and in a cluster the release of such a lock then fails.)
+/// A name has 1 to 1,024 bytes of UTF-8. Braces are allowed only as a complete hash tag: the first
+/// `{` is followed by at least one character and a `}`. (Redisson accepts `a{b` and `{}x`, and in a
+/// cluster the release of such a lock then fails.)
 ///
-/// A name that is only a hash tag, `{a}`, is refused: in Redisson's format its companion keys are those of `a`, so two semaphores
-/// would share their permits and two fair locks their queue. `{a}:lock` has the same slot and companions of its own.
+/// A name that is only a hash tag, `{a}`, is rejected. In Redisson's format its companion keys are
+/// those of `a`, so two semaphores would share their permits and two fair locks their queue.
+/// `{a}:lock` has the same slot and its own companions.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks `name` against the rules above.
+    /// Validates `name` by the rules above.
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] tells the rule that is broken.
+    /// [`InvalidName`] names the rule that is broken.
     pub fn new(name: impl AsRef<str>) -> Result<Self, InvalidName> {
         let name = name.as_ref();
         if name.starts_with('{') && name.find('}') == Some(name.len() - 1) && name.len() > 2 {
@@ -41,33 +44,33 @@ impl Name {
         Name::of_key(name)
     }
 
-    /// The name of a single key, which has no companions: `{a}` is allowed too.
+    /// Validates the name of a single key without companions: `{a}` is allowed, too.
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] tells the rule that is broken.
+    /// [`InvalidName`] names the rule that is broken.
     pub fn of_key(name: impl AsRef<str>) -> Result<Self, InvalidName> {
         let name = name.as_ref();
-        let refuse = |rule| Err(InvalidName { name: name.chars().take(64).collect(), rule });
+        let invalid = |rule| Err(InvalidName { name: name.chars().take(64).collect(), rule });
         if name.is_empty() {
-            return refuse("a name has at least one character");
+            return invalid("a name has at least one character");
         }
         if name.len() > MAX_LEN {
-            return refuse("a name has at most 1024 bytes");
+            return invalid("a name has at most 1024 bytes");
         }
         match (name.find('{'), name.find('}')) {
             (None, None) => {}
             (Some(open), _) => match name[open + 1..].find('}') {
-                None => return refuse("a `{` begins a hash tag and needs its `}`"),
-                Some(0) => return refuse("the hash tag between `{` and `}` has at least one character"),
+                None => return invalid("a `{` begins a hash tag and needs its `}`"),
+                Some(0) => return invalid("the hash tag between `{` and `}` has at least one character"),
                 Some(_) => {}
             },
-            (None, Some(_)) => return refuse("a `}` closes a hash tag and needs its `{`"),
+            (None, Some(_)) => return invalid("a `}` closes a hash tag and needs its `{`"),
         }
         Ok(Name(name.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -99,17 +102,17 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A name that can not be used, and the rule it breaks.
+/// A name that cannot be used, and the rule it breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid name `{name}`: {rule}")]
 pub struct InvalidName {
-    /// The name, its first 64 characters.
+    /// The first 64 characters of the name.
     pub name: String,
     /// The rule, as a clause.
     pub rule: &'static str,
 }
 
-/// Put in front of every key and channel of a client: `namespace:name`. Empty by default.
+/// The prefix of every key and channel of a client: `namespace:name`. Empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace(Arc<str>);
 
@@ -118,25 +121,25 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] tells the rule that is broken.
+    /// [`InvalidName`] names the rule that is broken.
     pub fn new(namespace: impl AsRef<str>) -> Result<Self, InvalidName> {
         let text = namespace.as_ref();
-        let refuse = |rule| Err(InvalidName { name: text.chars().take(64).collect(), rule });
+        let invalid = |rule| Err(InvalidName { name: text.chars().take(64).collect(), rule });
         if text.contains(['{', '}']) {
-            return refuse("a namespace has no braces");
+            return invalid("a namespace has no braces");
         }
         if text.len() > 256 {
-            return refuse("a namespace has at most 256 bytes");
+            return invalid("a namespace has at most 256 bytes");
         }
         Ok(Namespace(text.into()))
     }
 
-    /// It as text, without the colon that follows it.
+    /// Returns the namespace as text, without the colon that follows it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The key of an object: its name behind the namespace.
+    /// Returns the key of an object: its name, after the namespace.
     pub fn key(&self, name: &Name) -> Bytes {
         if self.0.is_empty() {
             Bytes::copy_from_slice(name.0.as_bytes())
@@ -145,18 +148,24 @@ impl Namespace {
         }
     }
 
-    /// The channel on which a client is told that it lost a hold, up to the client's id: `redgrid_client:{namespace:`.
+    /// Returns the beginning of the channel on which a client is notified of lost holds.
+    ///
+    /// The client's id follows it: `redgrid_client:{namespace:`.
     pub fn notice_prefix(&self) -> String {
         if self.0.is_empty() { "redgrid_client:{".into() } else { format!("redgrid_client:{{{}:", self.0) }
     }
 }
 
-/// Redisson's `prefixName`: the companion key or channel of `key` with `prefix` in front, in the slot of `key`.
+/// Returns the companion key or channel of `key` with `prefix`, in the slot of `key`.
+///
+/// This is Redisson's `prefixName`.
 pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
     [prefix.as_bytes(), b":", &tagged(key)].concat().into()
 }
 
-/// A key, and its [`companion`]s with these prefixes, in one piece of memory: what has many of them has it for each name that it holds.
+/// Returns a copy of a key, and its [`companion`]s with these prefixes, in one allocation.
+///
+/// An object with many companions keeps them for each name that it holds.
 pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Bytes, [Bytes; N]) {
     let tagged = tagged(key);
     let capacity = prefixes.iter().map(|prefix| prefix.len() + 1 + tagged.len()).sum();
@@ -168,7 +177,7 @@ pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Byte
     let text = Bytes::from(text);
     let mut start = 0;
     let companions = ends.map(|end| text.slice(std::mem::replace(&mut start, end)..end));
-    // The key is in the first of them, behind its prefix, between the braces where they were added.
+    // The first companion contains the key: after its prefix, inside the braces if they were added.
     let key_bytes = match (prefixes.first(), tagged.len() - key.len()) {
         (Some(first), added) => text.slice(first.len() + 1 + added / 2..).slice(..key.len()),
         (None, _) => Bytes::copy_from_slice(key),
@@ -176,12 +185,14 @@ pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Byte
     (key_bytes, companions)
 }
 
-/// Redisson's `suffixName`: the companion key of `key` with `suffix` behind it, in the slot of `key`.
+/// Returns the companion key of `key` with `suffix`, in the slot of `key`.
+///
+/// This is Redisson's `suffixName`.
 pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
     [&*tagged(key), b":", suffix.as_bytes()].concat().into()
 }
 
-/// The key as its own hash tag, unless it has one.
+/// Returns the key as its own hash tag, unless it has one.
 pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     match key.contains(&b'{') {
         true => Cow::Borrowed(key),
@@ -189,12 +200,14 @@ pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether two keys are in one slot on every server, by their hash tags.
+/// Returns whether two keys share a slot on every server, by their hash tags.
 pub fn same_slot(one: &[u8], other: &[u8]) -> bool {
     hash_tag(one) == hash_tag(other)
 }
 
-/// The slot of a key in a cluster, 0 to 16,383, whatever the topology: by its hash tag, if it has one.
+/// Returns the slot of a key in a cluster, 0 to 16,383, whatever the topology.
+///
+/// It depends on the hash tag, if the key has one.
 pub fn slot_of(key: &[u8]) -> u16 {
     crate::connection::slot_of(key)
 }
@@ -204,14 +217,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn braces_are_a_whole_hash_tag_or_absent() {
+    fn braces_form_a_complete_hash_tag_or_are_absent() {
         for good in ["a", "a{b}", "{a}b", "x{y}z{", "ключ", "a:b c"] {
             assert!(Name::new(good).is_ok(), "{good}");
         }
         for bad in ["", "a{b", "{}x", "x}", "}{a}x{"] {
-            let told = Name::new(bad);
-            // `}{a}x{` has a whole tag after a stray brace: Redis hashes the tag, so it is fine.
-            assert_eq!(told.is_ok(), bad == "}{a}x{", "{bad}");
+            let result = Name::new(bad);
+            // `}{a}x{` has a complete hash tag after a stray brace: Redis hashes the tag, so it is
+            // valid.
+            assert_eq!(result.is_ok(), bad == "}{a}x{", "{bad}");
         }
         assert!(Name::new("x".repeat(1025)).is_err());
     }
@@ -228,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_one_piece_is_the_same() {
+    fn keys_in_one_allocation_are_the_same() {
         for key in ["R", "a{R}", "{R}", "prod:R", "ключ"].map(str::as_bytes) {
             let (own, [one, other]) = with_companions(key, ["redisson_lock__channel", "redgrid_wait"]);
             assert_eq!(own, key);
@@ -250,8 +264,8 @@ mod tests {
                 assert!(seen.insert(companion.clone()), "{name}: {companion:?}");
             }
         }
-        let told = Name::new("{a}").unwrap_err();
-        assert!(told.to_string().contains("only a hash tag"), "{told}");
+        let error = Name::new("{a}").unwrap_err();
+        assert!(error.to_string().contains("only a hash tag"), "{error}");
         assert_eq!(Name::of_key("{a}").unwrap().as_str(), "{a}");
         assert!(Name::of_key("{}").is_err());
     }

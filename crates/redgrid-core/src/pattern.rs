@@ -1,48 +1,53 @@
-//! Patterns of names, as the server reads them in SCAN, KEYS and PSUBSCRIBE. Events of many names are told for all of them, and sorted out
-//! here; so is of which pattern a channel is.
+//! Patterns of names, as the server matches them in SCAN, KEYS and PSUBSCRIBE.
+//!
+//! Events by pattern are received for all names and filtered here. Messages are matched to their
+//! pattern here, too.
 
-/// Whether a text is of a pattern: `?` is one character, `*` any number, `[a-z]` and `[^a-z]` one of some, `\` takes what follows as it
-/// is. By bytes, as the server does it; the work is bounded by the product of the two lengths.
+/// Returns whether a text matches a pattern.
+///
+/// `?` is one character, `*` any number, `[a-z]` and `[^a-z]` one of several, and `\` escapes the
+/// next one. Matching is by bytes, as on the server. The work is bounded by the product of the two
+/// lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut read) = (0, 0);
-    // The last star, and how much of the text it has.
+    let (mut at, mut consumed) = (0, 0);
+    // The last star, and where in the text its match ends.
     let mut star: Option<(usize, usize)> = None;
     loop {
         match pattern.get(at) {
             Some(b'*') => {
-                star = Some((at, read));
+                star = Some((at, consumed));
                 at += 1;
                 continue;
             }
-            Some(_) if read < text.len() => {
-                let (matched, next) = match_one(pattern, at, text[read]);
+            Some(_) if consumed < text.len() => {
+                let (matched, next) = match_one(pattern, at, text[consumed]);
                 if matched {
-                    (at, read) = (next, read + 1);
+                    (at, consumed) = (next, consumed + 1);
                     continue;
                 }
             }
-            None if read == text.len() => return true,
+            None if consumed == text.len() => return true,
             _ => {}
         }
-        // It has one more.
+        // Extends the match of the last star by one byte.
         match star {
-            Some((star_at, consumed)) if consumed < text.len() => {
-                star = Some((star_at, consumed + 1));
-                (at, read) = (star_at + 1, consumed + 1);
+            Some((star_at, star_end)) if star_end < text.len() => {
+                star = Some((star_at, star_end + 1));
+                (at, consumed) = (star_at + 1, star_end + 1);
             }
             _ => return false,
         }
     }
 }
 
-/// Whether it is certain that no name is of both, by what they begin with.
+/// Returns whether certainly no name matches both patterns, because their beginnings differ.
 pub(crate) fn are_disjoint(one: &[u8], other: &[u8]) -> bool {
     let exact = |pattern: &[u8]| pattern.iter().take_while(|byte| !b"*?[\\".contains(byte)).count();
-    let same = exact(one).min(exact(other));
-    one[..same] != other[..same]
+    let common = exact(one).min(exact(other));
+    one[..common] != other[..common]
 }
 
-/// Whether a byte is what the pattern has at a place, and where that ends.
+/// Returns whether a byte matches the pattern at `at`, and where the next element begins.
 fn match_one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
     match pattern[at] {
         b'?' => (true, at + 1),
@@ -52,7 +57,7 @@ fn match_one(pattern: &[u8], at: usize, byte: u8) -> (bool, usize) {
     }
 }
 
-/// The same within brackets. What is not closed ends with the pattern, as the server has it.
+/// Like `match_one`, inside brackets. An unclosed bracket ends with the pattern, as on the server.
 fn match_class(pattern: &[u8], mut at: usize, byte: u8) -> (bool, usize) {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
@@ -116,8 +121,8 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_apart_where_they_begin_differently() {
-        for (one, other, apart) in [
+    fn patterns_with_different_beginnings_are_disjoint() {
+        for (one, other, disjoint) in [
             ("news:*", "sport:*", true),
             ("news:*", "news:*", false),
             ("news:*", "news:a*", false),
@@ -127,8 +132,8 @@ mod tests {
             ("a[b]", "b*", true),
             ("a\\*", "a*", false),
         ] {
-            assert_eq!(are_disjoint(one.as_bytes(), other.as_bytes()), apart, "{one} {other}");
-            assert_eq!(are_disjoint(other.as_bytes(), one.as_bytes()), apart, "{other} {one}");
+            assert_eq!(are_disjoint(one.as_bytes(), other.as_bytes()), disjoint, "{one} {other}");
+            assert_eq!(are_disjoint(other.as_bytes(), one.as_bytes()), disjoint, "{other} {one}");
         }
     }
 

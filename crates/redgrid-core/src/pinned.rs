@@ -1,10 +1,12 @@
-//! A future that is made where it stays.
+//! A future that is created in its final memory.
 
 use std::pin::Pin;
 
-/// The same as `Box::pin(make())`, but the room is there before the future is: a large one is not made elsewhere and copied.
+/// Returns `Box::pin(make())`, but allocates before the future is created.
+///
+/// A large future is therefore not created elsewhere and copied.
 #[inline(always)]
 pub(crate) fn pinned<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
-    let room = Box::new_uninit();
-    Box::into_pin(Box::write(room, make()))
+    let memory = Box::new_uninit();
+    Box::into_pin(Box::write(memory, make()))
 }

@@ -1,8 +1,10 @@
-//! Lua scripts as statics: the number of keys is part of the type, the hash is computed once. Scripts that are made while a program
-//! runs are [`OwnedScript`]s.
+//! Lua scripts as statics: the number of keys is part of the type, and the hash is computed once.
 //!
-//! A script is sent by its hash. Where the server does not know it (a restart, `SCRIPT FLUSH`, a new node), the same
-//! call goes out once more with the text, to that node only; the server then remembers it.
+//! Scripts that are created at run time are [`OwnedScript`]s.
+//!
+//! A script is sent by its hash. A server may not know it: after a restart or `SCRIPT FLUSH`, or as
+//! a new node. The call is then sent once more with the text, to that node only. After that, the
+//! server remembers it.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -15,7 +17,8 @@ use crate::connection::Request;
 /// The text of a script and its hash.
 pub struct ScriptText {
     name: Cow<'static, str>,
-    /// What several scripts have in common, and its own part, of which the whole is made when it is first needed.
+    /// The text that several scripts share, and the script's own text. They are joined on first
+    /// use.
     prelude: &'static str,
     text: Cow<'static, str>,
     full_text: OnceLock<String>,
@@ -28,7 +31,7 @@ impl ScriptText {
         ScriptText::with_prelude("", name, text)
     }
 
-    /// A script that begins with `prelude`.
+    /// Creates a script that begins with `prelude`.
     pub(crate) const fn with_prelude(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
         ScriptText::from_parts(Cow::Borrowed(name), prelude, Cow::Borrowed(text))
     }
@@ -37,12 +40,12 @@ impl ScriptText {
         ScriptText { name, prelude, text, full_text: OnceLock::new(), bytes: OnceLock::new(), sha: OnceLock::new() }
     }
 
-    /// What it is called in errors and traces, as `lock/acquire`.
+    /// Returns its name in errors and traces, such as `lock/acquire`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its Lua source.
+    /// Returns its Lua source.
     pub fn text(&self) -> &str {
         match self.prelude {
             "" => &self.text,
@@ -50,12 +53,12 @@ impl ScriptText {
         }
     }
 
-    /// The same as it is sent.
+    /// Returns its Lua source as an argument of a request.
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes.get_or_init(|| Bytes::copy_from_slice(self.text().as_bytes())).clone()
     }
 
-    /// The SHA-1 of the text in lower-case hex, by which servers know it.
+    /// Returns the SHA-1 of the text in lower-case hex, by which servers know it.
     pub fn sha(&self) -> &Bytes {
         self.sha.get_or_init(|| sha1_smol::Sha1::from(self.text()).digest().to_string().into())
     }
@@ -71,7 +74,7 @@ impl std::fmt::Debug for ScriptText {
 #[derive(Debug, Clone)]
 pub(crate) enum ScriptRef {
     Static(&'static ScriptText),
-    /// One of a user: what it answers is not taken for the server's own words.
+    /// A script of a user: its reply does not count as the server's own message.
     Owned(Arc<ScriptText>),
 }
 
@@ -86,23 +89,26 @@ impl Deref for ScriptRef {
     }
 }
 
-/// A script whose text is made while the program runs. Cheap to clone.
+/// A script whose text is created at run time. It is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct OwnedScript(Arc<ScriptText>);
 
 impl OwnedScript {
-    /// A script by its name (for errors) and text.
+    /// Creates a script from its name (for errors) and text.
     pub fn new(name: impl Into<Cow<'static, str>>, text: impl Into<Cow<'static, str>>) -> Self {
         OwnedScript(Arc::new(ScriptText::from_parts(name.into(), "", text.into())))
     }
 
-    /// A call of the script with these keys, all of one slot; arguments are added to the result. An error that it returns is final,
-    /// whatever its words: only the server's own refusals have it sent again.
+    /// Returns a call of the script with these keys, all of one slot; arguments are added to the
+    /// result.
+    ///
+    /// An error that the script returns is final, whatever its text. Only the server's own refusals
+    /// are retried.
     pub fn with(&self, keys: impl IntoIterator<Item = Bytes>) -> Request {
         Request::for_script(ScriptRef::Owned(Arc::clone(&self.0))).keys(keys)
     }
 
-    /// The text and its hash.
+    /// Returns the text and its hash.
     pub fn body(&self) -> &ScriptText {
         &self.0
     }
@@ -128,72 +134,81 @@ impl OwnedScript {
 pub struct Script<const KEYS: usize>(ScriptText);
 
 impl<const KEYS: usize> Script<KEYS> {
-    /// A script by its name (for errors) and text.
+    /// Creates a script from its name (for errors) and text.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         Script(ScriptText::new(name, text))
     }
 
-    /// A call of the script with these keys; arguments are added to the result.
+    /// Returns a call of the script with these keys; arguments are added to the result.
     pub fn with(&'static self, keys: [Bytes; KEYS]) -> Request {
         Request::script(&self.0).keys(keys)
     }
 
-    /// The text and its hash.
+    /// Returns the text and its hash.
     pub fn body(&self) -> &ScriptText {
         &self.0
     }
 }
 
-/// A script that takes any number of keys of one slot and answers for each.
+/// A script with any number of keys of one slot. It returns a reply for each.
 #[derive(Debug)]
 pub struct BulkScript(ScriptText);
 
 impl BulkScript {
-    /// A script by its name (for errors) and text.
+    /// Creates a script from its name (for errors) and text.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         BulkScript(ScriptText::new(name, text))
     }
 
-    /// A call of the script with these keys; arguments are added to the result.
+    /// Returns a call of the script with these keys; arguments are added to the result.
     pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> Request {
         Request::script(&self.0).keys(keys)
     }
 
-    /// The text and its hash.
+    /// Returns the text and its hash.
     pub fn body(&self) -> &ScriptText {
         &self.0
     }
 }
 
-/// A script that does the work of many calls of others, of one key each: what leaves while others are under way goes together.
+/// A script that executes many calls of other scripts, each with one key.
 ///
-/// Its keys are those of the calls, first those that come [`First`](BatchPhase::Release). Its arguments are the number of these, until when it may be
-/// carried out (the earliest time of all, as microseconds of the server's clock; 0 where none has one), the command by which
-/// it publishes, and then the other arguments of each call, in the order of the keys. It answers by a list: the server's time, as each script of its own would tell it,
-/// and then what each would have been answered. An error in its place says that this one did nothing; a number `n` in the place of one that
-/// comes [`Second`](BatchPhase::Acquire) is short for the list of `n`, the time, and 0.
+/// Calls that arrive while others are in flight are sent together. The keys are those of the calls,
+/// first those of [`Release`](BatchPhase::Release). The arguments are:
+///
+/// - the number of these keys;
+/// - until when the batch may be executed: the earliest time of all calls, in microseconds of the
+/// server's clock, and 0 if none has one;
+/// - the command by which it publishes;
+/// - the other arguments of each call, in the order of the keys.
+///
+/// The script returns a list: the server's time, as each single script would return it, and then
+/// the reply of each call. An error in its place means that this call did nothing. A number `n` in
+/// the place of a call of [`Acquire`](BatchPhase::Acquire) stands for the list of `n`, the time,
+/// and 0.
 #[derive(Debug)]
 pub struct BatchScript {
     body: ScriptText,
     pub(crate) arg_count: usize,
 }
 
-/// Where a call stands among those that it goes together with.
+/// The order of a call among those of its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchPhase {
-    /// What gives something back.
+    /// A call that releases something.
     Release,
-    /// What takes something.
+    /// A call that acquires something.
     Acquire,
 }
 
 impl BatchScript {
-    /// A script by its name (for errors) and text, for calls with so many arguments of their own.
+    /// Creates a script from its name (for errors) and text. Each call has `arg_count` arguments of
+    /// its own.
     pub const fn new(name: &'static str, text: &'static str, arg_count: usize) -> Self {
         BatchScript { body: ScriptText::new(name, text), arg_count }
     }
 
-    /// The text and its hash.
+    /// Returns the text and its hash.
     pub fn body(&self) -> &ScriptText {
         &self.body
     }

@@ -1,16 +1,16 @@
-//! Maps that were large give their room back: a client that had much in hand once is as small as any other afterwards.
+//! Shrinking of maps that were large: a client that once held much does not keep the memory.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-/// With fewer than these in a map it is left as it is: a client that goes on has use for the room.
+/// Minimum number of entries of a map that is shrunk: a client in use needs the capacity below it.
 const MIN_LEN: usize = 512;
 
-/// To be called when something was taken from a map: has it give back what is more than four times as much as it needs.
+/// Shrinks a map whose capacity is more than four times what it needs. Call it after a removal.
 ///
-/// That is looked at when as many are left as a power of two. (What a map tells of its capacity leaves out the traces of what was
-/// removed, and says little.) A map that is moved has to grow four times as large before it is moved at that number again, so it costs
-/// each removal little.
+/// It acts only when the number of remaining entries is a power of two. (The reported capacity
+/// leaves out the traces of removed entries, and says little.) A map that was moved must grow to
+/// four times its size before it is moved at that number again. So the cost of each removal is low.
 pub(crate) fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     let left = map.len();
     if left >= MIN_LEN && left.is_power_of_two() {
@@ -22,9 +22,9 @@ pub(crate) fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMa
 mod tests {
     use super::*;
 
-    /// What a map of these has room for.
+    /// Returns the capacity of the map.
     fn capacity_of<V>(mut map: HashMap<u32, V>) -> usize {
-        // Without the traces of what was removed.
+        // Removes the traces of removed entries.
         map.clear();
         map.capacity()
     }
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_in_use_keeps_its_room() {
+    fn a_map_in_use_keeps_its_capacity() {
         let mut map: HashMap<u32, u32> = (0..1_000).map(|n| (n, n)).collect();
         map.reserve(1_000);
         let before = capacity_of(map.clone());

@@ -1,21 +1,23 @@
-//! Fencing tokens: numbers that rise with every exclusive grant of a name, for the store that is written to.
+//! Fencing tokens: numbers that rise with every exclusive grant of a name, for the store that is
+//! written to.
 
 use std::fmt;
 
-/// The number of an exclusive grant, strictly rising per name over all processes.
+/// The number of an exclusive grant, strictly rising for each name over all processes.
 ///
-/// It is the server's time in microseconds when it granted; there is no key behind it that could expire or be lost in
-/// a restart. It can go back only if the server's clock does (`docs/locks.md` has the table of promises).
+/// It is the server's time of the grant in microseconds. No key stores it that could expire or be
+/// lost in a restart. It can go back only if the server's clock does (`docs/locks.md` has the table
+/// of promises).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(u64);
 
 impl Token {
-    /// A token from its number, as it came back from a store.
+    /// Creates a token from its number, as a store returned it.
     pub const fn new(number: u64) -> Self {
         Token(number)
     }
 
-    /// The number. It fits an `i64` until the year 294247.
+    /// Returns the number. It fits an `i64` until the year 294247.
     pub const fn get(self) -> u64 {
         self.0
     }

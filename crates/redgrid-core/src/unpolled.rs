@@ -1,9 +1,12 @@
-//! Futures that their callers keep without polling them: `select!` branches that lost, futures in a struct, tasks that hang.
+//! Futures that their callers keep without polling them.
 //!
-//! A caller may poll its own request in place, and a grant may arrive before the caller polls again. Neither may delay
-//! other waiters. A request that is still in place after [`INLINE_TICKS`] moves to a task of the client, and a grant
-//! that is not taken within [`UNCLAIMED_TICKS`] is given up. Both are registered here and checked by one task of the
-//! client, which sleeps while nothing is registered.
+//! Examples are `select!` branches that lost, futures in a struct, and tasks that hang.
+//!
+//! A caller may poll its own request in place, and a grant may arrive before the caller polls
+//! again. Neither may delay other waiters. A request that is still in place after [`INLINE_TICKS`]
+//! moves to a task of the client. A grant that is not taken within [`UNCLAIMED_TICKS`] is given up.
+//! Both are registered here and checked by one task of the client, which sleeps while nothing is
+//! registered.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -16,26 +19,31 @@ use crate::lock::BackgroundTask;
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);
 
-/// A request moves to a task after a quarter to half a second. Most requests end earlier, so few are moved.
+/// A request moves to a task after a quarter to half a second. Most requests end earlier, so few
+/// are moved.
 const INLINE_TICKS: u64 = 2;
 
-/// A grant is given up after three quarters of a second to a second. With [`INLINE_TICKS`] before it, another waiter is
-/// delayed by a second and a half at most.
+/// A grant is given up after three quarters of a second to a second.
+///
+/// With [`INLINE_TICKS`] before it, another waiter is delayed by a second and a half at most.
 const UNCLAIMED_TICKS: u64 = 4;
 
-/// Age of an untaken grant that its owner gives up, where the owner keeps its grants itself and is called at each check.
+/// Age at which an owner gives up an untaken grant.
+///
+/// It is for owners that keep their grants themselves and are called at each check.
 pub(crate) const UNCLAIMED_AGE: Duration = TICK.saturating_mul(3);
 
-/// Entries of a queue that are kept without looking for dead ones among them.
-const SMALL: usize = 64;
+/// A queue below this length is not searched for dead entries.
+const MIN_COMPACT_LEN: usize = 64;
 
-/// Something that a caller has to come for.
+/// Work or a grant that its caller must poll for.
 pub(crate) trait Unpolled: Send + Sync {
-    /// Called when its time is over. Gives up what the caller did not take, or returns the work for a task to continue.
+    /// Called when its time is over. Gives up what the caller did not take, or returns the work for
+    /// a task to continue.
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask>;
 }
 
-/// All that waits for callers of one client to poll.
+/// All futures of one client that wait to be polled.
 #[derive(Default)]
 pub(crate) struct UnpolledRegistry {
     state: Mutex<RegistryState>,
@@ -44,20 +52,20 @@ pub(crate) struct UnpolledRegistry {
 
 #[derive(Default)]
 struct RegistryState {
-    /// Checks so far.
+    /// Number of checks so far.
     tick: u64,
     inline: AgeQueue<u64, dyn Unpolled>,
     unclaimed: AgeQueue<u64, dyn Unpolled>,
-    /// Called at the next check, whatever their age.
+    /// Entries for the next check, whatever their age.
     next: Vec<Weak<dyn Unpolled>>,
-    /// The task is awake.
+    /// Whether the task is awake.
     checking: bool,
 }
 
-/// In order of registration, with the time at which each was registered. Most of them end soon.
+/// Entries in the order of their registration, each with its time. Most of them end soon.
 pub(crate) struct AgeQueue<At, T: ?Sized> {
     entries: VecDeque<(At, Weak<T>)>,
-    /// Number of entries from which dead ones are removed.
+    /// Queue length at which dead entries are removed.
     compact_at: usize,
 }
 
@@ -68,24 +76,24 @@ impl<At, T: ?Sized> Default for AgeQueue<At, T> {
 }
 
 impl<At: PartialOrd, T: ?Sized> AgeQueue<At, T> {
-    pub(crate) fn push(&mut self, at: At, what: Weak<T>) {
-        while self.entries.front().is_some_and(|(_, what)| what.strong_count() == 0) {
+    pub(crate) fn push(&mut self, at: At, entry: Weak<T>) {
+        while self.entries.front().is_some_and(|(_, entry)| entry.strong_count() == 0) {
             self.entries.pop_front();
         }
-        if self.entries.len() >= self.compact_at.max(SMALL) {
-            self.entries.retain(|(_, what)| what.strong_count() > 0);
+        if self.entries.len() >= self.compact_at.max(MIN_COMPACT_LEN) {
+            self.entries.retain(|(_, entry)| entry.strong_count() > 0);
             self.compact_at = 2 * self.entries.len();
         }
-        self.entries.push_back((at, what));
+        self.entries.push_back((at, entry));
     }
 
     /// Moves the entries that were registered by `at` to `due`.
     pub(crate) fn take_due(&mut self, at: At, due: &mut Vec<Arc<T>>) {
         while self.entries.front().is_some_and(|(registered_at, _)| *registered_at <= at) {
-            due.extend(self.entries.pop_front().and_then(|(_, what)| what.upgrade()));
+            due.extend(self.entries.pop_front().and_then(|(_, entry)| entry.upgrade()));
         }
         if self.entries.is_empty() {
-            self.entries.shrink_to(SMALL);
+            self.entries.shrink_to(MIN_COMPACT_LEN);
         }
     }
 
@@ -96,28 +104,29 @@ impl<At: PartialOrd, T: ?Sized> AgeQueue<At, T> {
 
 impl UnpolledRegistry {
     /// Registers a request that its caller polls in place.
-    pub(crate) fn register_inline<T: Unpolled + 'static>(&self, what: &Arc<T>) {
-        self.register(what, |state, what| state.inline.push(state.tick, what));
+    pub(crate) fn register_inline<T: Unpolled + 'static>(&self, entry: &Arc<T>) {
+        self.register(entry, |state, entry| state.inline.push(state.tick, entry));
     }
 
     /// Registers a grant that its caller has not taken yet.
-    pub(crate) fn register_unclaimed<T: Unpolled + 'static>(&self, what: &Arc<T>) {
-        self.register(what, |state, what| state.unclaimed.push(state.tick, what));
+    pub(crate) fn register_unclaimed<T: Unpolled + 'static>(&self, entry: &Arc<T>) {
+        self.register(entry, |state, entry| state.unclaimed.push(state.tick, entry));
     }
 
-    /// Registers an owner of grants for the next check. It keeps the grants, and gives up the old ones when it is called.
-    pub(crate) fn register_for_next_check<T: Unpolled + 'static>(&self, what: &Arc<T>) {
-        self.register(what, |state, what| state.next.push(what));
+    /// Registers an owner of grants for the next check. It keeps the grants, and gives up the old
+    /// ones when it is called.
+    pub(crate) fn register_for_next_check<T: Unpolled + 'static>(&self, entry: &Arc<T>) {
+        self.register(entry, |state, entry| state.next.push(entry));
     }
 
     fn register<T: Unpolled + 'static>(
         &self,
-        what: &Arc<T>,
+        entry: &Arc<T>,
         push: impl FnOnce(&mut RegistryState, Weak<dyn Unpolled>),
     ) {
-        let what: Weak<dyn Unpolled> = Arc::<T>::downgrade(what);
+        let entry: Weak<dyn Unpolled> = Arc::<T>::downgrade(entry);
         let mut state = self.state();
-        push(&mut state, what);
+        push(&mut state, entry);
         if !std::mem::replace(&mut state.checking, true) {
             self.registered.notify_one();
         }
@@ -127,7 +136,7 @@ impl UnpolledRegistry {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// One more tick: what is due then, and whether anything is still registered.
+    /// Advances the tick. Returns the due entries, and whether any are still registered.
     fn tick(&self) -> (Vec<Arc<dyn Unpolled>>, bool) {
         let mut due = Vec::new();
         let mut state = self.state();
@@ -144,7 +153,7 @@ impl UnpolledRegistry {
         (due, state.checking)
     }
 
-    /// The client's task. Requests that it takes over go to `work`.
+    /// Runs the client's task. Requests that it takes over go to `work`.
     pub(crate) async fn watch(&self, work: mpsc::UnboundedSender<BackgroundTask>) {
         loop {
             self.registered.notified().await;
@@ -162,7 +171,8 @@ impl UnpolledRegistry {
     }
 }
 
-/// A grant on its way to its caller, who has a second to take it. A grant that is not taken is dropped.
+/// A grant on its way to its caller, which has a second to take it. A grant that is not taken is
+/// dropped.
 pub struct Offer<T>(Arc<Cell<T>>);
 
 struct Cell<T>(Mutex<Option<T>>);

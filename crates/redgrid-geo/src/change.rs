@@ -1,4 +1,4 @@
-//! Members that come, move and go.
+//! Addition, movement and removal of members.
 
 use std::borrow::Borrow;
 
@@ -12,15 +12,15 @@ use crate::position::Position;
 static ADD_IF_EXISTS: Script<1> = Script::new("geo/add_if_exists", include_str!("scripts/add_if_exists.lua"));
 
 impl<T, C: Codec> Geo<T, C> {
-    /// Puts a member at this place, wherever it was; tells whether it is new.
+    /// Sets the position of a member, new or not. Returns whether it is new.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn add<Q: ?Sized>(&self, member: &Q, at: Position) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
@@ -29,15 +29,16 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.add_many([(member, at)]).await? > 0)
     }
 
-    /// The same of many, 500 or about 4 MiB at a time; tells how many are new.
+    /// Sets the positions of members, new or not, up to 500 or about 4 MiB a request. Returns the
+    /// number of new members.
     ///
     /// # Errors
     ///
-    /// As [`Geo::add`]; some may be done.
+    /// As for [`Geo::add`]. Some members may have been added.
     ///
     /// # Cancel safety
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     #[doc(alias = "add")]
     pub async fn add_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -47,18 +48,18 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.each_placed(members, || self.place.command("GEOADD")).await
+        self.send_positions(members, || self.place.command("GEOADD")).await
     }
 
-    /// Puts a member at this place if it is not in it; tells whether it did.
+    /// Adds a member if it is absent. Returns whether it was added.
     ///
     /// # Errors
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     #[doc(alias = "tryAdd")]
     pub async fn add_if_absent<Q: ?Sized>(&self, member: &Q, at: Position) -> Result<bool, ObjectError>
     where
@@ -68,15 +69,16 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.add_many_if_absent([(member, at)]).await? > 0)
     }
 
-    /// The same of many, 500 or about 4 MiB at a time; tells of how many it did.
+    /// Adds those of the members that are absent, up to 500 or about 4 MiB a request. Returns the
+    /// number of added members.
     ///
     /// # Errors
     ///
-    /// As [`Geo::add_many`].
+    /// As for [`Geo::add_many`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     #[doc(alias = "tryAdd")]
     pub async fn add_many_if_absent<'a, Q: ?Sized + 'a>(
         &self,
@@ -86,18 +88,18 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.each_placed(members, || Ok(self.place.command("GEOADD")?.arg("NX"))).await
+        self.send_positions(members, || Ok(self.place.command("GEOADD")?.arg("NX"))).await
     }
 
-    /// Moves a member to this place if it is in it; tells whether it is.
+    /// Sets the position of a member if it exists. Returns whether it exists.
     ///
     /// # Errors
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     #[doc(alias = "addIfExists")]
     pub async fn add_if_exists<Q: ?Sized>(&self, member: &Q, at: Position) -> Result<bool, ObjectError>
     where
@@ -107,15 +109,16 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.add_many_if_exists([(member, at)]).await? > 0)
     }
 
-    /// The same of many, 500 or about 4 MiB at a time; tells how many are in it.
+    /// Sets the positions of those of the members that exist, up to 500 or about 4 MiB a request.
+    /// Returns their number.
     ///
     /// # Errors
     ///
-    /// As [`Geo::add_many`].
+    /// As for [`Geo::add_many`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     #[doc(alias = "addIfExists")]
     pub async fn add_many_if_exists<'a, Q: ?Sized + 'a>(
         &self,
@@ -125,10 +128,10 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.each_placed(members, || Ok(ADD_IF_EXISTS.with([self.place.named()?.1.clone()]))).await
+        self.send_positions(members, || Ok(ADD_IF_EXISTS.with([self.place.named()?.1.clone()]))).await
     }
 
-    async fn each_placed<'a, Q: ?Sized + 'a>(
+    async fn send_positions<'a, Q: ?Sized + 'a>(
         &self,
         members: impl IntoIterator<Item = (&'a Q, Position)>,
         request: impl Fn() -> Result<Request, ObjectError>,
@@ -138,24 +141,24 @@ impl<T, C: Codec> Geo<T, C> {
     {
         let members = members.into_iter().map(|(member, at)| Ok((self.place.encoded(&self.codec, member)?, at)));
         let (members, mut sum) = (members.collect::<Result<Vec<_>, ObjectError>>()?, 0);
-        for part in parts(&members, |(member, _)| member.len()) {
-            let request = part.iter().fold(request()?, |request, (member, at)| {
-                at.written().into_iter().fold(request, Request::arg).arg(member.clone())
+        for chunk in parts(&members, |(member, _)| member.len()) {
+            let request = chunk.iter().fold(request()?, |request, (member, at)| {
+                at.encode().into_iter().fold(request, Request::arg).arg(member.clone())
             });
             sum += self.place.change::<u64>(request).await?;
         }
         Ok(sum)
     }
 
-    /// Removes a member; tells whether it was in it.
+    /// Removes a member. Returns whether it existed.
     ///
     /// # Errors
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     pub async fn remove<Q: ?Sized>(&self, member: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
@@ -164,15 +167,16 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.remove_many([member]).await? > 0)
     }
 
-    /// The same of many, 500 or about 4 MiB at a time; tells how many were in it.
+    /// Removes members, up to 500 or about 4 MiB a request. Returns the number of members that
+    /// existed.
     ///
     /// # Errors
     ///
-    /// As [`Geo::add_many`].
+    /// As for [`Geo::add_many`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     #[doc(alias = "removeAll")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -186,15 +190,15 @@ impl<T, C: Codec> Geo<T, C> {
         self.place.change_parts(&members, || self.place.command("ZREM")).await
     }
 
-    /// Removes all members, in one step; tells whether there were any.
+    /// Removes all members, in one step. Returns whether there were any.
     ///
     /// # Errors
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Geo::add`].
+    /// As for [`Geo::add`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {
         self.place.change(self.place.command("DEL")?).await
     }

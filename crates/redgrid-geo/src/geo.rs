@@ -1,4 +1,4 @@
-//! The places, and what is asked of some of them.
+//! Members with positions: construction, and reads of single members.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -10,13 +10,16 @@ use redgrid_core::{Client, FromReply};
 
 use crate::position::{Distance, Position};
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what is stored never depends on the
-/// features that others ask for.
+/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
+/// stored format never depends on features that other crates enable.
 macro_rules! geo {
     ($($codec:tt)*) => {
-        /// Members with a place on the globe each, shared by all processes that reach the same server. Redisson's `RGeo` on the wire.
+        /// Members with positions on the globe, shared by all processes that reach the same server.
         ///
-        /// Cheap to clone; clones are the same. Members are equal whose bytes are, as the codec writes them. It is there while it has members.
+        /// Redisson's `RGeo` on the wire.
+        ///
+        /// Cheap to clone; clones are handles of the same object. Members are equal if their
+        /// encoded bytes are equal. The object exists while it has members.
         #[doc(alias = "RGeo")]
         #[doc(alias = "RedissonGeo")]
         pub struct Geo<T, C $($codec)*> {
@@ -33,59 +36,61 @@ geo!(= redgrid_codecs::Json);
 geo!();
 
 impl<T, C: Codec + Default> Geo<T, C> {
-    /// The one with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the object with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Geo { place: Place::new(client, name), codec: C::default(), members: PhantomData }
     }
 }
 
 impl<T, C: Codec> Geo<T, C> {
-    /// The same name with another codec.
+    /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> Geo<T, D> {
         Geo { place: self.place, codec, members: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     pub fn object(&self) -> Object {
         self.place.object(alone)
     }
 
-    /// How many members it has.
+    /// Returns the number of members.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         self.place.read(self.place.command("ZCARD")?).await
     }
 
-    /// Whether it has none.
+    /// Returns whether there are no members.
     ///
     /// # Errors
     ///
-    /// As [`Geo::len`].
+    /// As for [`Geo::len`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.len().await? == 0)
     }
 
-    /// Whether it has this member.
+    /// Returns whether a member exists.
     ///
     /// # Errors
     ///
-    /// As [`Geo::len`].
+    /// As for [`Geo::len`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn contains<Q: ?Sized>(&self, member: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
@@ -95,15 +100,15 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.place.read::<Option<f64>>(request).await?.is_some())
     }
 
-    /// Where a member is, to about 0.6 m; `None` where it is not in it.
+    /// Returns the position of a member, to about 0.6 m; `None` if the member is absent.
     ///
     /// # Errors
     ///
-    /// As [`Geo::len`].
+    /// As for [`Geo::len`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "pos")]
     pub async fn position<Q: ?Sized>(&self, member: &Q) -> Result<Option<Position>, ObjectError>
     where
@@ -113,15 +118,15 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.positions([member]).await?.pop().flatten())
     }
 
-    /// Where each of these is, in their order, 500 or about 4 MiB at a time.
+    /// Returns the positions of members, in their order, up to 500 or about 4 MiB a request.
     ///
     /// # Errors
     ///
-    /// As [`Geo::len`].
+    /// As for [`Geo::len`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "pos")]
     pub async fn positions<'a, Q: ?Sized + 'a>(
         &self,
@@ -131,18 +136,18 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.of_each("GEOPOS", members).await
+        self.read_each("GEOPOS", members).await
     }
 
-    /// A member's geohash of 11 characters; `None` where it is not in it.
+    /// Returns the geohash of a member, with 11 characters; `None` if the member is absent.
     ///
     /// # Errors
     ///
-    /// As [`Geo::len`].
+    /// As for [`Geo::len`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "hash")]
     pub async fn geohash<Q: ?Sized>(&self, member: &Q) -> Result<Option<String>, ObjectError>
     where
@@ -152,15 +157,15 @@ impl<T, C: Codec> Geo<T, C> {
         Ok(self.geohashes([member]).await?.pop().flatten())
     }
 
-    /// The geohash of each of these, in their order, 500 or about 4 MiB at a time.
+    /// Returns the geohashes of members, in their order, up to 500 or about 4 MiB a request.
     ///
     /// # Errors
     ///
-    /// As [`Geo::len`].
+    /// As for [`Geo::len`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "hash")]
     pub async fn geohashes<'a, Q: ?Sized + 'a>(
         &self,
@@ -170,10 +175,10 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.of_each("GEOHASH", members).await
+        self.read_each("GEOHASH", members).await
     }
 
-    async fn of_each<'a, Q: ?Sized + 'a, R: FromReply>(
+    async fn read_each<'a, Q: ?Sized + 'a, R: FromReply>(
         &self,
         command: &'static str,
         members: impl IntoIterator<Item = &'a Q>,
@@ -185,15 +190,15 @@ impl<T, C: Codec> Geo<T, C> {
         self.place.read_parts(&members, || self.place.command(command)).await
     }
 
-    /// How far two members are apart; `None` where one of them is not in it.
+    /// Returns the distance between two members; `None` if one of them is absent.
     ///
     /// # Errors
     ///
-    /// As [`Geo::len`].
+    /// As for [`Geo::len`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "dist")]
     pub async fn distance<Q: ?Sized>(&self, one: &Q, other: &Q) -> Result<Option<Distance>, ObjectError>
     where

@@ -1,4 +1,4 @@
-//! Places on the globe that all processes share, in the wire format of Redisson's RGeo.
+//! Positions on the globe that all processes share, in the wire format of Redisson's RGeo.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -22,13 +22,16 @@
 //!
 //! | key | type | lifetime |
 //! |---|---|---|
-//! | `name` | sorted set: members as their codec writes them, by the server's hash of the place; Redisson's | none, unless set |
+//! | `name` | sorted set: members as their codec writes them, scored by the server's geohash of the position; Redisson's | none, unless set |
 //!
 //! # Promises
 //!
-//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
-//! - Positions are those the server can keep, checked when they are made. It keeps them to about 0.6 m.
-//! - Distances have their unit in the type; the server reckons on a sphere, up to 0.5 % off.
+//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//!   and is not repeated.
+//! - Positions are those that the server can store; they are checked when they are created. The
+//!   server stores them with a precision of about 0.6 m.
+//! - A distance has its unit in its type. The server computes distances on a sphere, with an error
+//!   of up to 0.5 %.
 
 mod change;
 mod geo;

@@ -1,20 +1,22 @@
-//! Where something is, and how far that is from something else.
+//! Positions and distances.
 
 use std::fmt;
 
 use bytes::Bytes;
 use redgrid_core::{FromReply, Reply, ServerError};
 
-/// The largest longitude the server keeps, in degrees, and the smallest below 0.
-const LONGITUDE: f64 = 180.0;
+/// The largest longitude that the server stores, in degrees; its negative is the smallest.
+const MAX_LONGITUDE: f64 = 180.0;
 
-/// The same of latitudes: those of the square map of the web (EPSG:3857), which leaves out the poles.
-const LATITUDE: f64 = 85.051_128_78;
+/// The largest latitude that the server stores, in degrees; its negative is the smallest. It is
+/// that of the square web map (EPSG:3857), which excludes the poles.
+const MAX_LATITUDE: f64 = 85.051_128_78;
 
-/// How far inside of the map's ends a place is to be, in degrees: its cells are fifty times as wide, 25 times as high.
-const INSIDE: f64 = 1e-7;
+/// The distance from the map's ends that a stored position must have, in degrees. The cells of the
+/// map are fifty times as wide, and 25 times as high.
+const MARGIN: f64 = 1e-7;
 
-/// A place on the globe, in degrees.
+/// A position on the globe, in degrees.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 #[doc(alias = "GeoPosition")]
 pub struct Position {
@@ -23,33 +25,38 @@ pub struct Position {
 }
 
 impl Position {
-    /// A place by its longitude, −180° to 180°, and its latitude, −85.05112878° to 85.05112878°: what the server keeps.
+    /// Creates a position from a longitude, −180° to 180°, and a latitude, −85.05112878° to
+    /// 85.05112878°: those that the server stores.
     ///
     /// # Errors
     ///
-    /// [`InvalidPosition`] for any other.
+    /// [`InvalidPosition`] for other values.
     pub fn new(longitude: f64, latitude: f64) -> Result<Position, InvalidPosition> {
-        match longitude.abs() <= LONGITUDE && latitude.abs() <= LATITUDE {
-            true => Ok(Position { longitude, latitude }),
-            false => Err(InvalidPosition { longitude, latitude }),
+        if longitude.abs() <= MAX_LONGITUDE && latitude.abs() <= MAX_LATITUDE {
+            Ok(Position { longitude, latitude })
+        } else {
+            Err(InvalidPosition { longitude, latitude })
         }
     }
 
-    /// Degrees to the east, less than 0 to the west.
+    /// Returns the degrees to the east, negative to the west.
     pub fn longitude(self) -> f64 {
         self.longitude
     }
 
-    /// Degrees to the north, less than 0 to the south.
+    /// Returns the degrees to the north, negative to the south.
     pub fn latitude(self) -> f64 {
         self.latitude
     }
 
-    /// Its longitude and its latitude as the server is told them. At the very ends of its map it takes what its hash has no cell for, and does not
-    /// find it again: that is moved into the last cell, by a centimetre.
-    pub(crate) fn written(self) -> [Bytes; 2] {
-        let within = |degrees: f64, end: f64| Bytes::from(degrees.min(end - INSIDE).to_string());
-        [within(self.longitude, LONGITUDE), within(self.latitude, LATITUDE)]
+    /// Encodes the longitude and the latitude for the server.
+    ///
+    /// The server accepts positions at the very end of its map, but its hash has no cell for them,
+    /// and a search does not find them. Such a position is moved into the last cell, by a
+    /// centimetre.
+    pub(crate) fn encode(self) -> [Bytes; 2] {
+        let clamped = |degrees: f64, end: f64| Bytes::from(degrees.min(end - MARGIN).to_string());
+        [clamped(self.longitude, MAX_LONGITUDE), clamped(self.latitude, MAX_LATITUDE)]
     }
 }
 
@@ -59,12 +66,12 @@ impl FromReply for Position {
     }
 }
 
-/// A place that the server can not keep.
+/// A position that the server cannot store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InvalidPosition {
-    /// The longitude that was given.
+    /// The longitude.
     pub longitude: f64,
-    /// The latitude that was given.
+    /// The latitude.
     pub latitude: f64,
 }
 
@@ -73,7 +80,7 @@ impl fmt::Display for InvalidPosition {
         let InvalidPosition { longitude, latitude } = self;
         write!(
             f,
-            "invalid position: expected a longitude of -{LONGITUDE} to {LONGITUDE} and a latitude of -{LATITUDE} to {LATITUDE} degrees, \
+            "invalid position: expected a longitude of -{MAX_LONGITUDE} to {MAX_LONGITUDE} and a latitude of -{MAX_LATITUDE} to {MAX_LATITUDE} degrees, \
              got {longitude} and {latitude}"
         )
     }
@@ -81,13 +88,13 @@ impl fmt::Display for InvalidPosition {
 
 impl std::error::Error for InvalidPosition {}
 
-/// Metres in a mile, as the server has it.
+/// Metres in a mile, by the server's definition.
 const MILE: f64 = 1609.34;
 
 /// Metres in a foot.
 const FOOT: f64 = 0.3048;
 
-/// A distance, of whatever unit.
+/// A distance, in any unit.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 #[doc(alias = "GeoUnit")]
 pub struct Distance {
@@ -95,42 +102,42 @@ pub struct Distance {
 }
 
 impl Distance {
-    /// So many metres.
+    /// Creates a distance from metres.
     pub const fn meters(meters: f64) -> Distance {
         Distance { meters }
     }
 
-    /// So many kilometres.
+    /// Creates a distance from kilometres.
     pub const fn kilometers(kilometers: f64) -> Distance {
         Distance { meters: kilometers * 1000.0 }
     }
 
-    /// So many miles of 1,609.34 m, as the server has it.
+    /// Creates a distance from miles of 1,609.34 m, by the server's definition.
     pub const fn miles(miles: f64) -> Distance {
         Distance { meters: miles * MILE }
     }
 
-    /// So many feet of 0.3048 m.
+    /// Creates a distance from feet of 0.3048 m.
     pub const fn feet(feet: f64) -> Distance {
         Distance { meters: feet * FOOT }
     }
 
-    /// In metres.
+    /// Returns the distance in metres.
     pub const fn as_meters(self) -> f64 {
         self.meters
     }
 
-    /// In kilometres.
+    /// Returns the distance in kilometres.
     pub const fn as_kilometers(self) -> f64 {
         self.meters / 1000.0
     }
 
-    /// In miles.
+    /// Returns the distance in miles.
     pub const fn as_miles(self) -> f64 {
         self.meters / MILE
     }
 
-    /// In feet.
+    /// Returns the distance in feet.
     pub const fn as_feet(self) -> f64 {
         self.meters / FOOT
     }
@@ -147,15 +154,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_server_can_not_keep_is_no_position() {
+    fn a_position_that_the_server_cannot_store_is_an_error() {
         for (longitude, latitude) in [(0.0, 0.0), (180.0, 85.051_128_78), (-180.0, -85.051_128_78)] {
             assert!(Position::new(longitude, latitude).is_ok(), "{longitude} {latitude}");
         }
         for (longitude, latitude) in [(180.01, 0.0), (0.0, 85.06), (f64::NAN, 0.0), (0.0, f64::INFINITY)] {
             assert!(Position::new(longitude, latitude).is_err(), "{longitude} {latitude}");
         }
-        let told = Position::new(0.0, 90.0).unwrap_err().to_string();
-        assert!(told.contains("-85.05112878 to 85.05112878") && told.contains("got 0 and 90"), "{told}");
+        let message = Position::new(0.0, 90.0).unwrap_err().to_string();
+        assert!(message.contains("-85.05112878 to 85.05112878") && message.contains("got 0 and 90"), "{message}");
     }
 
     #[test]

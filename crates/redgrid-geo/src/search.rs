@@ -1,4 +1,4 @@
-//! Who is near.
+//! Searches by distance.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -14,15 +14,16 @@ use crate::position::{Distance, Position};
 static SEARCH: Script<1> = Script::new("geo/search", include_str!("scripts/search.lua"));
 static STORE: Script<2> = Script::new("geo/store", include_str!("scripts/store.lua"));
 
-/// What a search is around.
+/// The center of a search.
 #[derive(Clone)]
 enum Center {
-    At(Position),
-    /// As its codec writes it, or why that can not be.
+    Position(Position),
+    /// The encoded member, or the error of its codec.
     Member(Result<Bytes, ObjectError>),
 }
 
-/// The middle of a search, made by [`Geo::around`] and [`Geo::around_member`]: [`Around::within`] or [`Around::within_box`] says how far it goes.
+/// The center of a search; returned by [`Geo::around`] and [`Geo::around_member`]. The area is set
+/// by [`Around::within`] or [`Around::within_box`].
 #[must_use = "nothing is asked before it is said how far the search goes"]
 #[doc(alias = "GeoSearchArgs")]
 pub struct Around<T, C> {
@@ -30,7 +31,8 @@ pub struct Around<T, C> {
     center: Center,
 }
 
-/// A search of an area; ended by what is wanted of it: [`Search::members`], [`Search::distances`], [`Search::positions`], or [`Search::store`].
+/// A search of an area. A request is sent by [`Search::members`], [`Search::distances`],
+/// [`Search::positions`], [`Search::store`] or [`Search::store_distances`].
 #[must_use = "nothing is asked before it is said what is wanted"]
 pub struct Search<T, C> {
     geo: Geo<T, C>,
@@ -41,13 +43,14 @@ pub struct Search<T, C> {
 }
 
 impl<T, C: Codec> Geo<T, C> {
-    /// A search around a place.
+    /// Starts a search around a position.
     #[doc(alias = "search")]
     pub fn around(&self, center: Position) -> Around<T, C> {
-        Around { geo: self.clone(), center: Center::At(center) }
+        Around { geo: self.clone(), center: Center::Position(center) }
     }
 
-    /// A search around a member, which is among what is found. Around one that is not in it, nothing is found.
+    /// Starts a search around a member, which is one of the results. If the member is absent, there
+    /// are no results.
     #[doc(alias = "search")]
     pub fn around_member<Q: ?Sized>(&self, member: &Q) -> Around<T, C>
     where
@@ -59,21 +62,21 @@ impl<T, C: Codec> Geo<T, C> {
 }
 
 impl<T, C: Codec> Around<T, C> {
-    /// All that is no farther away than this.
+    /// Searches in a circle with this radius.
     #[doc(alias = "radius")]
     pub fn within(self, radius: Distance) -> Search<T, C> {
-        let area = self.lengths("radius", "BYRADIUS", &[radius]);
+        let area = self.encode_area("radius", "BYRADIUS", &[radius]);
         self.search(area)
     }
 
-    /// All that is in a box of this width, east to west, and this height around the middle.
+    /// Searches in a box around the center, with this width from east to west, and this height.
     #[doc(alias = "box")]
     pub fn within_box(self, width: Distance, height: Distance) -> Search<T, C> {
-        let area = self.lengths("box", "BYBOX", &[width, height]);
+        let area = self.encode_area("box", "BYBOX", &[width, height]);
         self.search(area)
     }
 
-    fn lengths(
+    fn encode_area(
         &self,
         option: &'static str,
         command: &'static str,
@@ -97,88 +100,96 @@ impl<T, C: Codec> Around<T, C> {
 }
 
 impl<T, C: Codec> Search<T, C> {
-    /// From near to far. Without an order they come as the server finds them.
+    /// Sorts the results from near to far. Without an order, they are returned as the server finds
+    /// them.
     #[doc(alias = "order")]
     pub fn nearest_first(mut self) -> Self {
         self.order = Some("ASC");
         self
     }
 
-    /// From far to near.
+    /// Sorts the results from far to near.
     #[doc(alias = "order")]
     pub fn farthest_first(mut self) -> Self {
         self.order = Some("DESC");
         self
     }
 
-    /// The nearest so many, 1 at least, or the farthest where these come first. The server looks at all in the area.
+    /// Returns only this number of results, at least 1: the nearest, or the farthest with
+    /// [`Search::farthest_first`]. The server visits all members in the area.
     #[doc(alias = "count")]
     pub fn at_most(mut self, count: u32) -> Self {
         self.count = Some((count, false));
         self
     }
 
-    /// Any so many, 1 at least: the server stops when it has found them. For areas with many members.
+    /// Returns only this number of arbitrary results, at least 1: the server stops when it has
+    /// found them. Suitable for areas with many members.
     #[doc(alias = "countAny")]
     pub fn any(mut self, count: u32) -> Self {
         self.count = Some((count, true));
         self
     }
 
-    /// Has them be another set of places, with this name, in place of what that was; tells how many there are. It has no lifetime, and is
-    /// gone where nothing is found. In a cluster both must be of one slot (a hash tag, `{cities}:near`).
+    /// Stores the results as another object of this name, and replaces what is stored there.
+    /// Returns the number of results.
+    ///
+    /// The other object has no lifetime, and is deleted if there are no results. In a cluster, both
+    /// names must be in one slot (by a hash tag, like `{cities}:near`).
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; a name of another slot is [`ObjectError::InvalidArgument`].
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for a name in another slot.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "storeSearchTo")]
     pub async fn store(self, name: impl AsRef<str>) -> Result<u64, ObjectError> {
-        self.stored(name.as_ref(), false).await
+        self.store_as(name.as_ref(), false).await
     }
 
-    /// The same, as a sorted set by the distance in metres.
+    /// Stores the results as a sorted set of this name, scored by the distance in metres. Otherwise
+    /// like [`Search::store`].
     ///
     /// # Errors
     ///
-    /// As [`Search::store`].
+    /// As for [`Search::store`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Search::store`].
+    /// As for [`Search::store`].
     #[doc(alias = "storeSortedSearchTo")]
     pub async fn store_distances(self, name: impl AsRef<str>) -> Result<u64, ObjectError> {
-        self.stored(name.as_ref(), true).await
+        self.store_as(name.as_ref(), true).await
     }
 
-    async fn stored(self, name: &str, distances: bool) -> Result<u64, ObjectError> {
+    async fn store_as(self, name: &str, distances: bool) -> Result<u64, ObjectError> {
         let place = &self.geo.place;
         let keys = [place.beside("name", name)?, place.named()?.1.clone()];
         let request = match &self.center {
-            Center::At(_) => Request::command("GEOSEARCHSTORE").keys(keys),
+            Center::Position(_) => Request::command("GEOSEARCHSTORE").keys(keys),
             Center::Member(_) => STORE.with(keys),
         };
-        let request = self.written(request)?;
+        let request = self.append_args(request)?;
         place.change(if distances { request.arg("STOREDIST") } else { request }).await
     }
 
-    async fn found<R: FromReply>(&self, with: Option<&'static str>) -> Result<R, ObjectError> {
+    async fn send<R: FromReply>(&self, option: Option<&'static str>) -> Result<R, ObjectError> {
         let place = &self.geo.place;
         let request = match &self.center {
-            Center::At(_) => place.command("GEOSEARCH")?,
+            Center::Position(_) => place.command("GEOSEARCH")?,
             Center::Member(_) => SEARCH.with([place.named()?.1.clone()]),
         };
-        let request = self.written(request)?;
-        place.read(with.into_iter().fold(request, Request::arg)).await
+        let request = self.append_args(request)?;
+        place.read(option.into_iter().fold(request, Request::arg)).await
     }
 
-    /// The arguments behind the keys; a script says itself that the first is a member.
-    fn written(&self, request: Request) -> Result<Request, ObjectError> {
+    /// Appends the arguments after the keys. The scripts themselves mark the center as a member.
+    fn append_args(&self, request: Request) -> Result<Request, ObjectError> {
         let request = match &self.center {
-            Center::At(at) => at.written().into_iter().fold(request.arg("FROMLONLAT"), Request::arg),
+            Center::Position(position) => position.encode().into_iter().fold(request.arg("FROMLONLAT"), Request::arg),
             Center::Member(member) => request.arg(member.clone()?),
         };
         let request = self.area.clone()?.into_iter().fold(request, Request::arg);
@@ -195,51 +206,51 @@ impl<T, C: Codec> Search<T, C> {
 }
 
 impl<T, C: Decode<T>> Search<T, C> {
-    /// The members that are found.
+    /// Returns the members in the area.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn members(self) -> Result<Vec<T>, ObjectError> {
-        let found: Vec<Bytes> = self.found(None).await?;
-        found.iter().map(|member| self.member(member)).collect()
+        let found: Vec<Bytes> = self.send(None).await?;
+        found.iter().map(|member| self.decode(member)).collect()
     }
 
-    /// The members that are found, and how far each is from the middle.
+    /// Returns the members in the area, with their distances from the center.
     ///
     /// # Errors
     ///
-    /// As [`Search::members`].
+    /// As for [`Search::members`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "searchWithDistance")]
     pub async fn distances(self) -> Result<Vec<(T, Distance)>, ObjectError> {
-        let found: Vec<(Bytes, Distance)> = self.found(Some("WITHDIST")).await?;
-        found.iter().map(|(member, distance)| Ok((self.member(member)?, *distance))).collect()
+        let found: Vec<(Bytes, Distance)> = self.send(Some("WITHDIST")).await?;
+        found.iter().map(|(member, distance)| Ok((self.decode(member)?, *distance))).collect()
     }
 
-    /// The members that are found, and where each is.
+    /// Returns the members in the area, with their positions.
     ///
     /// # Errors
     ///
-    /// As [`Search::members`].
+    /// As for [`Search::members`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "searchWithPosition")]
     pub async fn positions(self) -> Result<Vec<(T, Position)>, ObjectError> {
-        let found: Vec<(Bytes, Position)> = self.found(Some("WITHCOORD")).await?;
-        found.iter().map(|(member, at)| Ok((self.member(member)?, *at))).collect()
+        let found: Vec<(Bytes, Position)> = self.send(Some("WITHCOORD")).await?;
+        found.iter().map(|(member, at)| Ok((self.decode(member)?, *at))).collect()
     }
 
-    fn member(&self, bytes: &Bytes) -> Result<T, ObjectError> {
+    fn decode(&self, bytes: &Bytes) -> Result<T, ObjectError> {
         self.geo.place.decoded(&self.geo.codec, bytes, || Some("a member".into()))
     }
 }

@@ -1,65 +1,67 @@
-//! Days, and the ids of their seconds: functions of numbers.
+//! Days and their seconds, and the ids of a second: pure functions.
 
 use std::ops::Range;
 
 const SECONDS_OF_A_DAY: i64 = 24 * 60 * 60;
 
-/// The bits of the number behind the seconds.
+/// The number of bits of the number, below the seconds.
 const NUMBER_BITS: u32 = 32;
 
-/// The number of seconds that ids have: 31 bits.
+/// The number of seconds that ids can represent: 31 bits.
 const SECONDS: i64 = 1 << 31;
 
-/// How an id is made of a second and a number.
+/// The parameters that map a second and a number to an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Calendar {
-    /// From when on seconds count, in seconds since 1970.
+    /// The first second, in seconds since 1970.
     pub(crate) epoch: i64,
-    /// So many seconds earlier than in UTC a day begins.
+    /// How many seconds a day begins earlier than in UTC.
     pub(crate) day_offset: i64,
 }
 
-/// A day by its number, counted from 1970-01-01, with its offset.
+/// The number of a day, counted from 1970-01-01, with the calendar's offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Day(i64);
 
 impl Calendar {
-    /// The seconds that ids have, since 1970.
+    /// Returns the seconds that ids can represent, since 1970.
     pub(crate) fn seconds(self) -> Range<i64> {
         self.epoch..self.epoch + SECONDS
     }
 
-    /// The day of a second.
+    /// Returns the day of a second.
     pub(crate) fn day(self, second: i64) -> Day {
         Day(second.saturating_add(self.day_offset).div_euclid(SECONDS_OF_A_DAY))
     }
 
-    /// The seconds of a day, since 1970.
+    /// Returns the seconds of a day, since 1970.
     pub(crate) fn seconds_of(self, day: Day) -> Range<i64> {
         let begin = day.0 * SECONDS_OF_A_DAY - self.day_offset;
         begin..begin + SECONDS_OF_A_DAY
     }
 
-    /// The id of the number of a second. The second is one that ids have.
+    /// Returns the id of a number and a second. The second must be one that ids can represent.
     pub(crate) fn id(self, second: i64, number: u32) -> i64 {
         (second - self.epoch) << NUMBER_BITS | i64::from(number)
     }
 
-    /// The second and the number of an id, which is not negative.
+    /// Returns the second and the number of an id, which must not be negative.
     pub(crate) fn parts(self, id: i64) -> (i64, u32) {
         ((id >> NUMBER_BITS) + self.epoch, (id & i64::from(u32::MAX)) as u32)
     }
 }
 
 impl Day {
-    /// As in the key of the day: `2026:11:21`.
-    pub(crate) fn in_key(self) -> String {
+    /// Returns the date as in the key of the day: `2026:11:21`.
+    pub(crate) fn key_part(self) -> String {
         let (year, month, day) = self.date();
         format!("{year:04}:{month:02}:{day:02}")
     }
 
-    /// Year, month and day of the Gregorian calendar. `civil_from_days` of Howard Hinnant's "chrono-compatible low-level date
-    /// algorithms" (https://howardhinnant.github.io/date_algorithms.html).
+    /// Returns year, month and day of the Gregorian calendar.
+    ///
+    /// This is `civil_from_days` of Howard Hinnant's "chrono-compatible low-level date algorithms"
+    /// (https://howardhinnant.github.io/date_algorithms.html).
     fn date(self) -> (i64, i64, i64) {
         let shifted = self.0 + 719_468;
         let era = shifted.div_euclid(146_097);
@@ -81,7 +83,7 @@ mod tests {
     const UTC: Calendar = Calendar { epoch: 1_640_995_200, day_offset: 0 };
 
     #[test]
-    fn days_are_those_of_the_calendar() {
+    fn days_match_the_gregorian_calendar() {
         for (second, date) in [
             (0, "1970:01:01"),
             (951_782_400, "2000:02:29"),
@@ -93,22 +95,22 @@ mod tests {
             (4_107_542_400, "2100:03:01"),
             (253_402_300_799, "9999:12:31"),
         ] {
-            assert_eq!(UTC.day(second).in_key(), date, "{second}");
+            assert_eq!(UTC.day(second).key_part(), date, "{second}");
             assert!(UTC.seconds_of(UTC.day(second)).contains(&second));
         }
     }
 
     #[test]
-    fn a_day_may_begin_earlier_or_later() {
+    fn an_offset_moves_the_beginning_of_a_day() {
         let east = Calendar { day_offset: 8 * 3600, ..UTC };
         let west = Calendar { day_offset: -5 * 3600, ..UTC };
         let evening = 1_795_219_200 + 20 * 3600;
         assert_eq!(
-            (east.day(evening).in_key(), west.day(evening).in_key()),
+            (east.day(evening).key_part(), west.day(evening).key_part()),
             ("2026:11:22".into(), "2026:11:21".into())
         );
         let morning = 1_795_219_200 + 3600;
-        assert_eq!(west.day(morning).in_key(), "2026:11:20");
+        assert_eq!(west.day(morning).key_part(), "2026:11:20");
         for calendar in [UTC, east, west] {
             for second in [evening, morning, 0, -1] {
                 let seconds = calendar.seconds_of(calendar.day(second));

@@ -1,65 +1,66 @@
-//! What can be wrong, and what is true then.
+//! The errors of id generators. Each variant states what is true afterwards.
 
 use std::time::SystemTime;
 
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Name, ServerError, describe_time};
 
-/// Why there is no id, or why a generator was not set up or deleted. An id that was not given may be left out for good; none is
-/// given twice.
+/// The error of a call for an id, or of a change of a generator.
+///
+/// An id that was not issued may be skipped for good; none is issued twice.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
-    /// No server answered in time. No id is given; numbers may be left out.
+    /// No server answered in time. No id was issued; numbers may be skipped.
     #[error("could not ask for ids of `{name}`")]
     Unavailable {
         /// The generator.
         name: Name,
-        /// What stood in the way last.
+        /// The error of the last attempt.
         #[source]
         source: ServerError,
     },
     /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. No id is given.
+    /// certificate is rejected. No id was issued.
     #[error("not authorized to ask for ids of `{name}`")]
     Unauthorized {
         /// The generator.
         name: Name,
-        /// The words of the server, or what is wrong with the certificate.
+        /// The server's message, or the problem with the certificate.
         #[source]
         source: ServerError,
     },
-    /// The client is shut down. No id is given.
+    /// The client is shut down. No id was issued.
     #[error("the client is shut down; nothing was asked of ids of `{name}`")]
     ShuttingDown {
         /// The generator.
         name: Name,
     },
-    /// The server refused: wrong type under the name, no permission, no memory. No id is given.
+    /// The server refused: the key has another type, no permission, or no memory. No id was issued.
     #[error("the server refused ids of `{name}`")]
     Refused {
         /// The generator.
         name: Name,
-        /// The server's words and their class.
+        /// The server's message and its error code.
         #[source]
         source: ServerError,
     },
-    /// A generator was to be set up or deleted, and no answer came. It may be done.
+    /// A request to initialize or delete a generator has no reply. It may have been executed.
     #[error("asked to change `{name}` and got no answer; the outcome is unknown")]
     OutcomeUnknown {
         /// The generator.
         name: Name,
-        /// What happened to the answer.
+        /// Why there is no reply.
         #[source]
         source: ServerError,
     },
-    /// There is no further block of ids up to 2^63 - 2, the largest one. This does not pass.
+    /// There is no further block of ids up to 2^63 - 2, the largest one. This is permanent.
     #[error("`{name}` has no block of ids left below 2^63")]
     Exhausted {
         /// The generator.
         name: Name,
     },
-    /// The day has no number left of its 2^32 - 1. The next day has.
+    /// All 2^32 - 1 numbers of the day are used. The next day has new ones.
     #[error("`{name}` has no numbers left for the day of `{key}`")]
     DayExhausted {
         /// The generator.
@@ -67,45 +68,45 @@ pub enum IdError {
         /// The key of the day.
         key: Name,
     },
-    /// The server's clock is before the time from which ids count, or later than 31 bits of seconds after it.
+    /// The server's time is not within the 2^31 seconds from the epoch of the ids on.
     #[error("the server's time, {seconds} s since 1970, is not among the 2^31 seconds of `{name}` from {from} on")]
     TimeOutOfRange {
         /// The generator.
         name: Name,
-        /// What the server's clock shows, in seconds since 1970.
+        /// The server's time, in seconds since 1970.
         seconds: i64,
-        /// From when on ids count, in seconds since 1970.
+        /// The epoch of the ids, in seconds since 1970.
         from: i64,
     },
-    /// What is under a key is no number that could be there. Nothing is changed.
+    /// The value of a key is not a valid number. Nothing was changed.
     #[error("`{key}` holds no such number: expected {expected}, got `{got}`")]
     NotANumber {
         /// The key.
         key: String,
-        /// What would have fitted.
+        /// What was expected.
         expected: &'static str,
-        /// What is there, its first 64 bytes.
+        /// The first 64 bytes of the value.
         got: String,
     },
-    /// The name can not be used. Nothing was asked.
+    /// The name is invalid. No request was sent.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
-    /// A value can not be. Nothing was asked.
+    /// An argument is invalid. No request was sent.
     #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
     InvalidArgument {
         /// The generator.
         name: Name,
-        /// What was given.
+        /// The argument.
         option: &'static str,
-        /// What is allowed.
+        /// The allowed values.
         expected: &'static str,
-        /// Its value.
+        /// The given value.
         got: String,
     },
 }
 
 impl IdError {
-    /// What is true when it came of asking for ids: without an answer, too, no id is given.
+    /// Returns the error of a request for ids. Without a reply no id was issued either.
     pub(crate) fn of_ids(name: &Name, source: ServerError) -> Self {
         let name = name.clone();
         match source {
@@ -116,7 +117,7 @@ impl IdError {
         }
     }
 
-    /// What is true when it came of a change.
+    /// Returns the error of a change of a generator.
     pub(crate) fn of_change(name: &Name, source: ServerError) -> Self {
         let name = name.clone();
         match source {

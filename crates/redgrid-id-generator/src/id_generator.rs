@@ -1,4 +1,4 @@
-//! Ids in blocks, as Redisson gives them.
+//! Ids in blocks, as in Redisson.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,18 +8,22 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 
 use crate::error::IdError;
+use crate::prefetch::Prefetcher;
 use crate::series::{Change, Series};
-use crate::supply::Supply;
 
-/// Unique whole numbers for all processes that reach the same server. Redisson's `RIdGenerator` on the wire.
+/// Unique whole numbers for all processes that use the same server. It has the wire format of
+/// Redisson's `RIdGenerator`.
 ///
-/// Cheap to clone; clones, and all generators of a client with one name, give from the same block. Making one asks nobody: an invalid
-/// name is told by the first call. It may be made for each id: the client has its block, and remembers how far the ids of a name were,
-/// for as long as it lives.
+/// It is cheap to clone; clones, and all generators of a client with one name, issue ids of the
+/// same block. Creating one sends no request: the first call reports an invalid name. It may be
+/// created for each id: the client keeps the block and the position of each name for as long as it
+/// lives.
 ///
-/// A client takes ids in blocks, 5,000 unless [`try_init`](IdGenerator::try_init) said otherwise, and gives them from memory. The
-/// next block is asked for in the background when half of one is used. Ids of a client rise; those of several are mixed in blocks,
-/// and what a client has in memory when it ends, two blocks at most, is left out.
+/// A client fetches ids in blocks and issues them from memory. A block has 5,000 ids unless
+/// [`try_init`](IdGenerator::try_init) has set another size. The next block is fetched in the
+/// background when half of one is used. Ids of a client increase; those of several clients are
+/// interleaved in blocks. Ids that a client has in memory when it ends, at most two blocks, are
+/// skipped.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_id_generator::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -35,50 +39,52 @@ use crate::supply::Supply;
 #[derive(Clone)]
 pub struct IdGenerator {
     client: Client,
-    supply: Result<Arc<Supply<Series>>, InvalidName>,
+    prefetcher: Result<Arc<Prefetcher<Series>>, InvalidName>,
 }
 
 impl IdGenerator {
-    /// The generator with this name.
+    /// Returns the generator with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        let supply = Series::new(client, name).map(|series| {
+        let prefetcher = Series::new(client, name).map(|series| {
             let key = series.key().clone();
-            client.kept(&key, || Supply::new(client, series))
+            client.kept(&key, || Prefetcher::new(client, series))
         });
-        IdGenerator { client: client.clone(), supply }
+        IdGenerator { client: client.clone(), prefetcher }
     }
 
-    fn supply(&self) -> Result<&Arc<Supply<Series>>, IdError> {
-        self.supply.as_ref().map_err(|invalid| invalid.clone().into())
+    fn prefetcher(&self) -> Result<&Arc<Prefetcher<Series>>, IdError> {
+        self.prefetcher.as_ref().map_err(|invalid| invalid.clone().into())
     }
 
-    /// Says where ids begin, and how many a block has: 1 to 2^63 - 1. False where that was said before, by whomever; what was said
-    /// stays. It acts once, although answers are lost.
+    /// Sets the first id and the block size, 1 to 2^63 - 1. Returns false, and changes nothing, if
+    /// they were set before by any client.
     ///
-    /// With larger blocks the server is asked less often, and more ids are left out when a process ends.
+    /// Larger blocks need fewer requests, and more ids are skipped when a process ends. The call is
+    /// executed exactly once, even if replies are lost.
     ///
     /// # Errors
     ///
-    /// [`IdError`] says what is true then.
+    /// [`IdError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it was sent, it sets nothing; dropped later, it sets it once.
+    /// If the future is dropped before its request was sent, it sets nothing. Dropped later, it
+    /// sets them once.
     #[doc(alias = "tryInit")]
     pub async fn try_init(&self, start: i64, block: i64) -> Result<bool, IdError> {
-        let supply = self.supply()?;
+        let prefetcher = self.prefetcher()?;
         if block < 1 {
             return Err(IdError::InvalidArgument {
-                name: supply.source().name.clone(),
+                name: prefetcher.source().name.clone(),
                 option: "block",
                 expected: "1 to 2^63 - 1",
                 got: block.to_string(),
             });
         }
-        supply.change(&self.client, Change::TryInit { start, size: block }).await
+        prefetcher.change(&self.client, Change::TryInit { start, size: block }).await
     }
 
-    /// An id that nobody else is given, larger than those that this client was given before.
+    /// Returns a unique id. It is larger than all ids that this client was issued before.
     ///
     /// ```no_run
     /// # async fn demo(tickets: redgrid_id_generator::IdGenerator) -> Result<(), Box<dyn std::error::Error>> {
@@ -89,45 +95,50 @@ impl IdGenerator {
     ///
     /// # Errors
     ///
-    /// [`IdError`] says why there is none.
+    /// [`IdError`] states why there is none.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it may leave an id out, and never gives one twice.
+    /// Dropping the future may skip an id, and never issues one twice.
     #[doc(alias = "nextId")]
     pub async fn next(&self) -> Result<i64, IdError> {
-        self.supply()?.next(&self.client).await
+        self.prefetcher()?.next(&self.client).await
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its events; with the size of its blocks.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, events. It covers the
+    /// block size, too.
     ///
-    /// It knows nothing of what clients have in memory: after a deletion or a rename they give those ids first, this client too. A
-    /// generator that expires begins at 1 again, and so do ids: [`delete`](IdGenerator::delete) is what is meant as a rule.
+    /// Its operations ignore ids in the memory of clients. After a deletion or a rename all
+    /// clients, this one included, issue those first. A generator that expires restarts at 1. To
+    /// delete a generator, [`delete`](IdGenerator::delete) is usually the right call.
     pub fn object(&self) -> Object {
-        let name = self.supply.as_ref().map(|supply| supply.source().name.clone()).map_err(Clone::clone);
+        let name = self.prefetcher.as_ref().map(|prefetcher| prefetcher.source().name.clone()).map_err(Clone::clone);
         Object::with_layout(&self.client, name, layouts::id_generator)
     }
 
-    /// Deletes the generator, and what this client has in memory: ids begin at 1 again, or as the next
-    /// [`try_init`](IdGenerator::try_init) says. Other clients give what they have in memory. False where
-    /// there was none; then this client goes on, too. A request for a block that was under way may begin the generator again behind it.
+    /// Deletes the generator, and the ids in the memory of this client. Returns whether it existed.
+    ///
+    /// Ids restart at 1, or at the start of the next [`try_init`](IdGenerator::try_init). Other
+    /// clients still issue the ids that they have in memory. If the generator did not exist, this
+    /// client does so, too. A request for a block in flight may create the generator again
+    /// afterwards.
     ///
     /// # Errors
     ///
-    /// [`IdError`] says what is true then.
+    /// [`IdError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it was sent, it deletes nothing; dropped later, it deletes once, and this client may still give what it has in
-    /// memory.
+    /// If the future is dropped before its request was sent, it deletes nothing. Dropped later, it
+    /// deletes once, and this client may still issue the ids that it has in memory.
     pub async fn delete(&self) -> Result<bool, IdError> {
-        self.supply()?.change(&self.client, Change::Delete).await
+        self.prefetcher()?.change(&self.client, Change::Delete).await
     }
 }
 
 impl fmt::Debug for IdGenerator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.supply.as_ref().map(|supply| &supply.source().name);
+        let name = self.prefetcher.as_ref().map(|prefetcher| &prefetcher.source().name);
         f.debug_struct("IdGenerator").field("name", &name).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Unique ids from Redis and Valkey, for all processes that reach the same server.
+//! Unique ids from Redis and Valkey, for all processes that use the same server.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -10,21 +10,23 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - No id is given twice while the server loses no counter that it has acknowledged; docs/ids.md says what happens where it does.
-//! - Ids of one client rise, over all its tasks. Numbers may be left out: what a process had in memory when it ended is not given.
-//! - A call asks the server once for very many ids, together with all others who wait, and ahead of time.
-//! - Nothing waits without end: without an answer a call ends after `response_timeout × (retries + 1)`.
+//! - No id is issued twice while the server loses no acknowledged counter. `docs/ids.md` describes
+//!   what happens if it does.
+//! - Ids of one client increase, over all its tasks. Numbers may be skipped: ids that a process has
+//!   in memory when it ends are never issued.
+//! - One request fetches many ids, for all waiting calls together, and ahead of demand.
+//! - No call waits without limit: without a reply it ends after `response_timeout × (retries + 1)`.
 
 mod block;
 mod calendar;
-mod days;
+mod day_counter;
 mod error;
 mod id_generator;
+mod prefetch;
 mod series;
 mod size;
-mod supply;
 mod time_ordered;
 
 pub use error::IdError;

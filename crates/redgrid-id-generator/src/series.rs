@@ -1,4 +1,4 @@
-//! Blocks of ids as Redisson's RIdGenerator takes them.
+//! Blocks of ids in the format of Redisson's `RIdGenerator`.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -9,33 +9,33 @@ use redgrid_core::{Client, ConnectionId, IdempotentScript, Name, Script, ServerE
 
 use crate::block::Block;
 use crate::error::IdError;
-use crate::supply::{Need, Source};
+use crate::prefetch::{BlockSource, Demand};
 
 static TRY_INIT: IdempotentScript<2> =
     IdempotentScript::new("id_generator/try_init", include_str!("scripts/try_init.lua"));
 static DELETE: IdempotentScript<2> = IdempotentScript::new("id_generator/delete", include_str!("scripts/delete.lua"));
 static BLOCK: Script<2> = Script::new("id_generator/block", include_str!("scripts/block.lua"));
 
-/// The numbers under a name, and what a client has had of them.
+/// The numbers under a name, and the last block of them that this client fetched.
 pub(crate) struct Series {
     pub(crate) name: Name,
     keys: [Bytes; 2],
-    had: Mutex<Option<Had>>,
+    last_block: Mutex<Option<LastBlock>>,
 }
 
-/// What can be done to a generator.
+/// A change of a generator.
 pub(crate) enum Change {
-    /// It is set up, unless it was before.
+    /// Initializes the generator, unless it is initialized.
     TryInit { start: i64, size: i64 },
-    /// It is deleted.
+    /// Deletes the generator.
     Delete,
 }
 
-/// The last block, and who gave it.
-struct Had {
-    /// The id behind it.
+/// The last block, and the server that issued it.
+struct LastBlock {
+    /// The id after the block.
     end: i64,
-    by: Option<ConnectionId>,
+    server: Option<ConnectionId>,
 }
 
 impl Series {
@@ -43,23 +43,23 @@ impl Series {
         let name = Name::new(name)?;
         let next = client.key(&name);
         let keys = [next.clone(), suffixed(&next, "allocation")];
-        Ok(Series { name, keys, had: Mutex::new(None) })
+        Ok(Series { name, keys, last_block: Mutex::new(None) })
     }
 
-    /// The key of the next id.
+    /// Returns the key of the next id.
     pub(crate) fn key(&self) -> &Bytes {
         &self.keys[0]
     }
 
-    fn failed(&self, error: ServerError) -> IdError {
+    fn error(&self, error: ServerError) -> IdError {
         IdError::of_ids(&self.name, error)
     }
 
-    fn had(&self) -> MutexGuard<'_, Option<Had>> {
-        self.had.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn last_block(&self) -> MutexGuard<'_, Option<LastBlock>> {
+        self.last_block.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Some ids, none of them below `from`: the first, and how many.
+    /// Fetches ids that are not below `from`. Returns the first one, and their number.
     async fn take(
         &self,
         client: &Client,
@@ -69,22 +69,21 @@ impl Series {
     ) -> Result<(i64, u64), IdError> {
         let request = BLOCK.with(self.keys.clone()).arg(wanted.to_string());
         let request = request.arg(from.map(|from| from.to_string()).unwrap_or_default()).idempotent();
-        let told = client.run_until::<Vec<String>>(request, until).await;
-        let told = told.map_err(|error| match error.is_overflow() {
-            true => IdError::Exhausted { name: self.name.clone() },
-            false => self.failed(error),
+        let reply = client.run_until::<Vec<String>>(request, until).await;
+        let reply = reply.map_err(|error| {
+            if error.is_overflow() { IdError::Exhausted { name: self.name.clone() } } else { self.error(error) }
         })?;
         let unexpected = || {
-            let got = format!("{told:?}");
+            let got = format!("{reply:?}");
             IdError::of_ids(&self.name, ServerError::Decode { expected: "a block of ids", got })
         };
-        match told.as_slice() {
-            [kind, first, ids] if kind == "block" => {
-                let block = first.parse().ok().zip(ids.parse().ok());
-                block.filter(|(_, ids)| *ids > 0).ok_or_else(unexpected)
+        match reply.as_slice() {
+            [status, first, count] if status == "block" => {
+                let block = first.parse().ok().zip(count.parse().ok());
+                block.filter(|(_, count)| *count > 0).ok_or_else(unexpected)
             }
-            [kind, which, got] if kind == "strange" => {
-                let (key, expected) = match which.as_str() {
+            [status, key_kind, got] if status == "strange" => {
+                let (key, expected) = match key_kind.as_str() {
                     "next" => (&self.keys[0], "a whole number from -2^63 to 2^63 - 1"),
                     _ => (&self.keys[1], "a whole number from 1 to 2^63 - 1"),
                 };
@@ -94,15 +93,18 @@ impl Series {
         }
     }
 
-    /// Where ids are to go on at the earliest at a server that may not know how far they were: behind those that this client has had
-    /// of the server before it.
-    fn had_elsewhere(&self, by: Option<&ConnectionId>) -> Option<i64> {
-        let had = self.had();
-        had.as_ref().filter(|had| !is_same_server(had.by.as_ref(), by)).map(|had| had.end)
+    /// Returns the end of the last block if another server issued it.
+    ///
+    /// This server may have lost that block, so it must continue there at the earliest.
+    fn end_elsewhere(&self, server: Option<&ConnectionId>) -> Option<i64> {
+        let last_block = self.last_block();
+        last_block.as_ref().filter(|last| !is_same_server(last.server.as_ref(), server)).map(|last| last.end)
     }
 }
 
-/// Whether one server gave both, with the same memory. Where it may not be asked who it is, the same connection.
+/// Returns whether both connections are to one server process, with the same memory.
+///
+/// If the user may not read the run id, returns whether they are the same connection.
 fn is_same_server(one: Option<&ConnectionId>, other: Option<&ConnectionId>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) if !one.run_id.is_empty() => one.run_id == other.run_id,
@@ -110,25 +112,36 @@ fn is_same_server(one: Option<&ConnectionId>, other: Option<&ConnectionId>) -> b
     }
 }
 
-impl Source for Series {
-    type While = Option<ConnectionId>;
+impl BlockSource for Series {
+    type Condition = Option<ConnectionId>;
     type Change = Change;
-    const WORTH_MORE: u64 = 1;
+    const MIN_PREFETCH_SIZE: u64 = 1;
 
-    async fn fetch(&self, client: &Client, need: Need, until: Instant) -> Result<Block<Option<ConnectionId>>, IdError> {
+    async fn fetch(
+        &self,
+        client: &Client,
+        demand: Demand,
+        until: Instant,
+    ) -> Result<Block<Option<ConnectionId>>, IdError> {
         loop {
-            let asked = client.epoch_of(self.key());
-            let from = asked.as_ref().and_then(|asked| self.had_elsewhere(Some(asked)));
-            let (first, ids) = self.take(client, need.wanted, from, until).await?;
-            let by = client.epoch_of(self.key());
-            // Who was replaced meanwhile may have given it, and be forgotten.
-            if asked.is_some() && !is_same_server(asked.as_ref(), by.as_ref()) {
+            let server_before = client.epoch_of(self.key());
+            let from = server_before.as_ref().and_then(|server| self.end_elsewhere(Some(server)));
+            let (first, count) = self.take(client, demand.wanted, from, until).await?;
+            let server = client.epoch_of(self.key());
+            // A server that was replaced meanwhile may have issued the block, and it may be lost.
+            if server_before.is_some() && !is_same_server(server_before.as_ref(), server.as_ref()) {
                 continue;
             }
-            if self.had_elsewhere(by.as_ref()).is_none_or(|end| end <= first) {
-                let end = i64::try_from(i128::from(first) + i128::from(ids)).unwrap_or(i64::MAX);
-                *self.had() = Some(Had { end, by: by.clone() });
-                return Ok(Block { next: first, left: ids, size: ids, until: Instant::MAX, while_: by });
+            if self.end_elsewhere(server.as_ref()).is_none_or(|end| end <= first) {
+                let end = i64::try_from(i128::from(first) + i128::from(count)).unwrap_or(i64::MAX);
+                *self.last_block() = Some(LastBlock { end, server: server.clone() });
+                return Ok(Block {
+                    next: first,
+                    remaining: count,
+                    size: count,
+                    valid_until: Instant::MAX,
+                    condition: server,
+                });
             }
         }
     }
@@ -138,11 +151,11 @@ impl Source for Series {
             Change::TryInit { start, size } => TRY_INIT.with(self.keys.clone()).int(start).int(size),
             Change::Delete => DELETE.with(self.keys.clone()),
         };
-        let told = client.run_exactly_once::<Vec<i64>>(request).await;
-        let is_done = told.map_err(|error| IdError::of_change(&self.name, error))? != [0];
+        let reply = client.run_exactly_once::<Vec<i64>>(request).await;
+        let is_done = reply.map_err(|error| IdError::of_change(&self.name, error))? != [0];
         if is_done {
-            // What was had is no measure any more: ids begin anew.
-            *self.had() = None;
+            // Ids start anew, so the last block is no lower bound any more.
+            *self.last_block() = None;
         }
         Ok(is_done)
     }
@@ -151,9 +164,10 @@ impl Source for Series {
         &self.name
     }
 
-    /// Without contact they are good: nobody has replaced who gave them yet.
-    fn stands(&self, client: &Client, by: &Option<ConnectionId>) -> bool {
-        let now = client.epoch_of(self.key());
-        now.is_none() || is_same_server(by.as_ref(), now.as_ref())
+    /// Returns whether a block is still valid. Without contact it is: the server that issued it has
+    /// not been replaced yet.
+    fn is_valid(&self, client: &Client, server: &Option<ConnectionId>) -> bool {
+        let current = client.epoch_of(self.key());
+        current.is_none() || is_same_server(server.as_ref(), current.as_ref())
     }
 }

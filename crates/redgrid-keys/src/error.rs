@@ -1,4 +1,4 @@
-//! What can go wrong with many keys, and what is true then.
+//! The errors of requests for many keys.
 
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::ObjectError;
@@ -6,109 +6,112 @@ use redgrid_core::{NodeId, ServerError};
 
 use crate::Key;
 
-/// Why keys were not found, counted or changed.
+/// The error of a request for many keys.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {
-    /// No server could be asked in time. Nothing is changed.
+    /// No server could be reached in time. Nothing has changed.
     #[error("no server could be asked about keys")]
     Unavailable {
-        /// What stands in the way.
+        /// The cause.
         #[source]
         source: ServerError,
     },
     /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. Nothing is changed.
+    /// certificate is refused. Nothing has changed.
     #[error("not authorized")]
     Unauthorized {
-        /// The words of the server, or what is wrong with the certificate.
+        /// The server's message, or what is wrong with the certificate.
         #[source]
         source: ServerError,
     },
-    /// The client is shut down. Nothing is changed.
+    /// The client is shut down. Nothing has changed.
     #[error("the client is shut down")]
     ShuttingDown,
-    /// The server refused. Nothing is changed.
+    /// The server refused the request. Nothing has changed.
     #[error("the server refused a request about keys")]
     Refused {
-        /// The server's words.
+        /// The server's message.
         #[source]
         source: ServerError,
     },
-    /// The answer is not what was expected.
+    /// The reply is not what was expected.
     #[error("an answer about keys is not what was expected")]
     Unexpected {
-        /// What was expected, and what came.
+        /// The expected and the received reply.
         #[source]
         source: ServerError,
     },
-    /// Some names were dealt with, and some were not; all were tried.
+    /// The operation was applied to some names and failed for others. All were tried.
     #[error("{done} objects were dealt with, {} names were not, `{}` among them", .failed.len(), first(.failed))]
     Partial {
-        /// Of how many objects it is known that they are done.
+        /// The number of objects that are known to be done.
         done: u64,
-        /// The names of which it is not, and why: where the reason says that the outcome is unknown, they may be.
+        /// The other names, with the cause. If the cause is an unknown outcome, they may be done,
+        /// too.
         failed: Vec<NotDone>,
     },
-    /// It came to an end before all keys were gone through.
-    #[error("{done} objects were dealt with, and then no more keys were told")]
+    /// The scan ended with an error before all keys were processed.
+    #[error("{done} objects were dealt with, and then the scan of the keys failed")]
     Stopped {
-        /// Of how many it is known that they are done.
+        /// The number of objects that are known to be done.
         done: u64,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<KeysError>,
     },
-    /// Some nodes have done it, and some have not; all were asked.
+    /// Some nodes have executed the request, and others have not. It was sent to all.
     #[error("{} nodes have done it, {} have not, {} among them", .done.len(), .failed.len(), .failed.first().map_or("none", |(node, _)| &*node.0))]
     NotEverywhere {
-        /// Those that have.
+        /// The nodes that have executed it.
         done: Vec<NodeId>,
-        /// Those of which it is not known, and why: where the reason says that the outcome is unknown, they may have.
+        /// The other nodes, with the cause. If the cause is an unknown outcome, they may have
+        /// executed it, too.
         failed: Vec<(NodeId, ServerError)>,
     },
-    /// Slots moved, or nodes were replaced, each time it was looked: what was told so far is there, and more may be.
+    /// Slots moved, or nodes were replaced, during each pass. The keys that were returned so far
+    /// exist, and there may be more.
     #[error("keys were moving between nodes each time they were looked for, {passes} times")]
     Moving {
-        /// How often it was tried.
+        /// The number of passes.
         passes: u32,
     },
-    /// The name can not be used. Nothing was asked.
+    /// The name is invalid. Nothing was sent.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
-    /// An argument can not be. Nothing was asked.
+    /// An argument is invalid. Nothing was sent.
     #[error("invalid {option}: expected {expected}, got {got}")]
     InvalidArgument {
-        /// What was given.
+        /// The argument.
         option: &'static str,
-        /// What is allowed.
+        /// The allowed values.
         expected: String,
-        /// What it was.
+        /// The given value.
         got: String,
     },
-    /// About a single object.
+    /// An error of a single object.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }
 
-/// A name that was not dealt with, as far as is known.
+/// A name for which the operation failed, as far as known.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("`{key}` was not dealt with")]
 #[non_exhaustive]
 pub struct NotDone {
-    /// Its name.
+    /// The key of the object.
     pub key: Key,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: ServerError,
 }
 
 fn first(failed: &[NotDone]) -> String {
-    failed.first().map(|one| one.key.to_string()).unwrap_or_default()
+    failed.first().map(|not_done| not_done.key.to_string()).unwrap_or_default()
 }
 
 impl KeysError {
-    /// What became of a request that changes nothing.
+    /// Converts the error of a read-only request.
     pub(crate) fn of_read(source: ServerError) -> Self {
         match source {
             ServerError::Refused { .. } => KeysError::Refused { source },

@@ -1,37 +1,43 @@
-//! Deletion of everything, by those who say what they mean.
+//! Deletion of all keys.
 
 use redgrid_core::{Code, NodeId, Request, ServerError};
 
 use crate::{Keys, KeysError};
 
-/// What is to be deleted: it has to be said, as nothing brings it back.
+/// The scope of a deletion of all keys. It is explicit because the deletion cannot be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Everything {
-    /// Every key under the namespace of the client, one after another; whatever is elsewhere stays. Only a client with a namespace can.
+    /// Every key under the client's namespace, one after another. Other keys are kept. Requires a
+    /// client with a namespace.
     UnderTheNamespace,
-    /// Every key of the client's database, whoever made it, on every primary. Only a client without a namespace can.
+    /// Every key of the client's database on every primary, including those of other programs.
+    /// Requires a client without a namespace.
     InThisDatabase,
-    /// Every key of all databases, whoever made it, on every primary. Only a client without a namespace can.
+    /// Every key of all databases on every primary, including those of other programs. Requires a
+    /// client without a namespace.
     InAllDatabases,
 }
 
 impl Keys {
-    /// Deletes everything that is said, fences and counters of tokens too: whoever holds a lock is told so at its next renewal, and tokens
-    /// may begin anew. The servers free the memory in the background.
+    /// Deletes all keys of a scope, including fences and token counters.
     ///
-    /// Without a namespace each primary is asked once: where a slot moves meanwhile, keys that go from one that has not done it to one
-    /// that has are left.
+    /// Holders of locks notice this at their next renewal, and tokens may start again from the
+    /// beginning. The servers free the memory in the background.
+    ///
+    /// Without a namespace, one request is sent to each primary. If a slot moves meanwhile, keys
+    /// that move from a primary that has not executed it yet to one that has are not deleted.
     ///
     /// # Errors
     ///
-    /// [`KeysError::InvalidArgument`] where the client's namespace and what is said do not go together. [`KeysError::NotEverywhere`]
-    /// says which nodes have done it, as far as is known; all were asked, once. Under a namespace [`KeysError::Partial`] and
+    /// [`KeysError::InvalidArgument`] if the scope does not fit the client's namespace.
+    /// [`KeysError::NotEverywhere`] contains the nodes that have deleted their keys, as far as
+    /// known; each node received one request. With a namespace [`KeysError::Partial`] and
     /// [`KeysError::Stopped`].
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "flushdb")]
     #[doc(alias = "flushdbParallel")]
     #[doc(alias = "flushall")]
@@ -39,7 +45,7 @@ impl Keys {
     pub async fn flush(&self, what: Everything) -> Result<(), KeysError> {
         let namespace = self.client.namespace().as_str();
         let command = match (what, namespace.is_empty()) {
-            (Everything::UnderTheNamespace, false) => return self.clear().await.map(drop),
+            (Everything::UnderTheNamespace, false) => return self.delete_all().await.map(drop),
             (Everything::UnderTheNamespace, true) => {
                 return Err(KeysError::invalid("flush", "a client with a namespace", "one without"));
             }
@@ -54,10 +60,11 @@ impl Keys {
             (Everything::InThisDatabase, true) => "FLUSHDB",
             (Everything::InAllDatabases, true) => "FLUSHALL",
         };
-        let answers = self.client.run_on_primaries::<()>(Request::command(command).arg("ASYNC")).await;
-        let (mut done, mut failed): (Vec<NodeId>, Vec<(NodeId, ServerError)>) = (Vec::new(), Vec::new());
-        for (node, answer) in answers.map_err(KeysError::of_read)? {
-            match answer {
+        let results = self.client.run_on_primaries::<()>(Request::command(command).arg("ASYNC")).await;
+        let mut done: Vec<NodeId> = Vec::new();
+        let mut failed: Vec<(NodeId, ServerError)> = Vec::new();
+        for (node, result) in results.map_err(KeysError::of_read)? {
+            match result {
                 Ok(()) => done.push(node),
                 Err(error) => failed.push((node, error)),
             }

@@ -1,29 +1,32 @@
-//! Patterns as the server has them: `*` anything, `?` one byte, `[a-c]` one of these, `[^a]` any other, `\*` the star itself.
+//! Patterns as on the server: `*` matches anything, `?` one byte, `[a-c]` one of these, `[^a]` any
+//! other, and `\*` the star itself.
 
 use bytes::Bytes;
 
-/// A pattern that is whole: no class is left open, and no backslash is its last byte.
+/// A complete pattern: every class is closed, and the last byte is not a backslash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Glob(Bytes);
 
 impl Glob {
+    /// Returns the pattern if it is complete.
+    ///
     /// # Errors
     ///
     /// What is missing.
     pub(crate) fn new(pattern: impl Into<Bytes>) -> Result<Glob, &'static str> {
         let pattern = pattern.into();
         let mut rest = &pattern[..];
-        while let Some((first, behind)) = rest.split_first() {
+        while let Some((first, tail)) = rest.split_first() {
             rest = match first {
-                b'\\' => behind.get(1..).ok_or("a byte behind each `\\`")?,
-                b'[' => class(behind, 0).1.ok_or("a `]` for each `[`")?,
-                _ => behind,
+                b'\\' => tail.get(1..).ok_or("a byte behind each `\\`")?,
+                b'[' => match_class(tail, 0).1.ok_or("a `]` for each `[`")?,
+                _ => tail,
             };
         }
         Ok(Glob(pattern))
     }
 
-    /// What matches this text and nothing else.
+    /// Returns a pattern that matches only this text.
     pub(crate) fn literal(text: &[u8]) -> Bytes {
         let mut escaped = Vec::with_capacity(text.len());
         for byte in text {
@@ -39,30 +42,32 @@ impl Glob {
         &self.0
     }
 
-    /// Whether it matches all of `text`. It goes back to the last star only, so it takes at most the product of their lengths.
+    /// Returns whether the pattern matches the whole `text`.
+    ///
+    /// Only the last star is backtracked, so the time is at most the product of both lengths.
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
         let (mut pattern, mut rest) = (&self.0[..], text);
         let mut star: Option<(&[u8], &[u8])> = None;
         loop {
             match pattern.split_first() {
-                Some((b'*', behind)) => {
-                    star = Some((behind, rest));
-                    pattern = behind;
+                Some((b'*', tail)) => {
+                    star = Some((tail, rest));
+                    pattern = tail;
                     continue;
                 }
-                Some((first, behind)) => {
-                    if let Some((byte, after)) = rest.split_first() {
-                        let (fits, next) = match (first, behind) {
-                            (b'?', _) => (true, behind),
+                Some((first, tail)) => {
+                    if let Some((byte, rest_tail)) = rest.split_first() {
+                        let (is_match, next) = match (first, tail) {
+                            (b'?', _) => (true, tail),
                             (b'[', _) => {
-                                let (fits, next) = class(behind, *byte);
-                                (fits, next.unwrap_or_default())
+                                let (is_match, next) = match_class(tail, *byte);
+                                (is_match, next.unwrap_or_default())
                             }
-                            (b'\\', [escaped, behind @ ..]) => (escaped == byte, behind),
-                            _ => (first == byte, behind),
+                            (b'\\', [escaped, tail @ ..]) => (escaped == byte, tail),
+                            _ => (first == byte, tail),
                         };
-                        if fits {
-                            (pattern, rest) = (next, after);
+                        if is_match {
+                            (pattern, rest) = (next, rest_tail);
                             continue;
                         }
                     }
@@ -70,11 +75,11 @@ impl Glob {
                 None if rest.is_empty() => return true,
                 None => {}
             }
-            // The last star takes one byte more.
+            // The last star matches one byte more.
             match star {
-                Some((behind, [_, after @ ..])) => {
-                    star = Some((behind, after));
-                    (pattern, rest) = (behind, after);
+                Some((tail, [_, rest_tail @ ..])) => {
+                    star = Some((tail, rest_tail));
+                    (pattern, rest) = (tail, rest_tail);
                 }
                 _ => return false,
             }
@@ -82,27 +87,29 @@ impl Glob {
     }
 }
 
-/// Whether a byte is in the class that begins behind its `[`, and what is behind its end, if it has one.
-fn class(behind: &[u8], byte: u8) -> (bool, Option<&[u8]>) {
-    let (negated, mut rest) = match behind {
+/// Returns whether a byte is in a character class, and the pattern after the class if it is closed.
+///
+/// `pattern` starts after the `[` of the class.
+fn match_class(pattern: &[u8], byte: u8) -> (bool, Option<&[u8]>) {
+    let (negated, mut rest) = match pattern {
         [b'^', rest @ ..] => (true, rest),
         rest => (false, rest),
     };
-    let mut within = false;
+    let mut contained = false;
     loop {
         rest = match rest {
-            [] => return (within != negated, None),
+            [] => return (contained != negated, None),
             [b'\\', escaped, rest @ ..] => {
-                within |= *escaped == byte;
+                contained |= *escaped == byte;
                 rest
             }
-            [b']', rest @ ..] => return (within != negated, Some(rest)),
+            [b']', rest @ ..] => return (contained != negated, Some(rest)),
             [from, b'-', to, rest @ ..] => {
-                within |= (*from.min(to)..=*from.max(to)).contains(&byte);
+                contained |= (*from.min(to)..=*from.max(to)).contains(&byte);
                 rest
             }
-            [one, rest @ ..] => {
-                within |= *one == byte;
+            [member, rest @ ..] => {
+                contained |= *member == byte;
                 rest
             }
         };
@@ -118,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_those_of_the_server() {
+    fn patterns_match_as_on_the_server() {
         for (pattern, text) in [
             ("", ""),
             ("*", ""),
@@ -160,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_refused() {
+    fn incomplete_patterns_are_rejected() {
         for open in ["[a", "a\\", "[", "[^", "[a-]", "x[\\]"] {
             assert!(Glob::new(open).is_err(), "{open}");
         }
     }
 
     #[test]
-    fn a_literal_matches_itself_alone() {
+    fn a_literal_matches_only_itself() {
         for text in ["a*b", "[x]", "?\\^", "orders:42"] {
             let glob = Glob::new(Glob::literal(text.as_bytes())).unwrap();
             assert!(glob.matches(text.as_bytes()));

@@ -1,4 +1,4 @@
-//! A key as it is found, and what names one.
+//! Keys on the servers, and names of objects.
 
 use std::fmt;
 
@@ -7,8 +7,10 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::belongings::{self, Fate};
 use redgrid_core::{Client, Name};
 
-/// A key on the server, as the name of the object to which it belongs: bytes, as there may be others than users of this library.
-/// Names are without the client's namespace.
+/// A key on the server, represented by the name of the object to which it belongs.
+///
+/// A name is without the client's namespace. It consists of bytes, as other programs may create
+/// keys that are not text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     name: Bytes,
@@ -16,29 +18,31 @@ pub struct Key {
     role: Role,
 }
 
-/// What a key is to the object of its name.
+/// The role of a key for the object of its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Role {
     /// The object itself.
-    Own,
-    /// It goes with it.
-    Goes,
-    /// It outlives it.
-    Stays,
+    Object,
+    /// A companion, which is deleted with the object.
+    Companion,
+    /// A key that outlives the object.
+    Outliving,
 }
 
 impl Key {
-    /// That of a key on the server; `None` where it is not under the namespace. `found` is the object to which it was found to belong,
-    /// and what it is to that, where its shape does not tell.
-    pub(crate) fn found(namespace: &str, wire: Bytes, found: Option<(Bytes, Role)>) -> Option<Key> {
-        let (object, role) = match (found, belongings::belongs_to(&wire)) {
-            (Some(found), _) => found,
-            (None, Some((object, Fate::Is))) => (object, Role::Own),
-            (None, Some((object, Fate::Goes | Fate::IsAlone))) => (object, Role::Goes),
-            (None, Some((object, Fate::Stays))) => (object, Role::Stays),
-            (None, None) => match in_braces(namespace, &wire) {
-                Some(object) => (object, Role::Goes),
-                None => (wire.clone(), Role::Own),
+    /// Returns the key with this name on the server; `None` if it is not under the namespace.
+    ///
+    /// `owner` is the object to which it belongs and its role there, if its shape does not
+    /// determine them.
+    pub(crate) fn from_wire(namespace: &str, wire: Bytes, owner: Option<(Bytes, Role)>) -> Option<Key> {
+        let (object, role) = match (owner, belongings::belongs_to(&wire)) {
+            (Some(owner), _) => owner,
+            (None, Some((object, Fate::Is))) => (object, Role::Object),
+            (None, Some((object, Fate::Goes | Fate::IsAlone))) => (object, Role::Companion),
+            (None, Some((object, Fate::Stays))) => (object, Role::Outliving),
+            (None, None) => match object_in_braces(namespace, &wire) {
+                Some(object) => (object, Role::Companion),
+                None => (wire.clone(), Role::Object),
             },
         };
         let name = match namespace {
@@ -50,46 +54,47 @@ impl Key {
         Some(Key { name, wire, role })
     }
 
-    fn named(client: &Client, name: &Name) -> Key {
-        Key { name: Bytes::copy_from_slice(name.as_str().as_bytes()), wire: client.key(name), role: Role::Own }
+    fn from_name(client: &Client, name: &Name) -> Key {
+        Key { name: Bytes::copy_from_slice(name.as_str().as_bytes()), wire: client.key(name), role: Role::Object }
     }
 
-    /// The name of the object, in bytes.
+    /// Returns the name of the object, in bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.name
     }
 
-    /// The same as text, where it is text.
+    /// Returns the name of the object as text; `None` if it is not UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(&self.name).ok()
     }
 
-    /// The same as a name for objects.
+    /// Returns the name of the object as a [`Name`].
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] where it can not be one: others may have made it.
+    /// [`InvalidName`] if it is not a valid name, because another program created the key.
     pub fn name(&self) -> Result<Name, InvalidName> {
         Name::new(self.as_str().ok_or_else(|| InvalidName { name: self.to_string(), rule: "a name is UTF-8" })?)
     }
 
-    /// The key as the server has it: with the namespace, and that of a companion where it is one.
+    /// Returns the key on the server, with the namespace. For a companion this is its own key.
     pub fn wire(&self) -> &Bytes {
         &self.wire
     }
 
-    /// Whether it is beside an object that has a key of its own, as the queue of a fair lock.
+    /// Returns whether the key is not the object itself, but belongs to one, such as the queue of a
+    /// fair lock.
     pub fn is_companion(&self) -> bool {
-        self.role != Role::Own
+        self.role != Role::Object
     }
 
-    /// Whether it outlives its object: fences, counters of tokens, what was answered.
+    /// Returns whether the key outlives its object: fences, token counters, stored replies.
     pub fn outlives(&self) -> bool {
-        self.role == Role::Stays
+        self.role == Role::Outliving
     }
 
-    /// The key that the object of the name has, or would have.
-    pub(crate) fn object(&self, namespace: &str) -> Bytes {
+    /// Returns the key that the object of this name has, or would have.
+    pub(crate) fn object_key(&self, namespace: &str) -> Bytes {
         match namespace {
             "" => self.name.clone(),
             namespace => [namespace.as_bytes(), b":", &self.name].concat().into(),
@@ -97,15 +102,17 @@ impl Key {
     }
 }
 
-/// The object in whose braces a key is: `{namespace:name}:…`. No name of the namespace begins with a brace, so the key is a companion,
-/// whether its object is there or not.
-fn in_braces(namespace: &str, wire: &Bytes) -> Option<Bytes> {
+/// Returns the object in the braces of a key: `{namespace:name}:…`.
+///
+/// No name of the namespace begins with a brace, so the key is a companion, even if its object does
+/// not exist.
+fn object_in_braces(namespace: &str, wire: &Bytes) -> Option<Bytes> {
     let inner = wire.strip_prefix(b"{").filter(|_| !namespace.is_empty())?;
     inner.strip_prefix(namespace.as_bytes())?.strip_prefix(b":")?;
     Some(wire.slice_ref(&inner[..inner.iter().position(|byte| *byte == b'}')?]))
 }
 
-/// As text; bytes that are none are escaped.
+/// Writes the name; bytes of a name that is not UTF-8 are escaped.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.as_str() {
@@ -118,27 +125,29 @@ impl fmt::Display for Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({self}")?;
-        if self.role != Role::Own {
+        if self.role != Role::Object {
             write!(f, ", {}", self.wire.escape_ascii())?;
         }
         f.write_str(")")
     }
 }
 
-/// What names an object: text, a [`Name`], or a [`Key`] that was found, which may be no name. A companion names the object to which it
+/// A value that names an object: text, a [`Name`], or a [`Key`] that was found.
+///
+/// The name of a [`Key`] may not be a valid [`Name`]. A companion names the object to which it
 /// belongs.
 pub trait ToKey {
-    /// The object's name, behind the client's namespace.
+    /// Returns the key of the object, in the client's namespace.
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] where it breaks the rules of names.
+    /// [`InvalidName`] if it breaks the rules of names.
     fn to_key(&self, client: &Client) -> Result<Key, InvalidName>;
 }
 
 impl ToKey for str {
     fn to_key(&self, client: &Client) -> Result<Key, InvalidName> {
-        Name::new(self).map(|name| Key::named(client, &name))
+        Name::new(self).map(|name| Key::from_name(client, &name))
     }
 }
 
@@ -150,7 +159,7 @@ impl ToKey for String {
 
 impl ToKey for Name {
     fn to_key(&self, client: &Client) -> Result<Key, InvalidName> {
-        Ok(Key::named(client, self))
+        Ok(Key::from_name(client, self))
     }
 }
 
@@ -166,7 +175,7 @@ impl<T: ToKey + ?Sized> ToKey for &T {
     }
 }
 
-/// What the server has under a key.
+/// The type of a value on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[doc(alias = "RType")]
@@ -183,13 +192,13 @@ pub enum Kind {
     Hash,
     /// Streams.
     Stream,
-    /// A type that a module of the server has.
+    /// A type of a server module.
     Other,
 }
 
 impl Kind {
-    pub(crate) fn of(word: &[u8]) -> Option<Kind> {
-        Some(match word {
+    pub(crate) fn from_type_name(name: &[u8]) -> Option<Kind> {
+        Some(match name {
             b"none" => return None,
             b"string" => Kind::String,
             b"list" => Kind::List,
@@ -201,8 +210,8 @@ impl Kind {
         })
     }
 
-    /// The server's word, where it has one.
-    pub(crate) fn word(self) -> Option<&'static str> {
+    /// Returns the server's name of the type; `None` for [`Kind::Other`].
+    pub(crate) fn type_name(self) -> Option<&'static str> {
         Some(match self {
             Kind::String => "string",
             Kind::List => "list",
@@ -220,30 +229,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_without_the_namespace_and_a_companion_leads_to_it() {
+    fn names_have_no_namespace_and_companions_name_their_object() {
         let found =
-            |namespace: &str, wire: &'static str| Key::found(namespace, Bytes::from_static(wire.as_bytes()), None);
-        let told = |namespace: &str, wire| found(namespace, wire).map(|key| (key.to_string(), key.is_companion()));
-        let own = |name: &str| Some((name.to_owned(), false));
-        let beside = |name: &str| Some((name.to_owned(), true));
-        assert_eq!(told("", "a"), own("a"));
-        assert_eq!(told("", "redisson_lock_queue:{a}"), beside("a"));
-        assert_eq!(told("", "redgrid_barrier:{a}"), own("a"));
-        assert_eq!(told("prod", "prod:a"), own("a"));
-        assert_eq!(told("prod", "redisson_lock_queue:{prod:a}"), beside("a"));
-        assert_eq!(told("prod", "redgrid_fence:prod:a{b}"), beside("a{b}"));
+            |namespace: &str, wire: &'static str| Key::from_wire(namespace, Bytes::from_static(wire.as_bytes()), None);
+        let parsed = |namespace: &str, wire| found(namespace, wire).map(|key| (key.to_string(), key.is_companion()));
+        let object = |name: &str| Some((name.to_owned(), false));
+        let companion = |name: &str| Some((name.to_owned(), true));
+        assert_eq!(parsed("", "a"), object("a"));
+        assert_eq!(parsed("", "redisson_lock_queue:{a}"), companion("a"));
+        assert_eq!(parsed("", "redgrid_barrier:{a}"), object("a"));
+        assert_eq!(parsed("prod", "prod:a"), object("a"));
+        assert_eq!(parsed("prod", "redisson_lock_queue:{prod:a}"), companion("a"));
+        assert_eq!(parsed("prod", "redgrid_fence:prod:a{b}"), companion("a{b}"));
         for others in ["a", "production:a", "redisson_lock_queue:{a}", "prod", "other:prod:a"] {
-            assert_eq!(told("prod", others), None, "{others}");
+            assert_eq!(parsed("prod", others), None, "{others}");
         }
-        assert_eq!(told("prod", "{prod:a}:anything"), beside("a"));
-        assert_eq!(told("", "{prod:a}:anything"), own("{prod:a}:anything"));
+        assert_eq!(parsed("prod", "{prod:a}:anything"), companion("a"));
+        assert_eq!(parsed("", "{prod:a}:anything"), object("{prod:a}:anything"));
         assert!(found("", "redgrid_fence:{a}").unwrap().outlives());
-        assert_eq!(found("prod", "redgrid_fence:{prod:a}").unwrap().object("prod"), "prod:a");
+        assert_eq!(found("prod", "redgrid_fence:{prod:a}").unwrap().object_key("prod"), "prod:a");
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_shown_escaped() {
-        let key = Key::found("", Bytes::from_static(b"a\xff"), None).unwrap();
+    fn names_that_are_not_utf8_are_escaped() {
+        let key = Key::from_wire("", Bytes::from_static(b"a\xff"), None).unwrap();
         assert_eq!((key.to_string().as_str(), key.as_str()), ("a\\xff", None));
         assert!(key.name().is_err());
     }

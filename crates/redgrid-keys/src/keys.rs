@@ -10,17 +10,18 @@ use redgrid_core::object::belongings::{belongings, beside, faces};
 use redgrid_core::object::{Layout, Lifetime, Object, ObjectError, layouts};
 use redgrid_core::{Client, LIFETIMES, LIFETIMES_EXPECTED, Name, Request, TIMES_EXPECTED, describe_time, unix_millis};
 
+use crate::bulk::{Operation, apply_to_each, count_done, to_keys};
 use crate::key::Kind;
-use crate::many::{Deed, counted, each, keys_of};
-use crate::multimap;
-use crate::row;
-use crate::walk::Shown;
+use crate::key_ownership;
+use crate::multimap::{self, MultimapKind};
+use crate::scan::Include;
 use crate::{Key, KeysError, Listing, ToKey};
 
-/// The keys of all servers of a client; behind its namespace, where it has one. Redisson's `RKeys`.
+/// The keys of all servers of a client, under its namespace if it has one. Redisson's `RKeys`.
 ///
-/// What is done by names is done to objects: their companions go with them. In a cluster names are grouped by slot, in parts of about
-/// 1,000 keys, 16 at a time; all are tried, whatever becomes of others.
+/// Operations on names apply to objects, including their companions. In a cluster names are grouped
+/// by slot, in parts of about 1,000 keys, with 16 requests in flight. All are tried, even if some
+/// fail.
 #[derive(Clone)]
 #[doc(alias = "RKeys")]
 pub struct Keys {
@@ -28,12 +29,12 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Those of a client.
+    /// Returns the keys of a client.
     pub fn new(client: &Client) -> Self {
         Keys { client: client.clone() }
     }
 
-    /// A stream of the objects that there are, each under its name, without what is beside them.
+    /// Returns a stream of the existing objects, without their companions.
     #[doc(alias = "getKeys")]
     #[doc(alias = "getKeysStream")]
     #[doc(alias = "getKeysByPattern")]
@@ -41,24 +42,28 @@ impl Keys {
     #[doc(alias = "getKeysWithLimit")]
     #[doc(alias = "getKeysAsync")]
     pub fn objects(&self) -> Listing {
-        Listing::new(&self.client, Shown::Objects)
+        Listing::new(&self.client, Include::Objects)
     }
 
-    /// The same with all that is beside them: every key that the servers have. A pattern is about the names of objects here, too.
+    /// Returns a stream of all keys of the servers, including companions.
+    ///
+    /// A pattern applies to the names of objects here, too.
     pub fn all(&self) -> Listing {
-        Listing::new(&self.client, Shown::All)
+        Listing::new(&self.client, Include::All)
     }
 
-    /// How many keys there are, companions too. By one DBSIZE a primary; with a namespace by a stream of all keys, where one may count
-    /// twice, as a stream may tell it twice.
+    /// Returns the number of keys, including companions.
+    ///
+    /// Sends one DBSIZE to each primary. With a namespace all keys are streamed, and a key may be
+    /// counted twice if the stream returns it twice.
     ///
     /// # Errors
     ///
-    /// [`KeysError`] says what is true then.
+    /// [`KeysError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn count(&self) -> Result<u64, KeysError> {
         if !self.client.namespace().as_str().is_empty() {
             let (mut all, mut count) = (self.all(), 0);
@@ -72,73 +77,80 @@ impl Keys {
         sizes.into_iter().map(|(_, size)| size.map_err(KeysError::of_read)).sum()
     }
 
-    /// How many of these objects there are.
+    /// Returns how many of these objects exist.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] where some could not be asked about.
+    /// [`KeysError::Partial`] if some could not be checked.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "countExists")]
     pub async fn exists<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
-        self.done(names, Deed::Count("EXISTS")).await
+        self.apply(names, Operation::Count("EXISTS")).await
     }
 
-    /// Has the servers take them for just used; tells how many there are.
+    /// Marks objects as just used, and returns how many exist.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] where some could not be asked about.
+    /// [`KeysError::Partial`] if some could not be checked.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn touch<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
-        self.done(names, Deed::Count("TOUCH")).await
+        self.apply(names, Operation::Count("TOUCH")).await
     }
 
-    /// Deletes them with all that belongs to them; tells how many there were.
+    /// Deletes objects with all keys that belong to them, and returns how many existed.
     ///
-    /// Who waits on a synchronizer finds out when it looks for itself, and who holds one at its next renewal. Fences and counters of
-    /// tokens stay: they protect from those who are late.
+    /// Waiters of a synchronizer notice this at their next poll, and holders at their next renewal.
+    /// Fences and token counters are kept: they protect from late requests.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] says which were not deleted, as far as is known; all were tried. While a slot moves, an object may be
-    /// deleted in part: that is told as an outcome that is unknown.
+    /// [`KeysError::Partial`] contains those that were not deleted, as far as known; all were
+    /// tried. While a slot moves, an object may be partially deleted, which is reported as an
+    /// unknown outcome.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it. While a slot moves, it may be done to some keys of an object only.
+    /// A request that was already sent is executed even if the future is dropped. While a slot
+    /// moves, it may affect only some keys of an object.
     pub async fn delete<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
-        self.done(names, Deed::Remove("DEL")).await
+        self.apply(names, Operation::Remove("DEL")).await
     }
 
-    /// The same, and the servers free the memory in the background: for large ones.
+    /// Deletes objects like [`Keys::delete`], while the servers free the memory in the background.
+    ///
+    /// Use it for large objects.
     ///
     /// # Errors
     ///
-    /// As [`Keys::delete`].
+    /// As for [`Keys::delete`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Keys::delete`].
+    /// As for [`Keys::delete`].
     pub async fn unlink<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
-        self.done(names, Deed::Remove("UNLINK")).await
+        self.apply(names, Operation::Remove("UNLINK")).await
     }
 
-    /// Has them deleted after this time, 1 ms to 3650 days, with all that belongs to them; tells how many there are.
+    /// Sets a TTL of 1 ms to 3650 days on objects and all keys that belong to them, and returns how
+    /// many exist.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] says which were not given an end, as far as is known; all were tried. While a slot moves, it may be done
-    /// to some keys of an object only: that is told as an outcome that is unknown.
+    /// [`KeysError::Partial`] contains those without the new TTL, as far as known; all were tried.
+    /// While a slot moves, only some keys of an object may be changed, which is reported as an
+    /// unknown outcome.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it. While a slot moves, it may be done to some keys of an object only.
+    /// A request that was already sent is executed even if the future is dropped. While a slot
+    /// moves, it may affect only some keys of an object.
     #[doc(alias = "expire")]
     pub async fn expire_in<K: ToKey>(
         &self,
@@ -148,19 +160,21 @@ impl Keys {
         if !LIFETIMES.contains(&lifetime) {
             return Err(KeysError::invalid("lifetime", LIFETIMES_EXPECTED, format!("{lifetime:?}")));
         }
-        self.done(names, Deed::Live("PEXPIRE", Some(lifetime.as_millis().to_string().into()))).await
+        self.apply(names, Operation::Expire("PEXPIRE", Some(lifetime.as_millis().to_string().into()))).await
     }
 
-    /// Has them deleted at this time by the servers' clocks, with all that belongs to them, at once where it has passed; tells how many
-    /// there are.
+    /// Sets the expiry time of objects and all keys that belong to them, by the servers' clocks,
+    /// and returns how many exist.
+    ///
+    /// If the time has passed, they are deleted at once.
     ///
     /// # Errors
     ///
-    /// As [`Keys::expire_in`].
+    /// As for [`Keys::expire_in`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Keys::expire_in`].
+    /// As for [`Keys::expire_in`].
     #[doc(alias = "expireAt")]
     pub async fn expire_at<K: ToKey>(
         &self,
@@ -169,93 +183,98 @@ impl Keys {
     ) -> Result<u64, KeysError> {
         let millis =
             unix_millis(at).ok_or_else(|| KeysError::invalid("lifetime", TIMES_EXPECTED, describe_time(at)))?;
-        self.done(names, Deed::Live("PEXPIREAT", Some(millis.to_string().into()))).await
+        self.apply(names, Operation::Expire("PEXPIREAT", Some(millis.to_string().into()))).await
     }
 
-    /// Has them live on without an end; tells how many had one.
+    /// Removes the TTLs of objects, and returns how many had one.
     ///
-    /// A lock without an end is nobody's to free but by force.
+    /// A lock without a TTL never expires: if its holder is gone, only a forced unlock frees it.
     ///
     /// # Errors
     ///
-    /// As [`Keys::expire_in`].
+    /// As for [`Keys::expire_in`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Keys::expire_in`].
+    /// As for [`Keys::expire_in`].
     #[doc(alias = "clearExpire")]
     pub async fn persist<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
-        self.done(names, Deed::Live("PERSIST", None)).await
+        self.apply(names, Operation::Expire("PERSIST", None)).await
     }
 
-    /// How long they live, each of them.
+    /// Returns the lifetime of each object.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Partial`] where some could not be asked about.
+    /// [`KeysError::Partial`] if some could not be checked.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "remainTimeToLive")]
     pub async fn lifetimes<K: ToKey>(
         &self,
         names: impl IntoIterator<Item = K>,
     ) -> Result<BTreeMap<Key, Lifetime>, KeysError> {
-        let outcomes = each(&self.client, keys_of(&self.client, names)?, &Deed::Lifetimes).await;
-        if outcomes.iter().any(|(_, told)| told.is_err()) {
-            // Those that could be asked about are counted as done, whether they are there or not.
-            let told = outcomes.into_iter().map(|(key, told)| (key, told.map(|_| 1))).collect();
-            return Err(counted(told).err().unwrap_or(KeysError::Moving { passes: 0 }));
+        let outcomes = apply_to_each(&self.client, to_keys(&self.client, names)?, &Operation::Lifetimes).await;
+        if outcomes.iter().any(|(_, outcome)| outcome.is_err()) {
+            // Objects that could be checked count as done, whether they exist or not.
+            let outcomes = outcomes.into_iter().map(|(key, outcome)| (key, outcome.map(|_| 1))).collect();
+            return Err(count_done(outcomes).err().unwrap_or(KeysError::Moving { passes: 0 }));
         }
-        Ok(outcomes.into_iter().filter_map(|(key, told)| Some((key, Lifetime::of(told.ok()?)))).collect())
+        Ok(outcomes.into_iter().filter_map(|(key, outcome)| Some((key, Lifetime::of(outcome.ok()?)))).collect())
     }
 
-    /// What the object of this name is kept as; `None` where there is none. What has no key of its plain name, as a barrier, is found too.
+    /// Returns the type of the object with this name; `None` if it does not exist.
+    ///
+    /// Objects without a key of the plain name, such as barriers, are found, too.
     ///
     /// # Errors
     ///
-    /// [`KeysError`] says what is true then.
+    /// [`KeysError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getType")]
     pub async fn kind(&self, name: impl ToKey) -> Result<Option<Kind>, KeysError> {
-        let object = name.to_key(&self.client)?.object(self.client.namespace().as_str());
-        for face in faces(&object) {
-            let request = Request::command("TYPE").key(face).idempotent();
-            let word: Bytes = self.client.run(request).await.map_err(KeysError::of_read)?;
-            if let Some(kind) = Kind::of(&word) {
+        let object = name.to_key(&self.client)?.object_key(self.client.namespace().as_str());
+        for key in faces(&object) {
+            let request = Request::command("TYPE").key(key).idempotent();
+            let type_name: Bytes = self.client.run(request).await.map_err(KeysError::of_read)?;
+            if let Some(kind) = Kind::from_type_name(&type_name) {
                 return Ok(Some(kind));
             }
         }
-        // An empty Bloom filter is its configuration.
-        let beside = row::beside(&self.client, &object).await.map_err(KeysError::of_read)?;
-        Ok((!beside.is_empty()).then_some(Kind::Hash))
+        // An empty Bloom filter exists only by its configuration.
+        let companions = key_ownership::companions(&self.client, &object).await.map_err(KeysError::of_read)?;
+        Ok((!companions.is_empty()).then_some(Kind::Hash))
     }
 
-    /// The slot of a name in a cluster; 0 where there are no slots. Asks nobody.
+    /// Returns the slot of a name in a cluster, or 0 outside a cluster. No request is sent.
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] where it breaks the rules of names.
+    /// [`InvalidName`] if it breaks the rules of names.
     #[doc(alias = "getSlot")]
     pub fn slot(&self, name: impl ToKey) -> Result<u16, InvalidName> {
         let namespace = self.client.namespace().as_str();
-        name.to_key(&self.client).map(|key| self.client.slot(&key.object(namespace)))
+        name.to_key(&self.client).map(|key| self.client.slot(&key.object_key(namespace)))
     }
 
-    /// The object of a name, whatever its type, with all keys that belong to it. They are looked up for that, once.
+    /// Returns the [`Object`] of a name, of any type, with all keys that belong to it.
+    ///
+    /// These keys are determined once, by this call.
     ///
     /// # Errors
     ///
-    /// [`KeysError`] says what is true then. A multimap is [`ObjectError::InvalidArgument`]: its own `object()` knows the values of its
-    /// keys, and so do [`Keys::delete`], [`Keys::expire_in`], [`Keys::rename`] and [`Keys::copy`].
+    /// [`KeysError`] states what failed. A multimap is an [`ObjectError::InvalidArgument`]: its own
+    /// `object()` includes the values of its keys, and so do [`Keys::delete`], [`Keys::expire_in`],
+    /// [`Keys::rename`] and [`Keys::copy`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn object(&self, name: impl AsRef<str>) -> Result<Object, KeysError> {
         let name = Name::new(name)?;
         if self.multimap(&name).await?.is_some() {
@@ -264,93 +283,103 @@ impl Keys {
             return Err(ObjectError::InvalidArgument { name, option, expected, got }.into());
         }
         let key = self.client.key(&name);
-        let own = row::beside(&self.client, &key).await.map_err(|source| ObjectError::of_read(&name, source))?;
+        let owned = key_ownership::companions(&self.client, &key).await;
+        let owned = owned.map_err(|source| ObjectError::of_read(&name, source))?;
         let [timeout, value, permits, allocation, config] = beside(&key);
-        let (layout, count): (Layout, _) = if own.contains(&timeout) {
+        let (layout, count): (Layout, _) = if owned.contains(&timeout) {
             (layouts::permit_expirable_semaphore, 1)
-        } else if own.contains(&allocation) {
+        } else if owned.contains(&allocation) {
             (layouts::id_generator, 1)
-        } else if own.contains(&config) {
+        } else if owned.contains(&config) {
             (layouts::bloom_filter, 2)
-        } else if own.contains(&value) || own.contains(&permits) {
+        } else if owned.contains(&value) || owned.contains(&permits) {
             (layouts::rate_limiter, 1)
         } else {
             (belongings, faces(&key).len())
         };
-        Ok(Object::with_layout(&self.client, Ok(name), layout).and_faces(count).and_along(beside_tokens))
+        Ok(Object::with_layout(&self.client, Ok(name), layout).and_faces(count).and_along(token_keys))
     }
 
-    /// What kind of multimap a name has, if it has one.
-    async fn multimap(&self, name: &Name) -> Result<Option<multimap::Found>, ObjectError> {
-        let looked = multimap::look(&self.client, &self.client.key(name)).await;
-        looked.map_err(|source| ObjectError::of_read(name, source))
+    /// Returns the kind of the multimap with this name; `None` if it is not a multimap.
+    async fn multimap(&self, name: &Name) -> Result<Option<MultimapKind>, ObjectError> {
+        let kind = multimap::detect(&self.client, &self.client.key(name)).await;
+        kind.map_err(|source| ObjectError::of_read(name, source))
     }
 
-    /// Gives an object another name, with all that belongs to it; what has that name is replaced. See [`Object::rename`].
+    /// Renames an object with all keys that belong to it, and replaces an object of the new name.
+    /// See [`Object::rename`].
     ///
-    /// What could be somebody's own is looked at before, by a request of its own: leases of a semaphore that had none then, and of which
-    /// the first is given meanwhile, stay behind. Of an object whose type is known its own `object().rename(…)` takes everything.
+    /// A separate request determines before which keys belong to the object. If a semaphore had no
+    /// leases then, and the first is granted meanwhile, its leases are not renamed. If the type of
+    /// the object is known, `object().rename(…)` of that type renames everything.
     ///
     /// # Errors
     ///
-    /// [`KeysError::Object`] says what is true then.
+    /// [`KeysError::Object`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// As [`Object::rename`].
+    /// As for [`Object::rename`].
     pub async fn rename(&self, from: impl AsRef<str>, to: impl AsRef<str>) -> Result<(), KeysError> {
         let name = Name::new(from)?;
         match self.multimap(&name).await? {
-            Some(found) => found.rename(&self.client, &name, to.as_ref(), true).await?,
+            Some(kind) => kind.rename(&self.client, &name, to.as_ref(), true).await?,
             None => self.object(name).await?.rename(to).await?,
         };
         Ok(())
     }
 
-    /// The same unless something has that name; tells whether it did.
+    /// Renames an object like [`Keys::rename`] unless the new name is taken, and returns whether it
+    /// did.
     ///
     /// # Errors
     ///
-    /// As [`Keys::rename`].
+    /// As for [`Keys::rename`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Keys::rename`].
+    /// As for [`Keys::rename`].
     #[doc(alias = "renamenx")]
     pub async fn rename_unless_taken(&self, from: impl AsRef<str>, to: impl AsRef<str>) -> Result<bool, KeysError> {
         let name = Name::new(from)?;
         Ok(match self.multimap(&name).await? {
-            Some(found) => found.rename(&self.client, &name, to.as_ref(), false).await?,
+            Some(kind) => kind.rename(&self.client, &name, to.as_ref(), false).await?,
             None => self.object(name).await?.rename(to).unless_taken().await?,
         })
     }
 
-    /// Makes a second object with another name, with all that belongs to it, unless something has that name; tells whether it did.
-    /// See [`Object::copy_to`]; what is looked at before is as with [`Keys::rename`].
+    /// Copies an object with all keys that belong to it unless the new name is taken, and returns
+    /// whether it did.
+    ///
+    /// See [`Object::copy_to`]. The keys are determined before, as for [`Keys::rename`].
     ///
     /// # Errors
     ///
-    /// [`KeysError::Object`] says what is true then.
+    /// [`KeysError::Object`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// As [`Object::copy_to`].
+    /// As for [`Object::copy_to`].
     pub async fn copy(&self, from: impl AsRef<str>, to: impl AsRef<str>) -> Result<bool, KeysError> {
         let name = Name::new(from)?;
         Ok(match self.multimap(&name).await? {
-            Some(found) => found.copy(&self.client, &name, to.as_ref()).await?,
+            Some(kind) => kind.copy(&self.client, &name, to.as_ref()).await?,
             None => self.object(name).await?.copy_to(to).await?,
         })
     }
 
-    async fn done<K: ToKey>(&self, names: impl IntoIterator<Item = K>, deed: Deed) -> Result<u64, KeysError> {
-        let keys = keys_of(&self.client, names)?;
-        counted(each(&self.client, keys, &deed).await)
+    async fn apply<K: ToKey>(
+        &self,
+        names: impl IntoIterator<Item = K>,
+        operation: Operation,
+    ) -> Result<u64, KeysError> {
+        let keys = to_keys(&self.client, names)?;
+        count_done(apply_to_each(&self.client, keys, &operation).await)
     }
 }
 
-/// What goes along to another name and else has a life of its own.
-fn beside_tokens(key: &[u8]) -> Vec<Bytes> {
+/// Returns the keys that are renamed and copied with an object, and otherwise outlive it.
+fn token_keys(key: &[u8]) -> Vec<Bytes> {
     [redgrid_core::object::fence(key), layouts::fenced_lock_token(key)].concat()
 }
 
@@ -367,7 +396,7 @@ mod tests {
 
     fn is_send<T: Send>(_: T) {}
 
-    /// Every call can be made in a task of its own.
+    /// The futures of all calls can be spawned as tasks.
     #[expect(dead_code, reason = "it is enough that it compiles")]
     fn futures_are_send(keys: &'static Keys, names: &'static [Key]) {
         is_send(keys.count());

@@ -1,4 +1,4 @@
-//! All that is on the servers, as a whole: streams of objects, counts, deletion with companions, lifetimes in bulk.
+//! All keys of the servers: streams of objects, counts, deletion with companions, and TTLs in bulk.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,27 +16,28 @@
 //!
 //! # Promises
 //!
-//! - What is there from the beginning of a stream to its end comes at least once, on every topology, also when nodes are replaced or
-//!   slots move meanwhile. Some may come twice then. Where that can not be had the stream ends with an error.
-//! - A client with a namespace sees, counts and deletes what is under it, and nothing else.
-//! - What belongs to an object goes with it: the queue of a fair lock, the leases of a semaphore. What protects from those who are late
-//!   stays: fences, and counters of tokens.
-//! - A change is sent once. An error says which names are known to be done and which are not.
-//! - Memory is bounded: a stream has a page at a time, and so has whoever deletes by a pattern.
+//! - A stream returns every key that exists from its beginning to its end at least once. This holds
+//!   on every topology, also if nodes are replaced or slots move meanwhile; keys may then be
+//!   returned twice. If this is not possible, the stream ends with an error.
+//! - A client with a namespace sees, counts and deletes only the keys under it.
+//! - The keys that belong to an object are deleted with it: the queue of a fair lock, the leases of
+//!   a semaphore. Keys that protect from late requests are kept: fences, and token counters.
+//! - A change is sent once. An error contains the names that are known to be done, or not done.
+//! - Memory is bounded: a stream holds one page at a time, as does a deletion by pattern.
 
+mod bulk;
+mod cluster_view;
+mod delete_by_pattern;
 mod error;
 mod flush;
 mod glob;
 mod key;
+mod key_ownership;
 mod keys;
 mod listing;
-mod many;
 mod multimap;
 mod random;
-mod row;
-mod sweep;
-mod view;
-mod walk;
+mod scan;
 
 pub use error::{KeysError, NotDone};
 pub use flush::Everything;

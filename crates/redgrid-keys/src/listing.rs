@@ -13,119 +13,132 @@ use redgrid_core::Client;
 use crate::KeysError;
 use crate::glob::Glob;
 use crate::key::{Key, Kind};
-use crate::walk::{Shown, Walk, Wanted};
+use crate::scan::{Include, Scan, ScanOptions};
 
-/// How many keys a server looks at for a page, unless it is said.
+/// The default number of keys that a server examines for a page.
 const PAGE: u32 = 500;
 
-/// A stream over the keys of all primaries, one after the other; made by [`Keys::objects`](crate::Keys::objects) and
-/// [`Keys::all`](crate::Keys::all). A page is asked for when the one before has been taken.
+/// A stream over the keys of all primaries, one after the other; made by
+/// [`Keys::objects`](crate::Keys::objects) and [`Keys::all`](crate::Keys::all).
 ///
-/// What is there from beginning to end comes at least once; what is made or deleted meanwhile may come or not. A key may come twice:
-/// while a server's table of keys grows or shrinks, when a server was restarted or replaced, as then its node begins anew, and when
-/// its slot moves: those slots are looked for again, first where they were and then where they went. Where slots move, or servers are
-/// replaced, so often that this does not come to an end, the stream ends with [`KeysError::Moving`]. It is over behind any error.
+/// The next page is requested when the current one has been consumed. A key that exists from the
+/// beginning to the end is returned at least once. A key that is created or deleted meanwhile may
+/// be returned or not. A key may be returned twice:
 ///
-/// A slot that goes to a node and back again within one page over all nodes may be missed. So may be what is in a slot that moves,
-/// where the user may not ask for CLUSTER NODES.
-#[must_use = "a stream asks nobody until it is polled"]
+/// - while a server's table of keys grows or shrinks;
+/// - if a server was restarted or replaced, as the scan of its node then starts again;
+/// - if its slot moves, as such slots are scanned again, first at the source and then at the
+///   target.
+///
+/// If slots move or servers are replaced so often that this does not end, the stream ends with
+/// [`KeysError::Moving`]. It ends after any error.
+///
+/// A slot that moves to a node and back again during one pass over all nodes may be missed. The
+/// same applies to the keys of a moving slot if the user has no permission for CLUSTER NODES.
+#[must_use = "a stream sends no request until it is polled"]
 pub struct Listing {
     client: Client,
-    wanted: Result<Wanted, KeysError>,
+    options: Result<ScanOptions, KeysError>,
     pages: Option<BoxStream<'static, Result<Vec<Key>, KeysError>>>,
-    found: VecDeque<Key>,
-    over: bool,
+    fetched: VecDeque<Key>,
+    ended: bool,
 }
 
 impl Listing {
-    pub(crate) fn new(client: &Client, shown: Shown) -> Self {
-        let wanted = Wanted { shown, pattern: None, kind: None, page: PAGE };
-        Listing { client: client.clone(), wanted: Ok(wanted), pages: None, found: VecDeque::new(), over: false }
+    pub(crate) fn new(client: &Client, include: Include) -> Self {
+        let options = ScanOptions { include, pattern: None, kind: None, page: PAGE };
+        Listing { client: client.clone(), options: Ok(options), pages: None, fetched: VecDeque::new(), ended: false }
     }
 
-    /// Only those whose object's name, without the namespace, matches this pattern: `*` anything, `?` one byte, `[a-c]` one of these,
-    /// `[^a]` any other, `\*` the star itself.
+    /// Returns only keys of objects whose names, without the namespace, match this pattern.
     ///
-    /// One that is open at its end (`[a`, `a\`) is told as [`KeysError::InvalidArgument`] by the first item.
+    /// `*` matches anything, `?` one byte, `[a-c]` one of these, `[^a]` any other, and `\*` the
+    /// star itself. An incomplete pattern (`[a`, `a\`) is reported as
+    /// [`KeysError::InvalidArgument`] by the first item.
     pub fn matching(mut self, pattern: impl Into<Bytes>) -> Self {
         let pattern = pattern.into();
         match Glob::new(pattern.clone()) {
             Ok(glob) => {
-                if let Ok(wanted) = &mut self.wanted {
-                    wanted.pattern = Some(glob);
+                if let Ok(options) = &mut self.options {
+                    options.pattern = Some(glob);
                 }
             }
             Err(expected) => {
-                self.wanted = Err(KeysError::invalid("pattern", expected, format!("`{}`", pattern.escape_ascii())));
+                self.options = Err(KeysError::invalid("pattern", expected, format!("`{}`", pattern.escape_ascii())));
             }
         }
         self
     }
 
-    /// Only keys of this type. [`Kind::Other`] can not be asked for, and is told as [`KeysError::InvalidArgument`] by the first item.
+    /// Returns only keys of this type.
+    ///
+    /// [`Kind::Other`] is not possible, and is reported as [`KeysError::InvalidArgument`] by the
+    /// first item.
     #[doc(alias = "type")]
     pub fn of_kind(mut self, kind: Kind) -> Self {
-        match (kind.word(), &mut self.wanted) {
-            (Some(_), Ok(wanted)) => wanted.kind = Some(kind),
+        match (kind.type_name(), &mut self.options) {
+            (Some(_), Ok(options)) => options.kind = Some(kind),
             (None, Ok(_)) => {
-                self.wanted = Err(KeysError::invalid("kind", "a type that every server knows", format!("{kind:?}")));
+                self.options = Err(KeysError::invalid("kind", "a type that every server knows", format!("{kind:?}")));
             }
             (_, Err(_)) => {}
         }
         self
     }
 
-    /// A server looks at about so many keys for a page, 1 at least; 500 unless it is said. More is fewer requests, each of which keeps
-    /// the server longer from others.
+    /// Sets the approximate number of keys that a server examines for a page, at least 1. The
+    /// default is 500.
+    ///
+    /// Larger pages need fewer requests, each of which blocks the server longer.
     #[doc(alias = "chunkSize")]
     pub fn page(mut self, keys: u32) -> Self {
-        if let Ok(wanted) = &mut self.wanted {
-            wanted.page = keys.max(1);
+        if let Ok(options) = &mut self.options {
+            options.page = keys.max(1);
         }
         self
     }
 
-    /// The next one; `None` at the end.
+    /// Returns the next key; `None` at the end.
     ///
     /// # Errors
     ///
-    /// [`KeysError`] says what is true then.
+    /// [`KeysError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// If the future is dropped, no key is lost.
     pub async fn try_next(&mut self) -> Result<Option<Key>, KeysError> {
         self.next().await.transpose()
     }
 
-    /// All of them; in a set each is once.
+    /// Collects all keys. A set contains each of them once.
     ///
     /// # Errors
     ///
-    /// The first one.
+    /// The first error of the stream.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing on the server.
+    /// Dropping the future changes nothing on the server.
     pub async fn try_collect<B: Default + Extend<Key>>(self) -> Result<B, KeysError> {
         TryStreamExt::try_collect(self).await
     }
 
-    /// Its pages, of which no more than one is there at a time.
-    pub(crate) fn into_walk(self) -> Result<Walk, KeysError> {
-        self.wanted.map(|wanted| Walk::new(&self.client, wanted))
+    /// Converts the listing to its pages, of which one is in memory at a time.
+    pub(crate) fn into_scan(self) -> Result<Scan, KeysError> {
+        self.options.map(|options| Scan::new(&self.client, options))
     }
 }
 
-fn pages(client: &Client, wanted: Result<Wanted, KeysError>) -> BoxStream<'static, Result<Vec<Key>, KeysError>> {
-    let walk = wanted.map(|wanted| Walk::new(client, wanted));
-    stream::unfold(Some(walk), async |walk| {
-        let mut walk = match walk? {
-            Ok(walk) => walk,
+fn pages(client: &Client, options: Result<ScanOptions, KeysError>) -> BoxStream<'static, Result<Vec<Key>, KeysError>> {
+    let scan = options.map(|options| Scan::new(client, options));
+    stream::unfold(Some(scan), async |scan| {
+        let mut scan = match scan? {
+            Ok(scan) => scan,
             Err(error) => return Some((Err(error), None)),
         };
-        match walk.page().await {
-            Ok(page) => page.map(|page| (Ok(page), Some(Ok(walk)))),
+        match scan.next_page().await {
+            Ok(page) => page.map(|page| (Ok(page), Some(Ok(scan)))),
             Err(error) => Some((Err(error), None)),
         }
     })
@@ -138,20 +151,20 @@ impl Stream for Listing {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            if let Some(key) = this.found.pop_front() {
+            if let Some(key) = this.fetched.pop_front() {
                 return Poll::Ready(Some(Ok(key)));
             }
-            if this.over {
+            if this.ended {
                 return Poll::Ready(None);
             }
-            let pages = this.pages.get_or_insert_with(|| pages(&this.client, this.wanted.clone()));
+            let pages = this.pages.get_or_insert_with(|| pages(&this.client, this.options.clone()));
             match std::task::ready!(pages.poll_next_unpin(cx)) {
-                Some(Ok(page)) => this.found.extend(page),
+                Some(Ok(page)) => this.fetched.extend(page),
                 Some(Err(error)) => {
-                    this.over = true;
+                    this.ended = true;
                     return Poll::Ready(Some(Err(error)));
                 }
-                None => this.over = true,
+                None => this.ended = true,
             }
         }
     }
@@ -159,6 +172,6 @@ impl Stream for Listing {
 
 impl fmt::Debug for Listing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listing").field("wanted", &self.wanted).finish_non_exhaustive()
+        f.debug_struct("Listing").field("options", &self.options).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Multimaps by their names: the values of their keys are in keys that only the hash names.
+//! Multimaps found by name. The values of their keys are in keys that only the hash names.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,26 +13,26 @@ use redgrid_multimap::{Expiring, Lists, Multimap, MultimapObject, Native, Sets};
 
 static REMOVE_VALUES: BulkScript = BulkScript::new("keys/remove_values", include_str!("scripts/remove_values.lua"));
 
-/// How many keys of a multimap one request reads or deletes.
+/// The approximate number of keys of a multimap that one request reads.
 const PAGE: &str = "100";
 
-/// How many values of a hash are looked at, at most, to tell a multimap from a map.
+/// The maximum number of values of a hash that are checked to distinguish a multimap from a map.
 const SAMPLE: usize = 10;
 
-/// What kind of multimap a name has.
+/// The kind of a multimap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// Its values are lists, and otherwise sets.
+pub(crate) struct MultimapKind {
+    /// The values of a key are a list; otherwise they are a set.
     lists: bool,
-    /// Its keys have lifetimes in a sorted set.
-    ends: bool,
+    /// The expiry times of the keys are in a sorted set.
+    has_expiry: bool,
 }
 
-/// Calls the same method of the object that a multimap is, whatever its kind.
-macro_rules! of_kind {
-    ($found:expr, $client:expr, $name:expr, |$object:ident| $call:expr) => {{
+/// Calls a method of the object of a multimap of any kind.
+macro_rules! with_object {
+    ($kind:expr, $client:expr, $name:expr, |$object:ident| $call:expr) => {{
         let (client, name) = ($client, $name);
-        match ($found.lists, $found.ends) {
+        match ($kind.lists, $kind.has_expiry) {
             (false, true) => {
                 let $object: MultimapObject<Expiring<Sets>> =
                     Multimap::<Bytes, Bytes, Raw, Raw, _>::new(client, name).object();
@@ -43,7 +43,7 @@ macro_rules! of_kind {
                     Multimap::<Bytes, Bytes, Raw, Raw, _>::new(client, name).object();
                 $call
             }
-            // A plain multimap is a native one whose keys have no lifetimes.
+            // A plain multimap is a native one whose keys have no TTLs.
             (false, false) => {
                 let $object: MultimapObject<Native<Sets>> =
                     Multimap::<Bytes, Bytes, Raw, Raw, _>::new(client, name).object();
@@ -58,8 +58,10 @@ macro_rules! of_kind {
     }};
 }
 
-/// Whether the key is a multimap: a hash with a value that is the hash of a key, and a set or a list of that name.
-pub(crate) async fn look(client: &Client, object: &Bytes) -> Result<Option<Found>, ServerError> {
+/// Returns the kind of the multimap with this key; `None` if it is not one.
+///
+/// A multimap is a hash with a value that is the hash of a key, and a set or a list of that name.
+pub(crate) async fn detect(client: &Client, object: &Bytes) -> Result<Option<MultimapKind>, ServerError> {
     let request = Request::command("HSCAN").key(object.clone()).arg("0").arg("COUNT").arg("10");
     let page: Result<(Bytes, Vec<Bytes>), _> = client.run(request.idempotent()).await;
     let page = match page {
@@ -68,20 +70,21 @@ pub(crate) async fn look(client: &Client, object: &Bytes) -> Result<Option<Found
         Err(error) => return Err(error),
     };
     for hash in page.into_iter().skip(1).step_by(2).filter(|value| is_hash(value)).take(SAMPLE) {
-        let request = Request::command("TYPE").key(values_of(object, &hash)).idempotent();
+        let request = Request::command("TYPE").key(values_key(object, &hash)).idempotent();
         let lists = match &*client.run::<Bytes>(request).await? {
             b"set" => false,
             b"list" => true,
             _ => continue,
         };
-        let ends = suffixed(object, if lists { LIST_MULTIMAP_ENDS } else { SET_MULTIMAP_ENDS });
-        let ends: bool = client.run(Request::command("EXISTS").key(ends).idempotent()).await?;
-        return Ok(Some(Found { lists, ends }));
+        let expiry_key = suffixed(object, if lists { LIST_MULTIMAP_ENDS } else { SET_MULTIMAP_ENDS });
+        let has_expiry: bool = client.run(Request::command("EXISTS").key(expiry_key).idempotent()).await?;
+        return Ok(Some(MultimapKind { lists, has_expiry }));
     }
     Ok(None)
 }
 
-/// Deletes all keys of a multimap with their values, by pages; its hash goes with the last key.
+/// Deletes all keys of a multimap with their values, page by page. The hash is deleted with the
+/// last key.
 pub(crate) async fn remove(client: &Client, object: &Bytes) -> Result<(), ServerError> {
     let mut cursor = Bytes::from_static(b"0");
     loop {
@@ -89,7 +92,7 @@ pub(crate) async fn remove(client: &Client, object: &Bytes) -> Result<(), Server
         let (next, page): (Bytes, Vec<Bytes>) = client.run(request.idempotent()).await?;
         for part in page.chunks(2 * 500) {
             let pairs = part.chunks_exact(2).filter(|pair| is_hash(&pair[1]));
-            let keys = pairs.clone().map(|pair| values_of(object, &pair[1]));
+            let keys = pairs.clone().map(|pair| values_key(object, &pair[1]));
             let request = REMOVE_VALUES.with([object.clone()].into_iter().chain(keys));
             let request = pairs.fold(request, |request, pair| request.arg(pair[0].clone()));
             client.run::<u64>(request).await?;
@@ -101,9 +104,10 @@ pub(crate) async fn remove(client: &Client, object: &Bytes) -> Result<(), Server
     }
 }
 
-impl Found {
-    /// Gives it an end of life, or none: PEXPIRE, PEXPIREAT or PERSIST and its milliseconds.
-    pub(crate) async fn live(
+impl MultimapKind {
+    /// Sets or removes the TTL of a multimap, with PEXPIRE, PEXPIREAT or PERSIST and their
+    /// milliseconds.
+    pub(crate) async fn expire(
         self,
         client: &Client,
         name: &Name,
@@ -112,7 +116,7 @@ impl Found {
     ) -> Result<bool, ObjectError> {
         let millis = millis.and_then(|millis| std::str::from_utf8(millis).ok()?.parse().ok()).unwrap_or(0);
         let time = Duration::from_millis(millis);
-        of_kind!(self, client, name, |object| match command {
+        with_object!(self, client, name, |object| match command {
             "PEXPIRE" => object.expire_in(time).await,
             "PEXPIREAT" => object.expire_at(SystemTime::UNIX_EPOCH + time).await,
             _ => object.persist().await,
@@ -126,18 +130,19 @@ impl Found {
         to: &str,
         replaces: bool,
     ) -> Result<bool, ObjectError> {
-        of_kind!(self, client, name, |object| match replaces {
-            true => object.rename(to).await,
-            false => object.rename(to).unless_taken().await,
+        with_object!(self, client, name, |object| if replaces {
+            object.rename(to).await
+        } else {
+            object.rename(to).unless_taken().await
         })
     }
 
     pub(crate) async fn copy(self, client: &Client, name: &Name, to: &str) -> Result<bool, ObjectError> {
-        of_kind!(self, client, name, |object| object.copy_to(to).await)
+        with_object!(self, client, name, |object| object.copy_to(to).await)
     }
 }
 
-/// What became of a request about one object, where many are dealt with.
+/// Converts the error of one object to an error in the outcomes of a bulk operation.
 pub(crate) fn server_error(error: ObjectError) -> ServerError {
     match error {
         ObjectError::Unavailable { source, .. }
@@ -145,12 +150,12 @@ pub(crate) fn server_error(error: ObjectError) -> ServerError {
         | ObjectError::OutcomeUnknown { source, .. }
         | ObjectError::Unexpected { source, .. }
         | ObjectError::Unsupported { source, .. } => source,
-        // Too many keys, or others change it each time: nothing is changed.
+        // Too many keys, or concurrent changes at each attempt: nothing has changed.
         other => ServerError::NotSent { reason: other.to_string().into() },
     }
 }
 
-/// The key of the values that this hash names.
-fn values_of(object: &[u8], hash: &[u8]) -> Bytes {
+/// Returns the key of the values that a hash in the multimap refers to.
+fn values_key(object: &[u8], hash: &[u8]) -> Bytes {
     [&suffixed(object, "")[..], hash].concat().into()
 }

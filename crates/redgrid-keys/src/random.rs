@@ -1,28 +1,31 @@
-//! A key by chance.
+//! Random keys.
 
 use bytes::Bytes;
 use redgrid_core::{Code, Primary, Request};
 
+use crate::bulk::object_exists;
 use crate::key::Role;
-use crate::many::is_there;
-use crate::{Key, Keys, KeysError, row};
+use crate::{Key, Keys, KeysError, key_ownership};
 
-/// How often is asked for one before all are gone through.
+/// The number of tries with RANDOMKEY before all keys are scanned.
 const TRIES: u32 = 32;
 
 impl Keys {
-    /// The name of an object by chance; `None` where there is none. Each primary is asked as often as it has keys, about.
+    /// Returns the name of a random object; `None` if there is none.
     ///
-    /// What is beside an object counts for it, and a server does not choose quite evenly: it is good for samples, not for lots. With a
-    /// namespace, and where most keys are somebody else's, all keys are gone through after 32 tries, and each object has the same chance.
+    /// A primary is chosen with a probability approximately proportional to its number of keys.
+    /// Companions count for their object, and servers do not choose quite evenly: the result is
+    /// suitable for samples, not for drawing lots. If 32 tries find no object, as with a namespace
+    /// when most keys are not under it, all keys are scanned. Each object then has the same
+    /// probability.
     ///
     /// # Errors
     ///
-    /// [`KeysError`] says what is true then.
+    /// [`KeysError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "randomKey")]
     pub async fn random(&self) -> Result<Option<Key>, KeysError> {
         let primaries = self.client.primaries().await.map_err(KeysError::of_read)?;
@@ -39,43 +42,43 @@ impl Keys {
             return Ok(None);
         }
         for _ in 0..TRIES {
-            let mut at = fastrand::u64(0..all);
+            let mut index = fastrand::u64(0..all);
             let chosen = primaries.iter().zip(&sizes).find(|(_, size)| {
-                let is_here = at < **size;
-                at = at.saturating_sub(**size);
+                let is_here = index < **size;
+                index = index.saturating_sub(**size);
                 is_here
             });
             let Some((primary, _)) = chosen else { continue };
             let request = Request::command("RANDOMKEY").idempotent();
             let wire: Option<Bytes> = self.client.run_on(primary, request).await.map_err(KeysError::of_read)?;
             let Some(wire) = wire else { continue };
-            if let Some(key) = self.own(wire).await? {
+            if let Some(key) = self.object_of(wire).await? {
                 return Ok(Some(key));
             }
         }
-        self.sample().await
+        self.sample_all().await
     }
 
-    /// The object of a key, if it has one under the namespace.
-    async fn own(&self, wire: Bytes) -> Result<Option<Key>, KeysError> {
+    /// Returns the object of a key, if it has one under the namespace.
+    async fn object_of(&self, wire: Bytes) -> Result<Option<Key>, KeysError> {
         let namespace = self.client.namespace().as_str();
-        let looked = row::looked(&self.client, &wire, None).await.map_err(KeysError::of_read)?;
-        let Some(key) = Key::found(namespace, wire, looked).filter(|key| !key.outlives()) else { return Ok(None) };
+        let owner = key_ownership::find_owner(&self.client, &wire, None).await.map_err(KeysError::of_read)?;
+        let Some(key) = Key::from_wire(namespace, wire, owner).filter(|key| !key.outlives()) else { return Ok(None) };
         if !key.is_companion() {
             return Ok(Some(key));
         }
-        // Of a companion the object, which has this name, if it is there.
-        let object = key.object(namespace);
-        match is_there(&self.client, &object).await {
+        // For a companion, return its object if that exists.
+        let object = key.object_key(namespace);
+        match object_exists(&self.client, &object).await {
             Ok(false) => Ok(None),
-            Ok(true) => Ok(Key::found(namespace, object.clone(), Some((object, Role::Own)))),
+            Ok(true) => Ok(Key::from_wire(namespace, object.clone(), Some((object, Role::Object)))),
             Err(error) if error.code() == Some(Code::NoPermission) => Ok(None),
             Err(error) => Err(KeysError::of_read(error)),
         }
     }
 
-    /// One of all objects.
-    async fn sample(&self) -> Result<Option<Key>, KeysError> {
+    /// Returns a random object of a scan over all objects.
+    async fn sample_all(&self) -> Result<Option<Key>, KeysError> {
         let (mut objects, mut seen, mut chosen) = (self.objects(), 0_u64, None);
         while let Some(key) = objects.try_next().await? {
             seen += 1;

@@ -1,143 +1,156 @@
-//! Other values at an index, and none.
+//! Replacement and removal of the element at an index.
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Request, Script};
 
+use crate::index::{IndexReply, placeholder, server_int};
 use crate::list::List;
-use crate::place::{Indexed, mark, number};
 
 static SET: Script<1> = Script::new("list/set", include_str!("scripts/set.lua"));
 static COMPARE_AND_SET: Script<1> = Script::new("list/compare_and_set", include_str!("scripts/compare_and_set.lua"));
 static REMOVE_AT: Script<1> = Script::new("list/remove_at", include_str!("scripts/remove_at.lua"));
 
-/// Asks to set what is at an index if it is what is expected (first of the two); and, where that is to be told, for what is there instead.
-pub(crate) fn compare_and_set(list: &Bytes, told: bool, index: i64, [expected, new]: [Bytes; 2]) -> Request {
-    COMPARE_AND_SET.with([list.clone()]).int(told.into()).int(index).arg(expected).arg(new)
+/// Builds a compare-and-set of the element at an index, from the expected value and the new one.
+///
+/// With `return_current`, a reply other than success contains the current value.
+pub(crate) fn compare_and_set(list: &Bytes, return_current: bool, index: i64, [expected, new]: [Bytes; 2]) -> Request {
+    COMPARE_AND_SET.with([list.clone()]).int(return_current.into()).int(index).arg(expected).arg(new)
 }
 
 impl<T, C: Encode<T>> List<T, C> {
-    /// Sets what is at an index. Cheaper than [`List::replace`], which tells what was there.
+    /// Sets the element at an index. Cheaper than [`List::replace`], which returns the previous
+    /// element.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::OutOfBounds`] where it has no such index; else [`ObjectError`] says what is true then.
+    /// [`ObjectError::OutOfBounds`] if the list has no such index. Otherwise [`ObjectError`] states
+    /// what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastSet")]
     pub async fn set(&self, index: u64, value: &T) -> Result<(), ObjectError> {
-        self.set_to(index, value, false).await.map(drop)
+        self.set_at(index, value, false).await.map(drop)
     }
 
-    async fn set_to(&self, index: u64, value: &T, told: bool) -> Result<Option<Bytes>, ObjectError> {
+    async fn set_at(&self, index: u64, value: &T, return_previous: bool) -> Result<Option<Bytes>, ObjectError> {
         let (name, key) = self.place.named()?;
-        let request = SET.with([key.clone()]).int(number(name, "index", index)?).arg(self.encoded(value)?);
-        let done: Indexed = self.place.change(request.int(told.into())).await?;
+        let request = SET.with([key.clone()]).int(server_int(name, "index", index)?).arg(self.encode(value)?);
+        let done: IndexReply = self.place.change(request.int(return_previous.into())).await?;
         done.or_out_of_bounds(name, index)
     }
 
-    /// Sets what is at an index if it is `expected`; tells whether it was. Values are equal whose bytes are.
+    /// Sets the element at an index if it is `expected`. Returns whether it was set.
+    ///
+    /// Values are equal if their encoded bytes are equal.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn compare_and_set(&self, index: u64, expected: &T, new: &T) -> Result<bool, ObjectError> {
         let (name, key) = self.place.named()?;
-        let both = [self.encoded(expected)?, self.encoded(new)?];
-        self.place.change(compare_and_set(key, false, number(name, "index", index)?, both)).await
+        let both = [self.encode(expected)?, self.encode(new)?];
+        self.place.change(compare_and_set(key, false, server_int(name, "index", index)?, both)).await
     }
 }
 
 impl<T, C: Encode<T> + Decode<T>> List<T, C> {
-    /// Sets what is at an index; tells what was there.
+    /// Sets the element at an index. Returns the previous element.
     ///
     /// # Errors
     ///
-    /// As [`List::set`]; it is set also where what was there can not be decoded.
+    /// As for [`List::set`]. The element is set even if the previous one cannot be decoded.
     ///
     /// # Cancel safety
     ///
-    /// As [`List::set`].
+    /// As for [`List::set`].
     #[doc(alias = "set")]
     pub async fn replace(&self, index: u64, value: &T) -> Result<T, ObjectError> {
-        let was = self.set_to(index, value, true).await?.unwrap_or_default();
-        self.at(index, &was)
+        let previous = self.set_at(index, value, true).await?.unwrap_or_default();
+        self.decode_at(index, &previous)
     }
 }
 
 impl<T, C: Codec> List<T, C> {
-    /// Removes what is at an index. Cheaper than [`List::remove_at`], which tells what it was.
+    /// Removes the element at an index. Cheaper than [`List::remove_at`], which returns the
+    /// element.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::OutOfBounds`] where it has no such index; else [`ObjectError`] says what is true then.
+    /// [`ObjectError::OutOfBounds`] if the list has no such index. Otherwise [`ObjectError`] states
+    /// what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastRemove")]
     pub async fn delete_at(&self, index: u64) -> Result<(), ObjectError> {
-        self.removed_at(index, false).await.map(drop)
+        self.remove_index(index, false).await.map(drop)
     }
 
-    async fn removed_at(&self, index: u64, told: bool) -> Result<Option<Bytes>, ObjectError> {
+    async fn remove_index(&self, index: u64, return_previous: bool) -> Result<Option<Bytes>, ObjectError> {
         let (name, key) = self.place.named()?;
-        let request = REMOVE_AT.with([key.clone()]).int(number(name, "index", index)?).arg(mark()).int(told.into());
-        let done: Indexed = self.place.change(request).await?;
+        let request = REMOVE_AT
+            .with([key.clone()])
+            .int(server_int(name, "index", index)?)
+            .arg(placeholder())
+            .int(return_previous.into());
+        let done: IndexReply = self.place.change(request).await?;
         done.or_out_of_bounds(name, index)
     }
 }
 
 impl<T, C: Decode<T>> List<T, C> {
-    /// Removes what is at an index; tells what it was.
+    /// Removes the element at an index and returns it.
     ///
     /// # Errors
     ///
-    /// As [`List::delete_at`]; one that can not be decoded is removed all the same.
+    /// As for [`List::delete_at`]. An element that cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// As [`List::delete_at`].
+    /// As for [`List::delete_at`].
     #[doc(alias = "remove")]
     pub async fn remove_at(&self, index: u64) -> Result<T, ObjectError> {
-        let was = self.removed_at(index, true).await?.unwrap_or_default();
-        self.at(index, &was)
+        let previous = self.remove_index(index, true).await?.unwrap_or_default();
+        self.decode_at(index, &previous)
     }
 
-    /// Removes the first element; tells what it was, `None` where it has none.
+    /// Removes the first element and returns it; `None` if the list is empty.
     ///
     /// # Errors
     ///
-    /// As [`List::pop`].
+    /// As for [`List::pop`].
     ///
     /// # Cancel safety
     ///
-    /// As [`List::pop`].
+    /// As for [`List::pop`].
     #[doc(alias = "removeFirst")]
     pub async fn pop_first(&self) -> Result<Option<T>, ObjectError> {
-        let was: Option<Bytes> = self.place.change(self.place.command("LPOP")?).await?;
-        was.map(|bytes| self.one(&bytes, "its front")).transpose()
+        let previous: Option<Bytes> = self.place.change(self.place.command("LPOP")?).await?;
+        previous.map(|bytes| self.decode(&bytes, "its front")).transpose()
     }
 
-    /// Removes the last element; tells what it was, `None` where it has none.
+    /// Removes the last element and returns it; `None` if the list is empty.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is removed all the same.
+    /// [`ObjectError`] states what failed and whether anything may have changed. An element that
+    /// cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "removeLast")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
-        let was: Option<Bytes> = self.place.change(self.place.command("RPOP")?).await?;
-        was.map(|bytes| self.one(&bytes, "its end")).transpose()
+        let previous: Option<Bytes> = self.place.change(self.place.command("RPOP")?).await?;
+        previous.map(|bytes| self.decode(&bytes, "its end")).transpose()
     }
 }

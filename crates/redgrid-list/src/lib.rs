@@ -22,21 +22,26 @@
 //! | key | type | lifetime |
 //! |---|---|---|
 //! | `name` | list: elements as their codec writes them; Redisson's | none, unless set |
-//! | `__redisson_list_cursor_{name}`, whatever the name (in a cluster, of a name with a hash tag, without these braces); or the name of a cursor | string: where [`List::shared_stream`] goes on; Redisson's | an hour behind the last page |
+//! | `__redisson_list_cursor_{name}`, always with these braces, except in a cluster if the name has a hash tag; or the name of a cursor | string: the next index of [`List::shared_stream`]; Redisson's | an hour after the last page |
 //!
 //! # Promises
 //!
-//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
-//! - A change in parts that ends in between ends [`ObjectError::Partial`], with how many elements are added or removed for sure.
-//! - What one call does in the middle of a list is one step, whatever the elements are: none is taken for a mark.
-//! - Indices count from 0 and are told when they are beyond the end: `None` of what reads, [`ObjectError::OutOfBounds`] of what changes.
-//! - Elements are equal whose bytes are.
-//! - A stream holds a page at a time, whatever the size of the list.
-//! - What can not be decoded is an error about this one element, which stays; a stream goes on behind it.
+//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//!   and is not repeated.
+//! - A change in several steps that fails after the first returns [`ObjectError::Partial`], with
+//!   the number of elements that were certainly added or removed.
+//! - A change of one call in the middle of a list is one step, whatever the elements are: scripts
+//!   mark positions with a placeholder that no element equals.
+//! - Indices count from 0. For an index beyond the end, reads return `None`, and changes
+//!   [`ObjectError::OutOfBounds`].
+//! - Elements are equal if their encoded bytes are equal.
+//! - A stream holds one page at a time, whatever the size of the list.
+//! - An element that cannot be decoded is an error of this element only, which stays in the list; a
+//!   stream continues after it.
 
 mod change;
+mod index;
 mod list;
-mod place;
 mod push;
 mod read;
 mod remove;

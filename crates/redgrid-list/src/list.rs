@@ -1,4 +1,4 @@
-//! The list, and what is asked of it as a whole.
+//! The list: construction, length, and clearing.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,16 +8,20 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
 use redgrid_core::object::{Object, ObjectError, Place, layouts};
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what a list stores never
-/// depends on the features that others ask for.
+/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
+/// stored format never depends on features that other crates enable.
 macro_rules! list {
     ($($default:tt)*) => {
-        /// Elements of type `T` in their order, shared by all processes that reach the same server. Redisson's `RList` on the wire.
+        /// A list of elements of type `T`, shared by all processes that reach the same server.
         ///
-        /// Cheap to clone; clones are the same list. The codec `C` is part of the type: all who share a list name the same one. With
-        /// the feature `json` it is `Json` where none is named. A list is there while it has elements.
+        /// Redisson's `RList` on the wire.
         ///
-        /// Indices count from 0. The server finds one from the nearer end, a node of a few kilobytes at a time.
+        /// Cheap to clone; clones are handles of the same list. The codec `C` is part of the type:
+        /// all users of a list must use the same one. With the feature `json`, the default is
+        /// `Json`. A list exists while it has elements.
+        ///
+        /// Indices count from 0. The server finds an index from the nearer end, a node of a few
+        /// kilobytes at a time.
         #[doc(alias = "RList")]
         #[doc(alias = "RedissonList")]
         pub struct List<T, C $($default)*> {
@@ -34,71 +38,73 @@ list!(= redgrid_codecs::Json);
 list!();
 
 impl<T, C: Codec + Default> List<T, C> {
-    /// The list with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the list with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         List { place: Place::new(client, name), codec: C::default(), elements: PhantomData }
     }
 }
 
 impl<T, C: Codec> List<T, C> {
-    /// The same name with another codec.
+    /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> List<T, D> {
         List { place: self.place, codec, elements: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     pub fn object(&self) -> Object {
         self.place.object(layouts::list)
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         self.place.read(self.place.command("LLEN")?).await
     }
 
-    /// Whether it has none.
+    /// Returns whether the list is empty.
     ///
     /// # Errors
     ///
-    /// As [`List::len`].
+    /// As for [`List::len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`List::len`].
+    /// As for [`List::len`].
     #[doc(alias = "isEmpty")]
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.len().await? == 0)
     }
 
-    /// Removes all elements, in one step; tells whether there were any.
+    /// Removes all elements, in one step. Returns whether there were any.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn clear(&self) -> Result<bool, ObjectError> {
         self.place.change(self.place.command("DEL")?).await
     }
 }
 
 impl<T, C: Encode<T>> List<T, C> {
-    pub(crate) fn encoded(&self, value: &T) -> Result<Bytes, ObjectError> {
+    pub(crate) fn encode(&self, value: &T) -> Result<Bytes, ObjectError> {
         self.place.encoded(&self.codec, value)
     }
 
-    pub(crate) fn encoded_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<Vec<Bytes>, ObjectError>
+    pub(crate) fn encode_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<Vec<Bytes>, ObjectError>
     where
         T: 'a,
     {
@@ -107,14 +113,14 @@ impl<T, C: Encode<T>> List<T, C> {
 }
 
 impl<T, C: Decode<T>> List<T, C> {
-    /// What is at an index.
-    pub(crate) fn at(&self, index: u64, bytes: &Bytes) -> Result<T, ObjectError> {
+    /// Decodes the element at an index.
+    pub(crate) fn decode_at(&self, index: u64, bytes: &Bytes) -> Result<T, ObjectError> {
         self.place.decoded(&self.codec, bytes, || Some(format!("index {index}")))
     }
 
-    /// What is somewhere, in these words.
-    pub(crate) fn one(&self, bytes: &Bytes, place: &'static str) -> Result<T, ObjectError> {
-        self.place.decoded(&self.codec, bytes, || Some(place.to_owned()))
+    /// Decodes an element; errors describe its position by `location`.
+    pub(crate) fn decode(&self, bytes: &Bytes, location: &'static str) -> Result<T, ObjectError> {
+        self.place.decoded(&self.codec, bytes, || Some(location.to_owned()))
     }
 }
 

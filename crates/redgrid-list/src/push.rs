@@ -1,54 +1,57 @@
-//! More elements.
+//! Insertion of elements.
 
 use bytes::Bytes;
 use redgrid_codecs::Encode;
 use redgrid_core::object::{ObjectError, parts};
 use redgrid_core::{Request, Script};
 
+use crate::index::{MAX_VISITED, placeholder, server_int};
 use crate::list::List;
-use crate::place::{PASSED, mark, number};
-use crate::read::behind;
+use crate::read::skip_done;
 
 static INSERT: Script<1> = Script::new("list/insert", include_str!("scripts/insert.lua"));
 
 impl<T, C: Encode<T>> List<T, C> {
-    /// Adds a value at the end; tells how many elements there are then.
+    /// Appends a value. Returns the new number of elements.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     #[doc(alias = "addLast")]
     pub async fn push(&self, value: &T) -> Result<u64, ObjectError> {
-        self.place.change(self.place.command("RPUSH")?.arg(self.encoded(value)?)).await
+        self.place.change(self.place.command("RPUSH")?.arg(self.encode(value)?)).await
     }
 
-    /// Adds values at the end, in their order; tells how many elements there are then. 500 of them or about 4 MiB go in one step; of more,
-    /// what others add may come in between.
+    /// Appends values, in their order. Returns the new number of elements.
+    ///
+    /// Up to 500 values or about 4 MiB are appended in one step. Between steps, others may append,
+    /// too.
     ///
     /// # Errors
     ///
-    /// As [`List::push`]; behind the first part [`ObjectError::Partial`]: as many as it says of the first values are added.
+    /// As for [`List::push`]. After the first step [`ObjectError::Partial`], with the number of
+    /// values that were appended, from the first on.
     ///
     /// # Cancel safety
     ///
-    /// As [`List::push`].
+    /// As for [`List::push`].
     #[doc(alias = "addAll")]
     pub async fn push_many<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
     where
         T: 'a,
     {
         let (name, _) = self.place.named()?;
-        let values = self.encoded_all(values)?;
+        let values = self.encode_all(values)?;
         let (mut length, mut done) = (None, 0);
-        for part in parts(&values, Bytes::len) {
-            let request = part.iter().cloned().fold(self.place.command("RPUSH")?, Request::arg);
+        for chunk in parts(&values, Bytes::len) {
+            let request = chunk.iter().cloned().fold(self.place.command("RPUSH")?, Request::arg);
             length = Some(self.place.change(request).await.map_err(|error| error.after(name, done))?);
-            done += part.len() as u64;
+            done += chunk.len() as u64;
         }
         match length {
             Some(length) => Ok(length),
@@ -56,55 +59,59 @@ impl<T, C: Encode<T>> List<T, C> {
         }
     }
 
-    /// Puts a value at an index: what is there and behind it moves on. At the index behind the last it is added at the end. Tells how
-    /// many elements there are then.
+    /// Inserts a value at an index, before the element there. Returns the new number of elements.
+    ///
+    /// The index after the last element appends the value.
     ///
     /// # Errors
     ///
-    /// As [`List::push`]; [`ObjectError::OutOfBounds`] where the list is shorter than the index.
+    /// As for [`List::push`]. [`ObjectError::OutOfBounds`] if the list is shorter than the index.
     ///
     /// # Cancel safety
     ///
-    /// As [`List::push`].
+    /// As for [`List::push`].
     #[doc(alias = "add")]
     #[doc(alias = "addFirst")]
     pub async fn insert(&self, index: u64, value: &T) -> Result<u64, ObjectError> {
-        self.insert_some(index, &[self.encoded(value)?], false).await.map(|(_, now)| now)
+        self.insert_chunk(index, &[self.encode(value)?], false).await.map(|(_, new_length)| new_length)
     }
 
-    /// Puts values at an index, in their order. 500 of them or about 4 MiB go in one step, and between others fewer, so that the server
-    /// passes a quarter of a million elements at a time: at index 10,000 it is 25 values. Of several steps the last values go first, all to
-    /// this index, whatever others have done in between; at the end of the list the first do, each step behind the one before. Tells how
-    /// many elements there are then.
+    /// Inserts values at an index, in their order. Returns the new number of elements.
+    ///
+    /// Up to 500 values or about 4 MiB are inserted in one step. In the middle of the list a step
+    /// has fewer values, so that the server visits a quarter of a million elements a step: 25
+    /// values at index 10,000. If several steps are needed, the last values are inserted first, all
+    /// at this index, whatever others have done in between. At the end of the list the first values
+    /// are inserted first, each step after the one before.
     ///
     /// # Errors
     ///
-    /// As [`List::insert`]; behind the first step [`ObjectError::Partial`]: as many as it says of the last values are in, or, at the end of
-    /// the list, of the first.
+    /// As for [`List::insert`]. After the first step [`ObjectError::Partial`], with the number of
+    /// values that were inserted: the last ones or, at the end of the list, the first ones.
     ///
     /// # Cancel safety
     ///
-    /// As [`List::push`].
+    /// As for [`List::push`].
     #[doc(alias = "addAll")]
     pub async fn insert_many<'a>(&self, index: u64, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
     where
         T: 'a,
     {
         let (name, _) = self.place.named()?;
-        number(name, "index", index)?;
-        let values = self.encoded_all(values)?;
+        server_int(name, "index", index)?;
+        let values = self.encode_all(values)?;
         if values.is_empty() {
-            return self.nothing_at(index).await;
+            return self.check_index(index).await;
         }
         match self.is_at_end(index, &values).await? {
-            true => self.inserted_on(index, &values).await,
-            false => self.inserted_back(index, &values).await,
+            true => self.insert_forward(index, &values).await,
+            false => self.insert_backward(index, &values).await,
         }
     }
 
-    /// Whether values that go in several steps are to be put at the end.
+    /// Returns whether values that need several steps are to be inserted at the end.
     async fn is_at_end(&self, index: u64, values: &[Bytes]) -> Result<bool, ObjectError> {
-        let in_one = (values.len() as u64).saturating_mul(index) <= PASSED.unsigned_abs()
+        let in_one = (values.len() as u64).saturating_mul(index) <= MAX_VISITED.unsigned_abs()
             && parts(values, Bytes::len).nth(1).is_none();
         if index == 0 || in_one {
             return Ok(false);
@@ -113,95 +120,102 @@ impl<T, C: Encode<T>> List<T, C> {
         Ok(index >= len)
     }
 
-    /// The first values first, each step at the index behind the one before.
-    async fn inserted_on(&self, index: u64, values: &[Bytes]) -> Result<u64, ObjectError> {
+    /// Inserts the first values first, each step at the index after the one before.
+    async fn insert_forward(&self, index: u64, values: &[Bytes]) -> Result<u64, ObjectError> {
         let (name, _) = self.place.named()?;
-        let (mut rest, mut done, mut now) = (values, 0, 0);
-        while let Some(part) = parts(rest, Bytes::len).next() {
-            let step = self.insert_some(index + done, part, false).await;
+        let (mut rest, mut done, mut new_length) = (values, 0, 0);
+        while let Some(chunk) = parts(rest, Bytes::len).next() {
+            let step = self.insert_chunk(index + done, chunk, false).await;
             let (inserted, length) = step.map_err(|error| error.after(name, done))?;
-            (rest, done, now) = (behind(rest, inserted), done + inserted, length);
+            rest = skip_done(rest, inserted);
+            done += inserted;
+            new_length = length;
         }
-        Ok(now)
+        Ok(new_length)
     }
 
-    /// The last values first, all at the index: behind those before, each would be looked for by way of all of them.
-    async fn inserted_back(&self, index: u64, values: &[Bytes]) -> Result<u64, ObjectError> {
+    /// Inserts the last values first, all at the index. At growing indices, each step would have to
+    /// pass the values of the steps before.
+    async fn insert_backward(&self, index: u64, values: &[Bytes]) -> Result<u64, ObjectError> {
         let (name, _) = self.place.named()?;
         let all: Vec<&[Bytes]> = parts(values, Bytes::len).collect();
-        let (mut done, mut now) = (0, 0);
-        for mut part in all.into_iter().rev() {
-            while !part.is_empty() {
-                let step = self.insert_some(index, part, true).await;
+        let (mut done, mut new_length) = (0, 0);
+        for mut chunk in all.into_iter().rev() {
+            while !chunk.is_empty() {
+                let step = self.insert_chunk(index, chunk, true).await;
                 let (inserted, length) = step.map_err(|error| error.after(name, done))?;
-                (part, done, now) = (in_front_of(part, inserted), done + inserted, length);
+                chunk = drop_last_done(chunk, inserted);
+                done += inserted;
+                new_length = length;
             }
         }
-        Ok(now)
+        Ok(new_length)
     }
 
-    /// As many of these values as one step allows, the first or the last of them; tells how many they are, and how many elements there are then.
-    async fn insert_some(&self, index: u64, part: &[Bytes], last_first: bool) -> Result<(u64, u64), ObjectError> {
+    /// Inserts as many values as one step allows, from the first or from the last on. Returns the
+    /// number of inserted values, and the new number of elements.
+    async fn insert_chunk(&self, index: u64, chunk: &[Bytes], last_first: bool) -> Result<(u64, u64), ObjectError> {
         let (name, key) = self.place.named()?;
-        let request = INSERT.with([key.clone()]).int(number(name, "index", index)?).arg(mark()).int(PASSED);
-        let request = part.iter().cloned().fold(request.int(last_first.into()), Request::arg);
-        let (inserted, now): (i64, u64) = self.place.change(request).await?;
+        let request =
+            INSERT.with([key.clone()]).int(server_int(name, "index", index)?).arg(placeholder()).int(MAX_VISITED);
+        let request = chunk.iter().cloned().fold(request.int(last_first.into()), Request::arg);
+        let (inserted, new_length): (i64, u64) = self.place.change(request).await?;
         match u64::try_from(inserted) {
-            Ok(inserted) => Ok((inserted, now)),
-            Err(_) => Err(ObjectError::OutOfBounds { name: name.clone(), index, len: now }),
+            Ok(inserted) => Ok((inserted, new_length)),
+            Err(_) => Err(ObjectError::OutOfBounds { name: name.clone(), index, len: new_length }),
         }
     }
 
-    /// Nothing is put at an index: it is to be one all the same.
-    async fn nothing_at(&self, index: u64) -> Result<u64, ObjectError> {
+    /// Inserts nothing, but checks that the list has the index.
+    async fn check_index(&self, index: u64) -> Result<u64, ObjectError> {
         let (name, _) = self.place.named()?;
-        number(name, "index", index)?;
+        server_int(name, "index", index)?;
         match self.place.ask(self.place.command("LLEN")?).await? {
             len if index > len => Err(ObjectError::OutOfBounds { name: name.clone(), index, len }),
             len => Ok(len),
         }
     }
 
-    /// Puts a value in front of the first element that is `pivot`; tells how many elements there are then, and `None`, and nothing is
-    /// done, where none is.
+    /// Inserts a value before the first element that equals `pivot`. Returns the new number of
+    /// elements; `None` if no element equals `pivot`, and nothing is inserted then.
     ///
     /// # Errors
     ///
-    /// As [`List::push`].
+    /// As for [`List::push`].
     ///
     /// # Cancel safety
     ///
-    /// As [`List::push`].
+    /// As for [`List::push`].
     #[doc(alias = "addBefore")]
     pub async fn insert_before(&self, pivot: &T, value: &T) -> Result<Option<u64>, ObjectError> {
-        self.inserted_at("BEFORE", pivot, value).await
+        self.insert_beside("BEFORE", pivot, value).await
     }
 
-    /// Puts a value behind the first element that is `pivot`; tells how many elements there are then, and `None`, and nothing is
-    /// done, where none is.
+    /// Inserts a value after the first element that equals `pivot`. Returns the new number of
+    /// elements; `None` if no element equals `pivot`, and nothing is inserted then.
     ///
     /// # Errors
     ///
-    /// As [`List::push`].
+    /// As for [`List::push`].
     ///
     /// # Cancel safety
     ///
-    /// As [`List::push`].
+    /// As for [`List::push`].
     #[doc(alias = "addAfter")]
     pub async fn insert_after(&self, pivot: &T, value: &T) -> Result<Option<u64>, ObjectError> {
-        self.inserted_at("AFTER", pivot, value).await
+        self.insert_beside("AFTER", pivot, value).await
     }
 
-    async fn inserted_at(&self, side: &'static str, pivot: &T, value: &T) -> Result<Option<u64>, ObjectError> {
-        let request = self.place.command("LINSERT")?.arg(side).arg(self.encoded(pivot)?).arg(self.encoded(value)?);
-        // -1 without the pivot, 0 without the list.
+    async fn insert_beside(&self, side: &'static str, pivot: &T, value: &T) -> Result<Option<u64>, ObjectError> {
+        let request = self.place.command("LINSERT")?.arg(side).arg(self.encode(pivot)?).arg(self.encode(value)?);
+        // The reply is -1 without the pivot, and 0 without the list.
         let length: i64 = self.place.change(request).await?;
         Ok(u64::try_from(length).ok().filter(|length| *length > 0))
     }
 }
 
-/// What is left in front of so many: one at least is done each time.
-fn in_front_of(part: &[Bytes], done: u64) -> &[Bytes] {
-    let done = usize::try_from(done).unwrap_or(usize::MAX).clamp(1, part.len());
-    &part[..part.len() - done]
+/// Returns the values before the last `done` ones, which are at least one in each step.
+fn drop_last_done(chunk: &[Bytes], done: u64) -> &[Bytes] {
+    let done = usize::try_from(done).unwrap_or(usize::MAX).clamp(1, chunk.len());
+    &chunk[..chunk.len() - done]
 }

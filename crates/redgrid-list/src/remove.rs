@@ -1,4 +1,4 @@
-//! Fewer elements, by what they are.
+//! Removal of elements by value or by range.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -9,59 +9,60 @@ use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{ObjectError, parts};
 use redgrid_core::{Request, Script};
 
+use crate::index::{MAX_VISITED, placeholder, range_bounds, server_int};
 use crate::list::List;
-use crate::place::{PASSED, bounds, mark, number};
-use crate::read::behind;
+use crate::read::skip_done;
 
 static REMOVE_ALL: Script<1> = Script::new("list/remove_all", include_str!("scripts/remove_all.lua"));
 static RETAIN_ALL: Script<1> = Script::new("list/retain_all", include_str!("scripts/retain_all.lua"));
 
-/// How many elements are compared with those that stay in one step.
-const COMPARED: i64 = 10_000;
+/// How many elements one step compares with the values to retain.
+const MAX_COMPARED: i64 = 10_000;
 
-/// How many bytes of them, about.
-const BYTES_COMPARED: i64 = 16 << 20;
+/// How many bytes of elements one step compares, approximately.
+const MAX_COMPARED_BYTES: i64 = 16 << 20;
 
-/// How many bytes the values that stay may have in all: they go along with each step.
-const BYTES_THAT_STAY: usize = 16 << 20;
+/// The maximum size of all values to retain: each step sends them.
+const MAX_RETAINED_BYTES: usize = 16 << 20;
 
-/// How many they may be.
-const VALUES_THAT_STAY: usize = 50_000;
+/// The maximum number of values to retain.
+const MAX_RETAINED_VALUES: usize = 50_000;
 
-/// Which of several elements that are equal.
+/// Which of several equal elements are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Occurrences {
-    /// So many from the front, 1 or more.
+    /// This number from the front, 1 or more.
     First(u64),
-    /// So many from the end, 1 or more.
+    /// This number from the end, 1 or more.
     Last(u64),
-    /// All.
+    /// All of them.
     All,
 }
 
 impl<T, C: Encode<T>> List<T, C> {
-    /// Removes the first element that is this value; tells whether there was one.
+    /// Removes the first element that equals the value. Returns whether there was one.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
         Ok(self.remove_some(value, Occurrences::First(1)).await? > 0)
     }
 
-    /// Removes elements that are this value; tells how many.
+    /// Removes elements that equal the value. Returns the number of removed elements.
     ///
     /// # Errors
     ///
-    /// As [`List::remove`]; [`ObjectError::InvalidArgument`] of none and of more than a list can have.
+    /// As for [`List::remove`]. [`ObjectError::InvalidArgument`] for 0 occurrences, and for more
+    /// than a list can have.
     ///
     /// # Cancel safety
     ///
-    /// As [`List::remove`].
+    /// As for [`List::remove`].
     #[doc(alias = "remove")]
     pub async fn remove_some(&self, value: &T, which: Occurrences) -> Result<u64, ObjectError> {
         let (name, _) = self.place.named()?;
@@ -74,101 +75,113 @@ impl<T, C: Encode<T>> List<T, C> {
                     got: "0".to_owned(),
                 });
             }
-            Occurrences::First(count) => number(name, "occurrences", count)?,
-            Occurrences::Last(count) => -number(name, "occurrences", count)?,
+            Occurrences::First(count) => server_int(name, "occurrences", count)?,
+            Occurrences::Last(count) => -server_int(name, "occurrences", count)?,
             Occurrences::All => 0,
         };
-        self.place.change(self.place.command("LREM")?.int(count).arg(self.encoded(value)?)).await
+        self.place.change(self.place.command("LREM")?.int(count).arg(self.encode(value)?)).await
     }
 
-    /// Removes every element that is one of these values; tells how many. 500 values, about 4 MiB, or a quarter of a million elements
-    /// passed at a time: of a longer list the server looks for one value at a time. Each time is one step.
+    /// Removes every element that equals one of the values. Returns the number of removed elements.
+    ///
+    /// A step is limited to 500 values, about 4 MiB, and a quarter of a million visited elements:
+    /// in a longer list, the server searches one value a step.
     ///
     /// # Errors
     ///
-    /// As [`List::remove`]; where some are removed by then [`ObjectError::Partial`], which says how many: those that are the first values.
+    /// As for [`List::remove`]. If a later step fails, [`ObjectError::Partial`], with the number of
+    /// removed elements: those that equal the first values.
     ///
     /// # Cancel safety
     ///
-    /// As [`List::remove`].
+    /// As for [`List::remove`].
     #[doc(alias = "removeAll")]
     pub async fn remove_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
     where
         T: 'a,
     {
         let (name, key) = self.place.named()?;
-        let values = self.encoded_all(values)?;
+        let values = self.encode_all(values)?;
         let (mut rest, mut removed) = (&values[..], 0);
-        while let Some(part) = parts(rest, Bytes::len).next() {
-            let request = part.iter().cloned().fold(REMOVE_ALL.with([key.clone()]).int(PASSED), Request::arg);
+        while let Some(chunk) = parts(rest, Bytes::len).next() {
+            let request = chunk.iter().cloned().fold(REMOVE_ALL.with([key.clone()]).int(MAX_VISITED), Request::arg);
             let step = self.place.change(request).await;
-            let (looked_for, went): (u64, u64) = step.map_err(|error| error.after(name, removed))?;
-            removed += went;
-            rest = behind(rest, looked_for);
+            let (searched, removed_now): (u64, u64) = step.map_err(|error| error.after(name, removed))?;
+            removed += removed_now;
+            rest = skip_done(rest, searched);
         }
         Ok(removed)
     }
 
-    /// Removes every element that is none of these values; tells how many. One step for a list of up to 10,000 elements and about 16 MiB; in
-    /// a larger one so many at a time, from the end to the front: what others add meanwhile may stay, and what they move to the end, too.
+    /// Removes every element that equals none of the values. Returns the number of removed
+    /// elements.
+    ///
+    /// A list of up to 10,000 elements and about 16 MiB is changed in one step. In a longer list,
+    /// each step checks this many elements, from the end to the front. Elements that others add in
+    /// between, or move to the end, may stay.
     ///
     /// # Errors
     ///
-    /// As [`List::remove`]; where some are removed by then [`ObjectError::Partial`], which says how many: of the last elements.
-    /// [`ObjectError::InvalidArgument`] of more than 50,000 values that differ, or of more than 16 MiB in all: they go along with each step.
+    /// As for [`List::remove`]. If a later step fails, [`ObjectError::Partial`], with the number of
+    /// removed elements, from the end of the list. [`ObjectError::InvalidArgument`] for more than
+    /// 50,000 distinct values, or more than 16 MiB of them: each step sends them all.
     ///
     /// # Cancel safety
     ///
-    /// As [`List::remove`].
+    /// As for [`List::remove`].
     #[doc(alias = "retainAll")]
     pub async fn retain_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
     where
         T: 'a,
     {
         let (name, key) = self.place.named()?;
-        let values: HashSet<Bytes> = values.into_iter().map(|value| self.encoded(value)).collect::<Result<_, _>>()?;
+        let values: HashSet<Bytes> = values.into_iter().map(|value| self.encode(value)).collect::<Result<_, _>>()?;
         let too_much = |expected: String, got: usize| ObjectError::InvalidArgument {
             name: name.clone(),
             option: "values",
             expected,
             got: got.to_string(),
         };
-        if values.len() > VALUES_THAT_STAY {
-            return Err(too_much(format!("up to {VALUES_THAT_STAY} that differ"), values.len()));
+        if values.len() > MAX_RETAINED_VALUES {
+            return Err(too_much(format!("up to {MAX_RETAINED_VALUES} that differ"), values.len()));
         }
         let bytes: usize = values.iter().map(Bytes::len).sum();
-        if bytes > BYTES_THAT_STAY {
-            return Err(too_much(format!("up to {BYTES_THAT_STAY} bytes of them"), bytes));
+        if bytes > MAX_RETAINED_BYTES {
+            return Err(too_much(format!("up to {MAX_RETAINED_BYTES} bytes of them"), bytes));
         }
-        let (mut at, mut removed) = (Bytes::new(), 0);
+        let (mut end, mut removed) = (Bytes::new(), 0);
         loop {
-            let request = RETAIN_ALL.with([key.clone()]).arg(at).arg(mark()).int(COMPARED).int(BYTES_COMPARED);
+            let request =
+                RETAIN_ALL.with([key.clone()]).arg(end).arg(placeholder()).int(MAX_COMPARED).int(MAX_COMPARED_BYTES);
             let request = values.iter().cloned().fold(request, Request::arg);
             let step = self.place.change(request).await;
-            let (went, left): (u64, u64) = step.map_err(|error| error.after(name, removed))?;
-            removed += went;
-            if left == 0 {
+            let (removed_now, remaining): (u64, u64) = step.map_err(|error| error.after(name, removed))?;
+            removed += removed_now;
+            if remaining == 0 {
                 return Ok(removed);
             }
-            at = left.to_string().into();
+            end = remaining.to_string().into();
         }
     }
 }
 
 impl<T, C: Codec> List<T, C> {
-    /// Removes every element that is not in the range.
+    /// Removes every element outside of the range.
+    ///
+    /// A range beyond the end removes all elements.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of a range that ends before it begins, or is empty: to have
-    /// nothing stay there is [`List::clear`]. A range behind the end leaves nothing, too.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for a range that is empty or ends before it begins. To
+    /// remove all elements, use [`List::clear`].
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn trim(&self, range: impl RangeBounds<u64> + Debug) -> Result<(), ObjectError> {
         let (name, _) = self.place.named()?;
-        let (start, end) = bounds(name, &range)?;
+        let (start, end) = range_bounds(name, &range)?;
         if end == Some(start) {
             return Err(ObjectError::InvalidArgument {
                 name: name.clone(),

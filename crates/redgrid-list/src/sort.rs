@@ -1,4 +1,4 @@
-//! A list in another order, read or stored elsewhere.
+//! Sorted reads of a list.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -9,12 +9,15 @@ use redgrid_codecs::{Codec, Decode, Numeric};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Name, Request};
 
+use crate::index::server_int;
 use crate::list::List;
-use crate::place::number;
 
 impl<T, C: Numeric<T>> List<T, C> {
-    /// The elements in the order of their numbers when awaited, as [`Sort`]'s options say. The server compares them as doubles: whole numbers
-    /// beyond 2^53 that are one double are equal to it, and come in the order of their bytes.
+    /// Returns the elements in the order of their numbers when awaited, with the options of
+    /// [`Sort`].
+    ///
+    /// The server compares the numbers as doubles. Integers beyond 2^53 that round to the same
+    /// double are sorted by their bytes.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_list::Client) -> Result<(), redgrid_list::ObjectError> {
@@ -38,31 +41,35 @@ impl<T, C: Numeric<T>> List<T, C> {
 }
 
 impl<T, C: Codec> List<T, C> {
-    /// The elements in the order of their bytes when awaited, as [`Sort`]'s options say. (The server compares as its locale does, which
-    /// is that of bytes unless it was started with another.)
+    /// Returns the elements in the order of their bytes when awaited, with the options of [`Sort`].
+    ///
+    /// The server compares by its locale. That means by bytes, unless it was started with another
+    /// locale.
     #[doc(alias = "readSortAlpha")]
     pub fn sort_alpha(&self) -> Sort<T, C> {
         Sort::new(self, true)
     }
 
-    /// The elements in the order of numbers that other keys have: see [`Sort::by`].
+    /// Returns the elements in the order of numbers stored in other keys: see [`Sort::by`].
     #[doc(alias = "readSort")]
     pub fn sort_by(&self, pattern: impl Into<String>) -> Sort<T, C> {
         Sort::new(self, false).by(pattern)
     }
 }
 
-/// A list in another order; made by [`List::sort`], [`List::sort_alpha`] and [`List::sort_by`]. Awaited, it reads the elements; nothing
-/// of the list is changed. The server sorts all of them, O(n log n), and does nothing else meanwhile, whatever the limit.
+/// A sorted read of a list; returned by [`List::sort`], [`List::sort_alpha`] and [`List::sort_by`].
+///
+/// Awaited, it returns the sorted elements and leaves the list unchanged. The server sorts all
+/// elements in O(n log n), whatever the limit, and is blocked meanwhile.
 ///
 /// # Errors
 ///
-/// [`ObjectError`] says what is true then: `Refused` where an element is no number, and where the server allows no patterns, as most clusters do. One
-/// element that can not be decoded is an error of all that are read.
+/// [`ObjectError`] states what failed. `Refused` if an element is not a number, and if the server
+/// does not allow patterns, like most clusters. If one element cannot be decoded, the read fails.
 ///
 /// # Cancel safety
 ///
-/// Dropping it changes nothing.
+/// Dropping the future changes nothing.
 #[must_use = "nothing is asked of the server until this is awaited"]
 pub struct Sort<T, C> {
     list: List<T, C>,
@@ -77,44 +84,52 @@ impl<T, C: Codec> Sort<T, C> {
         Sort { list: list.clone(), alpha, descending: false, by: None, limit: None }
     }
 
-    /// The largest first.
+    /// Sorts the largest element first.
     #[doc(alias = "SortOrder")]
     pub fn descending(mut self) -> Self {
         self.descending = true;
         self
     }
 
-    /// `count` of them at most, from the one at `offset` in the new order on; all unless it is said.
+    /// Returns `count` elements at most, from `offset` on in the new order; the default is all.
     pub fn limit(mut self, offset: u64, count: u64) -> Self {
         self.limit = Some((offset, count));
         self
     }
 
-    /// By what another key has instead of the element: that whose name is the pattern with the element's bytes, as its codec writes them, in
-    /// place of `*`; `weight:*->size` is the field `size` of a hash. Needs a user who may read all keys, and a server outside
-    /// a cluster (or, from Redis 8.0 on, a pattern with the list's hash tag).
+    /// Sorts by the values of other keys instead of the elements.
+    ///
+    /// The name of such a key is the pattern, with the encoded bytes of the element in place of
+    /// `*`. `weight:*->size` is the field `size` of a hash. Requires a user who may read all keys,
+    /// and a server outside of a cluster (or, from Redis 8.0 on, a pattern with the hash tag of the
+    /// list).
     pub fn by(mut self, pattern: impl Into<String>) -> Self {
         self.by = Some(pattern.into());
         self
     }
 
-    fn request(&self, gets: &[String]) -> Result<Request, ObjectError> {
+    fn request(&self, fetched: &[String]) -> Result<Request, ObjectError> {
         let (name, _) = self.list.place.named()?;
         let mut request = self.list.place.command("SORT")?;
         if let Some(by) = &self.by {
             request = request.arg("BY").arg(self.pattern(by)?);
         }
         if let Some((offset, count)) = self.limit {
-            request = request.arg("LIMIT").int(number(name, "offset", offset)?).int(number(name, "count", count)?);
+            request =
+                request.arg("LIMIT").int(server_int(name, "offset", offset)?).int(server_int(name, "count", count)?);
         }
-        for get in gets {
-            request = request.arg("GET").arg(if get == "#" { get.clone().into() } else { self.pattern(get)? });
+        for pattern_name in fetched {
+            request = request.arg("GET").arg(if pattern_name == "#" {
+                pattern_name.clone().into()
+            } else {
+                self.pattern(pattern_name)?
+            });
         }
         request = request.arg(if self.descending { "DESC" } else { "ASC" });
         Ok(if self.alpha { request.arg("ALPHA") } else { request })
     }
 
-    /// A pattern of keys behind the client's namespace.
+    /// Returns a pattern with the client's namespace as its prefix.
     fn pattern(&self, pattern: &str) -> Result<Bytes, ObjectError> {
         let (name, _) = self.list.place.named()?;
         if !pattern.contains('*') {
@@ -128,16 +143,19 @@ impl<T, C: Codec> Sort<T, C> {
         Ok(self.list.place.client().key(&Name::new(pattern)?))
     }
 
-    /// What other keys have of each element, in its order: for each a row with one value for each pattern ([`Sort::by`] says what one is; `#` is
-    /// the element itself), `None` where there is no such key.
+    /// Returns values of other keys for each element, in its order: for each element a row with one
+    /// value for each pattern.
+    ///
+    /// [`Sort::by`] describes the patterns; `#` is the element itself. A value is `None` if there
+    /// is no such key.
     ///
     /// # Errors
     ///
-    /// As awaiting it; [`ObjectError::InvalidArgument`] without a pattern.
+    /// Those of awaiting it. [`ObjectError::InvalidArgument`] without a pattern.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readSort")]
     #[doc(alias = "readSortAlpha")]
     pub async fn fetch<V, D: Decode<V>>(
@@ -156,41 +174,47 @@ impl<T, C: Codec> Sort<T, C> {
     fn patterns(&self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Result<Vec<String>, ObjectError> {
         let (name, _) = self.list.place.named()?;
         let patterns: Vec<String> = patterns.into_iter().map(Into::into).collect();
-        match patterns.is_empty() {
-            false => Ok(patterns),
-            true => Err(ObjectError::InvalidArgument {
+        if patterns.is_empty() {
+            return Err(ObjectError::InvalidArgument {
                 name: name.clone(),
                 option: "patterns",
                 expected: "one at least".to_owned(),
                 got: "none".to_owned(),
-            }),
+            });
         }
+        Ok(patterns)
     }
 
-    /// Stores the elements in this order as another list, in place of what is there; tells how many. In a cluster its name must share
-    /// the slot (a hash tag, `{scores}:sorted`). What is stored has no lifetime; of an empty list nothing is.
+    /// Stores the sorted elements as another list, and replaces what is stored there. Returns their
+    /// number.
+    ///
+    /// In a cluster, the other name must share the slot (by a hash tag, like `{scores}:sorted`).
+    /// The stored list has no lifetime; for an empty list nothing is stored.
     ///
     /// # Errors
     ///
-    /// As awaiting it; [`ObjectError::InvalidArgument`] of a name in another slot.
+    /// Those of awaiting it. [`ObjectError::InvalidArgument`] for a name in another slot.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "sortTo")]
     pub async fn store(self, name: impl AsRef<str>) -> Result<u64, ObjectError> {
-        self.stored(name.as_ref(), &[]).await
+        self.store_as(name.as_ref(), &[]).await
     }
 
-    /// The same of what other keys have of each element: row behind row, the empty string where there is no such key.
+    /// Stores the values of other keys for each element, row after row, as another list. Returns
+    /// their number.
+    ///
+    /// A value is an empty string if there is no such key. Otherwise like [`Sort::store`].
     ///
     /// # Errors
     ///
-    /// As [`Sort::store`] and [`Sort::fetch`].
+    /// As for [`Sort::store`] and [`Sort::fetch`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Sort::store`].
+    /// As for [`Sort::store`].
     #[doc(alias = "sortTo")]
     pub async fn store_fetched(
         self,
@@ -198,19 +222,19 @@ impl<T, C: Codec> Sort<T, C> {
         patterns: impl IntoIterator<Item = impl Into<String>>,
     ) -> Result<u64, ObjectError> {
         let patterns = self.patterns(patterns)?;
-        self.stored(name.as_ref(), &patterns).await
+        self.store_as(name.as_ref(), &patterns).await
     }
 
-    async fn stored(&self, to: &str, gets: &[String]) -> Result<u64, ObjectError> {
+    async fn store_as(&self, to: &str, fetched: &[String]) -> Result<u64, ObjectError> {
         let (name, key) = self.list.place.named()?;
-        let destination = self.list.beside(key, name, "destination", &Name::new(to)?)?;
-        self.list.place.change(self.request(gets)?.arg("STORE").arg(destination)).await
+        let destination = self.list.key_in_slot(key, name, "destination", &Name::new(to)?)?;
+        self.list.place.change(self.request(fetched)?.arg("STORE").arg(destination)).await
     }
 }
 
 impl<T, C: Codec> List<T, C> {
-    /// The key of another name in the slot of the list.
-    pub(crate) fn beside(
+    /// Returns the key of another name, which must be in the slot of the list.
+    pub(crate) fn key_in_slot(
         &self,
         key: &Bytes,
         name: &Name,
@@ -219,15 +243,15 @@ impl<T, C: Codec> List<T, C> {
     ) -> Result<Bytes, ObjectError> {
         let client = self.place.client();
         let other_key = client.key(other);
-        match client.slot(&other_key) == client.slot(key) {
-            true => Ok(other_key),
-            false => Err(ObjectError::InvalidArgument {
-                name: name.clone(),
-                option,
-                expected: "a name in its slot, by the same hash tag".to_owned(),
-                got: other.to_string(),
-            }),
+        if client.slot(&other_key) == client.slot(key) {
+            return Ok(other_key);
         }
+        Err(ObjectError::InvalidArgument {
+            name: name.clone(),
+            option,
+            expected: "a name in its slot, by the same hash tag".to_owned(),
+            got: other.to_string(),
+        })
     }
 }
 
@@ -237,9 +261,9 @@ impl<T: 'static, C: Decode<T>> IntoFuture for Sort<T, C> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            // SORT may store, so replicas refuse it; SORT_RO is not there before Redis 7.0.
+            // SORT may store, so replicas refuse it; SORT_RO does not exist before Redis 7.0.
             let elements: Vec<Bytes> = self.list.place.ask(self.request(&[])?).await?;
-            elements.iter().map(|bytes| self.list.one(bytes, "one of the sorted")).collect()
+            elements.iter().map(|bytes| self.list.decode(bytes, "one of the sorted")).collect()
         })
     }
 }
@@ -254,8 +278,8 @@ impl<T, C: Codec> Clone for Sort<T, C> {
 impl<T, C: Codec> fmt::Debug for Sort<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sort { list, alpha, descending, by, limit } = self;
-        let mut shown = f.debug_struct("Sort");
-        shown.field("list", list).field("alpha", alpha).field("descending", descending);
-        shown.field("by", by).field("limit", limit).finish()
+        let mut debug = f.debug_struct("Sort");
+        debug.field("list", list).field("alpha", alpha).field("descending", descending);
+        debug.field("by", by).field("limit", limit).finish()
     }
 }

@@ -11,78 +11,81 @@ use redgrid_codecs::Decode;
 use redgrid_core::object::{Asking, ObjectError, Paged, Pages, layouts};
 use redgrid_core::{Name, Script};
 
+use crate::index::server_int;
 use crate::list::List;
-use crate::place::number;
 
 static TAKE_PAGE: Script<2> =
     Script::new("list/take_page", concat!(include_str!("scripts/cursor.lua"), include_str!("scripts/take_page.lua")));
 static RESTART: Script<1> =
     Script::new("list/restart", concat!(include_str!("scripts/cursor.lua"), include_str!("scripts/restart.lua")));
 
-/// How many elements a page has unless it is said.
+/// The default number of elements in a page.
 const PAGE: u32 = 100;
 
-/// A page: the index of its first element, the elements, and where to go on, if anywhere.
-type Page = (u64, Vec<Bytes>, Option<Way>);
+/// A page: the index of its first element, the elements, and the next page, if there is one.
+type Page = (u64, Vec<Bytes>, Option<NextPage>);
 
-/// Which page is next.
+/// Which page is read next.
 #[derive(Debug, Clone)]
-enum Way {
-    /// From this index on, to the end.
-    On(u64),
-    /// Those in front of this index, to the front; from the end where there is none yet.
-    Back(Option<u64>),
-    /// What the cursor says that several share: the list's own, or of this name.
+enum NextPage {
+    /// The one that starts at this index, towards the end.
+    Forward(u64),
+    /// The one that ends before this index, towards the front; without an index, the last page.
+    Backward(Option<u64>),
+    /// The one at the cursor that several readers share: the list's own cursor, or one of this
+    /// name.
     Shared(Option<String>),
 }
 
-/// A stream over a list; made by [`List::stream`], [`List::stream_reversed`] and [`List::shared_stream`]. A page is asked for when the
-/// one before has been taken.
+/// A stream of elements; returned by [`List::stream`], [`List::stream_reversed`] and
+/// [`List::shared_stream`]. A page is read when all elements of the page before were returned.
 ///
-/// It goes by index, page by page. Where nobody changes the list each element comes once, in order. Where others do, each page is what is there
-/// when it is asked for:
+/// The stream goes by index, page by page. If the list does not change, each element is returned
+/// once, in order. If it changes, each page contains what is stored when it is read:
 ///
-/// - what is added at the end comes to a stream that goes on, if it is there before the last page is asked for, and not to one that is reversed;
-/// - what is removed in front of where it is has as many others move up: so many are missed by one that goes on, and come twice to one that
-///   is reversed;
-/// - what is inserted in front of where it is has as many others move on: so many come twice to one that goes on, and are missed by one
-///   that is reversed;
-/// - what is removed, inserted or set behind where it is comes as it is then.
+/// - Elements appended to the list are returned by a forward stream if they are there before the
+///   last page is read. A reversed stream does not return them.
+/// - A removal at a lower index moves later elements to the front. A forward stream misses as many
+///   elements as were removed; a reversed stream returns as many twice.
+/// - An insertion at a lower index moves later elements to the end. A forward stream returns as
+///   many elements twice as were inserted; a reversed stream misses as many.
+/// - Changes in the part that is still to be read are returned as they are then.
 ///
-/// An element that can not be decoded is an error, and the stream goes on behind it; behind any other error it is over.
+/// An element that cannot be decoded is an error, and the stream continues after it. Any other
+/// error ends the stream.
 #[must_use = "a stream asks nobody until it is polled"]
 pub struct Elements<T> {
-    pages: Pages<Walk<T>>,
+    pages: Pages<PageReader<T>>,
 }
 
-struct Walk<T> {
-    list: Box<dyn Ask<T>>,
+struct PageReader<T> {
+    list: Box<dyn ListPages<T>>,
     page: u32,
-    /// Where to go on; nowhere at the end.
-    way: Option<Way>,
+    /// The next page; `None` at the end.
+    next_page: Option<NextPage>,
 }
 
-/// A list, whatever its codec.
-trait Ask<T>: Send + Sync {
-    fn ask(&self, way: Way, page: u32) -> Asking<Page>;
-    fn read(&self, index: u64, bytes: &Bytes) -> Result<T, ObjectError>;
+/// A list of any codec.
+trait ListPages<T>: Send + Sync {
+    fn read_page(&self, next_page: NextPage, size: u32) -> Asking<Page>;
+    fn decode(&self, index: u64, bytes: &Bytes) -> Result<T, ObjectError>;
     fn name(&self) -> Option<&Name>;
 }
 
-impl<T: 'static, C: Decode<T>> Ask<T> for List<T, C> {
-    fn ask(&self, way: Way, page: u32) -> Asking<Page> {
+impl<T: 'static, C: Decode<T>> ListPages<T> for List<T, C> {
+    fn read_page(&self, next_page: NextPage, size: u32) -> Asking<Page> {
         let list = self.clone();
         Box::pin(async move {
-            match way {
-                Way::On(from) => list.page_on(from, page).await,
-                Way::Back(before) => list.page_back(before, page).await,
-                Way::Shared(cursor) => list.page_shared(cursor, page).await,
+            match next_page {
+                NextPage::Forward(from) => list.page_forward(from, size).await,
+                NextPage::Backward(before) => list.page_backward(before, size).await,
+                NextPage::Shared(cursor) => list.page_shared(cursor, size).await,
             }
         })
     }
 
-    fn read(&self, index: u64, bytes: &Bytes) -> Result<T, ObjectError> {
-        self.at(index, bytes)
+    fn decode(&self, index: u64, bytes: &Bytes) -> Result<T, ObjectError> {
+        self.decode_at(index, bytes)
     }
 
     fn name(&self) -> Option<&Name> {
@@ -91,7 +94,8 @@ impl<T: 'static, C: Decode<T>> Ask<T> for List<T, C> {
 }
 
 impl<T: 'static, C: Decode<T>> List<T, C> {
-    /// All elements from the front to the end, as a stream. [`Elements`] says what comes while others change the list.
+    /// Returns a stream of all elements, from the front to the end. [`Elements`] describes the
+    /// effect of changes by others.
     #[doc(alias = "iterator")]
     #[doc(alias = "listIterator")]
     #[doc(alias = "forEach")]
@@ -99,89 +103,103 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
         self.stream_from(0)
     }
 
-    /// All elements from an index on, as a stream.
+    /// Returns a stream of all elements from an index on.
     #[doc(alias = "listIterator")]
     pub fn stream_from(&self, index: u64) -> Elements<T> {
-        Elements::new(self.clone(), Way::On(index))
+        Elements::new(self.clone(), NextPage::Forward(index))
     }
 
-    /// All elements from the end to the front, as a stream: those that are there when it is first polled. One request more.
+    /// Returns a stream of all elements, from the end to the front: those that the list has when it
+    /// is first polled. It needs one more request.
     #[doc(alias = "reversed")]
     pub fn stream_reversed(&self) -> Elements<T> {
-        Elements::new(self.clone(), Way::Back(None))
+        Elements::new(self.clone(), NextPage::Backward(None))
     }
 
-    /// Elements for several who share a stream, in this and in other processes: each page goes to one of them. Where it goes on is stored
-    /// beside the list for an hour behind the last page, Redisson's iterators included; behind the last page it is over for all of them until then, or until
-    /// [`List::restart_shared`], also where the list is another by then. Where nobody asks for a page for an hour, the cursor is gone and the
-    /// next page is the first again: each page is to be done with within that hour.
+    /// Returns a stream that several readers share, in this and in other processes: each page goes
+    /// to one of them.
     ///
-    /// A page whose answer is lost is nobody's: the stream ends [`ObjectError::OutcomeUnknown`]. So is one whose stream is dropped.
+    /// The position is stored in a cursor key beside the list, until one hour after the last page;
+    /// Redisson's iterators use it, too. After the last page, the stream is over for all readers
+    /// until that hour ends, or until [`List::restart_shared`], even if the list has changed. If
+    /// nobody reads a page for an hour, the cursor expires, and the next page is the first one
+    /// again. Each page must therefore be processed within an hour.
+    ///
+    /// If the reply with a page is lost, so is the page: the stream returns
+    /// [`ObjectError::OutcomeUnknown`]. A page is also lost if its stream is dropped.
     #[doc(alias = "distributedIterator")]
     pub fn shared_stream(&self) -> Elements<T> {
-        Elements::new(self.clone(), Way::Shared(None))
+        Elements::new(self.clone(), NextPage::Shared(None))
     }
 
-    /// The same with a cursor of this name, in the slot of the list. The name is a key like that of any object: it is to be nobody else's. What
-    /// is not an index with a lifetime is left as it is, and the stream ends [`ObjectError::Refused`]; so does the list's own name, with
+    /// Returns a shared stream with a cursor of this name, in the slot of the list. See
+    /// [`List::shared_stream`].
+    ///
+    /// The name is a key like that of any object, and must not be used for anything else. A key
+    /// that is not an index with a lifetime is left unchanged, and the stream returns
+    /// [`ObjectError::Refused`]. For the list's own name it returns
     /// [`ObjectError::InvalidArgument`].
     #[doc(alias = "distributedIterator")]
     pub fn shared_stream_by(&self, cursor: impl Into<String>) -> Elements<T> {
-        Elements::new(self.clone(), Way::Shared(Some(cursor.into())))
+        Elements::new(self.clone(), NextPage::Shared(Some(cursor.into())))
     }
 
-    /// Has the shared stream, or that with a cursor of this name, begin anew for those who come; tells whether it had begun.
+    /// Restarts the shared stream, or that with a cursor of this name, for future readers. Returns
+    /// whether it had been started.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of a name in another slot and of the list's own,
-    /// [`ObjectError::Refused`] where what has this name is no cursor: an index with a lifetime. It stays as it is.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for a name in another slot and for the list's own.
+    /// [`ObjectError::Refused`] if the key of this name is not a cursor, an index with a lifetime;
+    /// it is left unchanged.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn restart_shared(&self, cursor: Option<&str>) -> Result<bool, ObjectError> {
         self.place.change(RESTART.with([self.cursor(cursor)?])).await
     }
 
-    async fn page_on(&self, from: u64, page: u32) -> Result<Page, ObjectError> {
+    async fn page_forward(&self, from: u64, size: u32) -> Result<Page, ObjectError> {
         let (name, _) = self.place.named()?;
-        let start = number(name, "index", from)?;
-        let last = start.saturating_add(i64::from(page) - 1);
-        // From the primary, whatever the read mode: one replica may have other indices than the next.
+        let start = server_int(name, "index", from)?;
+        let last = start.saturating_add(i64::from(size) - 1);
+        // From the primary, whatever the read mode: the indices of two replicas may differ.
         let elements: Vec<Bytes> = self.place.ask(self.place.command("LRANGE")?.int(start).int(last)).await?;
-        let is_full = elements.len() as u64 == u64::from(page);
-        Ok((from, elements, is_full.then(|| Way::On(from.saturating_add(page.into())))))
+        let is_full = elements.len() as u64 == u64::from(size);
+        Ok((from, elements, is_full.then(|| NextPage::Forward(from.saturating_add(size.into())))))
     }
 
-    async fn page_back(&self, before: Option<u64>, page: u32) -> Result<Page, ObjectError> {
+    async fn page_backward(&self, before: Option<u64>, size: u32) -> Result<Page, ObjectError> {
         let before = match before {
             Some(before) => before,
             None => self.place.ask(self.place.command("LLEN")?).await?,
         };
         let (name, _) = self.place.named()?;
-        let first = before.saturating_sub(page.into());
+        let first = before.saturating_sub(size.into());
         if before == 0 {
             return Ok((0, Vec::new(), None));
         }
-        let request = self.place.command("LRANGE")?.int(number(name, "index", first)?);
-        let elements: Vec<Bytes> = self.place.ask(request.int(number(name, "index", before - 1)?)).await?;
-        Ok((first, elements, (first > 0).then_some(Way::Back(Some(first)))))
+        let request = self.place.command("LRANGE")?.int(server_int(name, "index", first)?);
+        let elements: Vec<Bytes> = self.place.ask(request.int(server_int(name, "index", before - 1)?)).await?;
+        Ok((first, elements, (first > 0).then_some(NextPage::Backward(Some(first)))))
     }
 
-    async fn page_shared(&self, cursor: Option<String>, page: u32) -> Result<Page, ObjectError> {
+    async fn page_shared(&self, cursor: Option<String>, size: u32) -> Result<Page, ObjectError> {
         let (_, key) = self.place.named()?;
-        let request = TAKE_PAGE.with([key.clone(), self.cursor(cursor.as_deref())?]).int(page.into());
+        let request = TAKE_PAGE.with([key.clone(), self.cursor(cursor.as_deref())?]).int(size.into());
         let (first, elements): (i64, Vec<Bytes>) = self.place.change(request).await?;
         let first = u64::try_from(first).ok();
-        Ok((first.unwrap_or_default(), elements, first.map(|_| Way::Shared(cursor))))
+        Ok((first.unwrap_or_default(), elements, first.map(|_| NextPage::Shared(cursor))))
     }
 
-    /// The key of a cursor; where none is named Redisson's, which in a cluster is in another slot where the list's name has a hash tag.
-    fn cursor(&self, named: Option<&str>) -> Result<Bytes, ObjectError> {
+    /// Returns the key of a cursor. Without a name it is Redisson's, unless that is in another
+    /// slot: in a cluster, if the list's name has a hash tag.
+    fn cursor(&self, cursor_name: Option<&str>) -> Result<Bytes, ObjectError> {
         let (name, key) = self.place.named()?;
-        match named {
-            Some(cursor) => match self.beside(key, name, "cursor", &Name::new(cursor)?)? {
+        match cursor_name {
+            Some(cursor) => match self.key_in_slot(key, name, "cursor", &Name::new(cursor)?)? {
                 cursor if cursor == key => Err(ObjectError::InvalidArgument {
                     name: name.clone(),
                     option: "cursor",
@@ -192,73 +210,77 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
             },
             None => {
                 let client = self.place.client();
-                let redissons = [b"__redisson_list_cursor_{", &**key, b"}"].concat();
-                Ok(match client.slot(&redissons) == client.slot(key) {
-                    true => redissons.into(),
-                    false => layouts::list_cursor(key),
-                })
+                let redisson_key = [b"__redisson_list_cursor_{", &**key, b"}"].concat();
+                if client.slot(&redisson_key) == client.slot(key) {
+                    Ok(redisson_key.into())
+                } else {
+                    Ok(layouts::list_cursor(key))
+                }
             }
         }
     }
 }
 
 impl<T> Elements<T> {
-    fn new(list: impl Ask<T> + 'static, way: Way) -> Self {
-        Elements { pages: Pages::of(Walk { list: Box::new(list), page: PAGE, way: Some(way) }) }
+    fn new(list: impl ListPages<T> + 'static, next_page: NextPage) -> Self {
+        Elements { pages: Pages::of(PageReader { list: Box::new(list), page: PAGE, next_page: Some(next_page) }) }
     }
 
-    /// So many elements a page, 1 at least; 100 unless it is said. More are fewer requests, and more in memory here and there.
+    /// Sets the number of elements in a page, at least 1; the default is 100.
+    ///
+    /// Larger pages need fewer requests, and more memory here and on the server.
     pub fn page(mut self, elements: u32) -> Self {
         self.pages.walk.page = elements.max(1);
         self
     }
 
-    /// The next one; `None` at the end.
+    /// Returns the next element; `None` at the end.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future loses nothing.
     pub async fn try_next(&mut self) -> Result<Option<T>, ObjectError> {
         self.next().await.transpose()
     }
 
-    /// All of them.
+    /// Collects all elements.
     ///
     /// # Errors
     ///
-    /// The first one.
+    /// The first error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing of the list; of a shared stream, what was taken is gone for the others.
+    /// Dropping the future does not change the list. With a shared stream, pages that were read are
+    /// lost for the other readers.
     pub async fn try_collect<B: Default + Extend<T>>(self) -> Result<B, ObjectError> {
         TryStreamExt::try_collect(self).await
     }
 }
 
-impl<T> Paged for Walk<T> {
+impl<T> Paged for PageReader<T> {
     type Page = Page;
     type Item = T;
 
     fn ask(&self) -> Option<Asking<Page>> {
-        Some(self.list.ask(self.way.clone()?, self.page))
+        Some(self.list.read_page(self.next_page.clone()?, self.page))
     }
 
-    fn take(&mut self, (first, elements, way): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
-        let back = matches!(self.way, Some(Way::Back(_)));
-        self.way = way;
-        found.extend((first..).zip(&elements).map(|(index, bytes)| self.list.read(index, bytes)));
-        if back {
+    fn take(&mut self, (first, elements, next_page): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
+        let is_backward = matches!(self.next_page, Some(NextPage::Backward(_)));
+        self.next_page = next_page;
+        found.extend((first..).zip(&elements).map(|(index, bytes)| self.list.decode(index, bytes)));
+        if is_backward {
             found.make_contiguous().reverse();
         }
     }
 
     fn end(&mut self) {
-        self.way = None;
+        self.next_page = None;
     }
 }
 
@@ -275,6 +297,9 @@ impl<T> Unpin for Elements<T> {}
 impl<T> fmt::Debug for Elements<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let walk = &self.pages.walk;
-        f.debug_struct("Elements").field("name", &walk.list.name()).field("way", &walk.way).finish_non_exhaustive()
+        f.debug_struct("Elements")
+            .field("name", &walk.list.name())
+            .field("next_page", &walk.next_page)
+            .finish_non_exhaustive()
     }
 }

@@ -1,18 +1,22 @@
-//! Changing what is at an index by a function, whatever others do meanwhile.
+//! Read-modify-write of the element at an index, with optimistic retries.
 
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::object::{Compared, ObjectError, Rounds};
 
 use crate::change::compare_and_set;
+use crate::index::server_int;
 use crate::list::List;
-use crate::place::number;
 
 impl<T, C: Encode<T> + Decode<T>> List<T, C> {
-    /// Changes what is at an index in place, whatever others do meanwhile: `change` is called anew with each new value. Tells what it is then;
-    /// `None`, and nothing is changed, where it has no such index.
+    /// Changes the element at an index in place, whatever others do meanwhile. Returns the new
+    /// element.
     ///
-    /// What is at the index may be another element each time, where others insert and remove. Updates of one index by one client come one
-    /// after another while they go on; one that is not polled is not waited for. After an unknown answer it does not go on.
+    /// `change` is called again with each new element that another client has set. If the list has
+    /// no such index, nothing is changed and the result is `None`.
+    ///
+    /// If others insert and remove, each call of `change` may get a different element. Updates of
+    /// one index by one client run one after another while they make progress. An update that is
+    /// not polled does not block the others. After an unknown outcome the update is not retried.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -25,26 +29,27 @@ impl<T, C: Encode<T> + Decode<T>> List<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] when others were quicker for as long as a call may take, [`Client::patience`](crate::Client::patience);
-    /// else as the rest.
+    /// [`ObjectError::Contended`] if others were faster until the call's time limit,
+    /// [`Client::patience`](crate::Client::patience). Otherwise [`ObjectError`] states what failed
+    /// and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "replaceAll")]
     pub async fn update_at(&self, index: u64, mut change: impl FnMut(&mut T)) -> Result<Option<T>, ObjectError> {
         let (name, key) = self.place.named()?;
-        let at = number(name, "index", index)?;
+        let at = server_int(name, "index", index)?;
         let mut rounds = Rounds::of_part(&self.place, at.to_string().as_bytes()).await?;
         loop {
-            let was = rounds.stored(|| Ok(self.place.command("LINDEX")?.int(at))).await?;
-            let Some(was) = was else { return Ok(None) };
-            let mut value = self.at(index, &was)?;
+            let previous = rounds.stored(|| Ok(self.place.command("LINDEX")?.int(at))).await?;
+            let Some(previous) = previous else { return Ok(None) };
+            let mut value = self.decode_at(index, &previous)?;
             change(&mut value);
-            let new = self.encoded(&value)?;
-            match rounds.change(compare_and_set(key, true, at, [was, new])).await? {
+            let new = self.encode(&value)?;
+            match rounds.change(compare_and_set(key, true, at, [previous, new])).await? {
                 Compared::Done => return Ok(Some(value)),
-                Compared::Other(told) => rounds.lost_to(Some(told)).await?,
+                Compared::Other(current) => rounds.lost_to(Some(current)).await?,
             }
         }
     }

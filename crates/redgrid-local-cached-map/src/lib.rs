@@ -1,4 +1,5 @@
-//! Maps that all processes share, whose values each keeps for itself until they are changed: Redisson's RLocalCachedMap.
+//! Maps shared by all processes, whose values each process caches until they are changed.
+//! Redisson's RLocalCachedMap.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -8,9 +9,9 @@
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let prices: LocalCachedMap<String, u32> = LocalCachedMap::new(&client, "prices");
 //! prices.set("P0001", &1999).await?;
-//! prices.get("P0001").await?; // asks the server
-//! prices.get("P0001").await?; // does not
-//! println!("{:.0} % without the server", 100.0 * prices.stats().hit_ratio());
+//! prices.get("P0001").await?; // reads from the server
+//! prices.get("P0001").await?; // reads from the cache
+//! println!("{:.0} % from the cache", 100.0 * prices.stats().hit_ratio());
 //! # Ok(()) }
 //! ```
 //!
@@ -19,22 +20,32 @@
 //! | key or channel | type | lifetime |
 //! |---|---|---|
 //! | `name` | hash: keys and values as their codecs write them; Redisson's | none, unless set |
-//! | `{name}:topic` | channel: which keys were changed; Redisson's | |
-//! | `redgrid_near:{name}:<client id>` | channel: pulses, of this client to itself | |
+//! | `{name}:topic` | channel: changed keys; Redisson's | |
+//! | `redgrid_near:{name}:<client id>` | channel: heartbeats, from this client to itself | |
 //!
 //! # Promises
 //!
-//! - Every change by these methods tells all who keep the map, in the same step in which it is made.
-//! - **A value is at most so stale, where changes are told:** it was the server's at some moment not longer ago than [`Options::max_stale`]
-//!   before the read began. What is written in another way ([`Map`], a transaction, HSET) is told to nobody, and has no bound but the entry's own
-//!   time ([`Options::time_to_live`]: none unless set). As long as messages arrive, a value goes as soon as the message of its change
-//!   arrives. The bound holds whatever becomes of connections, as every fourth of it the cache sends itself a message behind all others,
-//!   and gives out nothing when none comes back; only a primary that was replaced and does not know it is believed as long as the client
-//!   believes it, as with any read. That the map is deleted or renamed is seen within a fourth of the bound more, unless it is made anew
-//!   meanwhile; a map whose end a pulse has told is not read behind it.
-//! - In one process and client a read that begins after a write has returned sees that write, or a later one.
-//! - What was read while its key was changed is not kept, and nothing outlives a break of the subscription.
-//! - A cache that is not certain to hear is passed by: reads ask the server, always its primary.
+//! - Every change by these methods is published to all caches of the map, in the same step in which
+//!   it is made.
+//! - **Bounded staleness, for published changes.** A returned value was current on the server at
+//!   some moment at most [`Options::max_stale`] before the read began. As long as messages arrive,
+//!   a value is invalidated as soon as the message of its change arrives. The bound holds whatever
+//!   happens to connections. Four times per bound the cache sends itself a heartbeat, which arrives
+//!   after all earlier messages. If no heartbeat comes back, no cached value is returned. One
+//!   exception: a primary that was replaced and does not know it is trusted as long as the client
+//!   trusts it, as for any read.
+//! - **Unpublished changes.** Writes by other means ([`Map`], a transaction, HSET) are not
+//!   published. Their staleness is bounded only by [`Options::time_to_live`], which is not set by
+//!   default.
+//! - **Deletion and renaming.** They are detected within another quarter of the bound, unless the
+//!   map is created again meanwhile. If a heartbeat has reported the map's expiry, no cached value
+//!   is returned after that time.
+//! - Within one process and client, a read that begins after a write has returned sees that write
+//!   or a later one.
+//! - A value that was read while its key was changed is not cached. No cached value outlives an
+//!   interruption of the subscription.
+//! - While it is not certain that the cache receives all messages, it is bypassed: reads go to the
+//!   server, always to its primary.
 
 mod listen;
 mod map;

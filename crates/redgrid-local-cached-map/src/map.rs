@@ -1,4 +1,4 @@
-//! The map, and what is asked of it as a whole.
+//! The map type, and calls about the map as a whole.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,21 +11,22 @@ use redgrid_core::object::{Object, ObjectError, Place, alone, fence};
 use redgrid_map::Map;
 
 use crate::listen;
-use crate::near::Near;
+use crate::near::NearCache;
 use crate::options::Options;
 use crate::stats::Stats;
 
-/// The type, with the codecs of one that names none: there are some only with the feature `json`.
+/// Declares the type with its default codecs. Only the feature `json` has a default for keys.
 macro_rules! local_cached_map {
     ([$($key:tt)*], [$($value:tt)*]) => {
-        /// A map from `K` to `V`, shared by all processes that reach the same server, of which each keeps what it has read until it is
-        /// changed. Redisson's `RLocalCachedMap` on the wire.
+        /// A map from `K` to `V`, shared by all processes that use the same server. Each process
+        /// caches the values that it has read until they are changed. Redisson's `RLocalCachedMap`
+        /// on the wire.
         ///
-        /// Cheap to clone. All handles of a name in a client share one cache, whatever their types: bytes are kept, and decoded for each
-        /// caller. The codecs are as those of a [`Map`].
+        /// Cheap to clone. All handles of a name in a client share one cache, whatever their types:
+        /// encoded bytes are cached, and decoded for each caller. The codecs are as for a [`Map`].
         ///
-        /// It is for what is read often and written seldom. What a stream or a read of the whole map brings is not kept; see
-        /// [`pre_load`](LocalCachedMap::pre_load).
+        /// Use it for values that are read often and written seldom. Streams and reads of the whole
+        /// map do not fill the cache; see [`pre_load`](LocalCachedMap::pre_load).
         #[doc(alias = "RLocalCachedMap")]
         #[doc(alias = "RedissonLocalCachedMap")]
         pub struct LocalCachedMap<K, V, KC $($key)*, VC $($value)*> {
@@ -45,37 +46,41 @@ local_cached_map!([= redgrid_codecs::Json], [= KC]);
 #[cfg(not(feature = "json"))]
 local_cached_map!([], [= KC]);
 
-/// What all handles of a name in a client have together.
+/// The state that all handles of a name in a client share.
 pub(crate) struct Shared {
-    near: Arc<Near>,
-    begun: AtomicBool,
+    near: Arc<NearCache>,
+    started: AtomicBool,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.near.leave();
+        self.near.stop();
     }
 }
 
 impl<K, V, KC: Codec + Default, VC: Codec + Default> LocalCachedMap<K, V, KC, VC> {
-    /// The map with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the map with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     #[doc(alias = "getLocalCachedMap")]
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         LocalCachedMap::with_options(client, name, Options::default())
     }
 
-    /// The same, kept as the options say. What can not be is told by the first call.
+    /// Returns the map with this name and these options for the cache.
+    ///
+    /// The first call reports an invalid name or option.
     pub fn with_options(client: &Client, name: impl AsRef<str>, options: Options) -> Self {
         let name = name.as_ref();
         let place = Place::new(client, name);
-        let make = || Shared {
-            near: Arc::new(Near::new(options.possible(), client.clock().clone())),
-            begun: AtomicBool::new(false),
+        let create = || Shared {
+            near: Arc::new(NearCache::new(options.clamped(), client.clock().clone())),
+            started: AtomicBool::new(false),
         };
         let shared = match place.named() {
-            Ok((_, key)) if options.check(&place).is_ok() => client.shared(key, make),
-            // Each call says why.
-            _ => Arc::new(make()),
+            Ok((_, key)) if options.check(&place).is_ok() => client.shared(key, create),
+            // Each call returns the error.
+            _ => Arc::new(create()),
         };
         LocalCachedMap {
             place,
@@ -90,77 +95,86 @@ impl<K, V, KC: Codec + Default, VC: Codec + Default> LocalCachedMap<K, V, KC, VC
 }
 
 impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
-    /// The same name with another codec for keys and values.
+    /// Returns a handle of the same name with another codec for keys and values.
     pub fn with_codec<C: Codec>(self, codec: C) -> LocalCachedMap<K, V, C, C> {
         self.with_codecs(codec.clone(), codec)
     }
 
-    /// The same name with other codecs for keys and for values.
+    /// Returns a handle of the same name with other codecs for keys and for values.
     pub fn with_codecs<A: Codec, B: Codec>(self, keys: A, values: B) -> LocalCachedMap<K, V, A, B> {
         let map = self.map.with_codecs(keys.clone(), values.clone());
         let LocalCachedMap { place, shared, options, .. } = self;
         LocalCachedMap { place, keys, values, map, shared, options, entries: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory. What is done by it is told to nobody:
-    /// caches, this process's own among them, see that the map has gone or has another name with their next pulse, unless it is made anew
-    /// meanwhile, and those of Redisson never. So a map is deleted by [`clear`](LocalCachedMap::clear), which tells all at once.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
+    ///
+    /// Its changes are not published. Caches, including that of this process, detect the deletion
+    /// or renaming of the map with their next heartbeat, unless the map is created again meanwhile.
+    /// Caches of Redisson never detect it. To delete a map use [`clear`](LocalCachedMap::clear),
+    /// which notifies all caches at once.
     pub fn object(&self) -> Object {
         self.place.object(alone).and_along(fence)
     }
 
-    /// How many entries it has on the server.
+    /// Returns the number of entries on the server.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         self.map.len().await
     }
 
-    /// Whether it has none on the server.
+    /// Returns whether the map is empty on the server.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::len`].
+    /// As for [`LocalCachedMap::len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::len`].
+    /// As for [`LocalCachedMap::len`].
     #[doc(alias = "isEmpty")]
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         self.map.is_empty().await
     }
 
-    /// How well its values are kept in this process, and how much of them.
+    /// Returns the hit statistics and the size of the cache in this process.
     pub fn stats(&self) -> Stats {
         self.shared.near.stats()
     }
 
-    /// Whether values are given out without the server at the moment: whether it is certain that all changes are heard. Nobody listens
-    /// before the first read, and nobody is sure while nothing is read.
+    /// Returns whether cached values are returned without the server at present: whether it is
+    /// certain that all changes are received.
+    ///
+    /// The subscription starts with the first read. Without reads the heartbeats stop, and the
+    /// result becomes false.
     pub fn is_in_force(&self) -> bool {
-        self.shared.near.is_in_force()
+        self.shared.near.is_active()
     }
 
-    /// Forgets what this process keeps. The map stays as it is, and so does what others keep; Redisson's method of this name has those
-    /// forget as well, for which there is [`clear_all_local`](LocalCachedMap::clear_all_local).
+    /// Clears the cache of this process. The map and the caches of other processes stay as they
+    /// are.
+    ///
+    /// Redisson's method of this name clears the other caches too; here that is
+    /// [`clear_all_local`](LocalCachedMap::clear_all_local).
     pub fn clear_local(&self) {
         self.shared.near.clear();
     }
 
-    /// The cache, listening from now on.
-    pub(crate) fn near(&self) -> Result<&Near, ObjectError> {
+    /// Returns the cache, and starts its listener with the first call.
+    pub(crate) fn near(&self) -> Result<&NearCache, ObjectError> {
         let (_, key) = self.place.named()?;
         self.options.check(&self.place)?;
-        let Shared { near, begun } = &*self.shared;
-        if !begun.load(Ordering::Acquire) && !begun.swap(true, Ordering::AcqRel) {
-            listen::begin(self.place.client(), key, near);
+        let Shared { near, started } = &*self.shared;
+        if !started.load(Ordering::Acquire) && !started.swap(true, Ordering::AcqRel) {
+            listen::start(self.place.client(), key, near);
         }
         Ok(near)
     }
@@ -183,8 +197,8 @@ impl<K, V, KC: Clone, VC: Clone> Clone for LocalCachedMap<K, V, KC, VC> {
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for LocalCachedMap<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("LocalCachedMap");
-        shown.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
-        shown.field("options", &self.options).finish_non_exhaustive()
+        let mut debug = f.debug_struct("LocalCachedMap");
+        debug.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
+        debug.field("options", &self.options).finish_non_exhaustive()
     }
 }

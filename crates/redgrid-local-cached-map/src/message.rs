@@ -1,4 +1,5 @@
-//! What is told on the topic of a map: Redisson's messages, as LocalCachedMessageCodec of 4.7.0 and 3.52.0 writes them.
+//! Messages on the topic of a map, as Redisson's LocalCachedMessageCodec of 4.7.0 and 3.52.0
+//! encodes them.
 
 use std::time::Duration;
 
@@ -9,41 +10,44 @@ use crate::near::{Hash, hash};
 /// A message of the topic.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// All keys; `release` is the request whose semaphore is to get a permit when it is done.
+    /// All keys are invalid. `release` is the request whose semaphore receives a permit when the
+    /// cache has been cleared.
     Clear { release: Option<[u8; 16]> },
-    /// These keys, by their hashes.
+    /// These keys, by their hashes, are invalid.
     Invalidate(Vec<Hash>),
-    /// These are not to be kept until they are enabled, or the time is over; the request is to be answered.
-    Disable { request: String, hashes: Vec<Hash>, all: bool, lasts: Duration },
-    /// The end of that.
+    /// These keys must not be cached until they are enabled again or `duration` is over. The
+    /// request must be answered.
+    Disable { request: String, hashes: Vec<Hash>, all: bool, duration: Duration },
+    /// These keys may be cached again.
     Enable { hashes: Vec<Hash>, all: bool },
-    /// Nothing for us.
-    Other,
+    /// A message that needs no action.
+    Ignored,
 }
 
-/// What Redisson answers to a disabling.
+/// Redisson's answer to a `Disable` message.
 pub(crate) const ACKNOWLEDGED: &[u8] = &[4];
 
-/// Nobody's: a message that names nobody as its sender is for all, us too.
-const NOBODY: [u8; 16] = [0; 16];
+/// The id of no client. A message with this sender is for all clients, including this one.
+const NO_SENDER: [u8; 16] = [0; 16];
 
-/// The message that keys were changed.
+/// Returns the message that keys were changed.
 pub(crate) fn invalidate(hashes: &[Hash]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(21 + 16 * hashes.len());
     bytes.put_u8(1);
-    bytes.put_slice(&NOBODY);
+    bytes.put_slice(&NO_SENDER);
     bytes.put_u32(hashes.len() as u32);
     hashes.iter().for_each(|hash| bytes.put_u128(*hash));
     bytes.freeze()
 }
 
-/// The message that all were.
+/// Returns the message that all keys were changed.
 pub(crate) fn clear() -> Bytes {
-    [&[0][..], &NOBODY, &NOBODY, &[0]].concat().into()
+    [&[0][..], &NO_SENDER, &NO_SENDER, &[0]].concat().into()
 }
 
-/// `None` where it is none of theirs: then nothing is known of what was changed.
-pub(crate) fn read(bytes: &[u8]) -> Option<Message> {
+/// Parses a message. Returns `None` if it is not a message of Redisson: then it is unknown what was
+/// changed.
+pub(crate) fn parse(bytes: &[u8]) -> Option<Message> {
     let (kind, rest) = bytes.split_first()?;
     match kind {
         0 => {
@@ -54,58 +58,58 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Message> {
         }
         1 => {
             let (_, rest) = rest.split_first_chunk::<16>()?;
-            Some(Message::Invalidate(hashes(rest)?))
+            Some(Message::Invalidate(parse_hashes(rest)?))
         }
         2 => {
             let (_, mut rest) = rest.split_first_chunk::<16>()?;
             let mut changed = Vec::new();
             while !rest.is_empty() {
-                let (key, behind) = sized(rest)?;
-                let (_, behind) = sized(behind)?;
+                let (key, after_key) = split_sized(rest)?;
+                let (_, after_value) = split_sized(after_key)?;
                 changed.push(hash(key));
-                rest = behind;
+                rest = after_value;
             }
             Some(Message::Invalidate(changed))
         }
         3 => {
-            let (request, rest) = text(rest)?;
+            let (request, rest) = split_text(rest)?;
             let (millis, rest) = rest.split_first_chunk::<8>()?;
-            let lasts = Duration::from_millis(i64::from_be_bytes(*millis).max(0) as u64);
-            let (all, hashes) = flagged(rest)?;
-            Some(Message::Disable { request, hashes, all, lasts })
+            let duration = Duration::from_millis(i64::from_be_bytes(*millis).max(0) as u64);
+            let (all, hashes) = parse_flagged_hashes(rest)?;
+            Some(Message::Disable { request, hashes, all, duration })
         }
         5 => {
-            let (_, rest) = text(rest)?;
-            let (all, hashes) = flagged(rest)?;
+            let (_, rest) = split_text(rest)?;
+            let (all, hashes) = parse_flagged_hashes(rest)?;
             Some(Message::Enable { hashes, all })
         }
-        4 | 6 => Some(Message::Other),
+        4 | 6 => Some(Message::Ignored),
         _ => None,
     }
 }
 
-/// Hashes behind whether all are meant, which 3.x does not say.
-fn flagged(bytes: &[u8]) -> Option<(bool, Vec<Hash>)> {
+/// Parses a flag for all keys, followed by hashes. Redisson 3.x does not send the flag.
+fn parse_flagged_hashes(bytes: &[u8]) -> Option<(bool, Vec<Hash>)> {
     if bytes.len() % 16 == 4 {
-        return Some((false, hashes(bytes)?));
+        return Some((false, parse_hashes(bytes)?));
     }
     let (all, rest) = bytes.split_first()?;
-    Some((*all != 0, hashes(rest)?))
+    Some((*all != 0, parse_hashes(rest)?))
 }
 
-fn hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
+fn parse_hashes(bytes: &[u8]) -> Option<Vec<Hash>> {
     let (count, rest) = bytes.split_first_chunk::<4>()?;
     let (hashes, rest) = rest.as_chunks::<16>();
-    let whole = rest.is_empty() && hashes.len() == u32::from_be_bytes(*count) as usize;
-    whole.then(|| hashes.iter().map(|hash| Hash::from_be_bytes(*hash)).collect())
+    let is_complete = rest.is_empty() && hashes.len() == u32::from_be_bytes(*count) as usize;
+    is_complete.then(|| hashes.iter().map(|hash| Hash::from_be_bytes(*hash)).collect())
 }
 
-fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (size, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_be_bytes(*size) as usize)
 }
 
-fn text(bytes: &[u8]) -> Option<(String, &[u8])> {
+fn split_text(bytes: &[u8]) -> Option<(String, &[u8])> {
     let (size, rest) = bytes.split_first()?;
     let (text, rest) = rest.split_at_checked(usize::from(*size))?;
     Some((String::from_utf8(text.to_vec()).ok()?, rest))
@@ -116,35 +120,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
-        assert_eq!(read(&invalidate(&[1, u128::MAX])), Some(Message::Invalidate(vec![1, u128::MAX])));
-        assert_eq!(read(&clear()), Some(Message::Clear { release: None }));
+    fn own_messages_are_parsed() {
+        assert_eq!(parse(&invalidate(&[1, u128::MAX])), Some(Message::Invalidate(vec![1, u128::MAX])));
+        assert_eq!(parse(&clear()), Some(Message::Clear { release: None }));
     }
 
     #[test]
-    fn messages_of_redisson_are_read() {
+    fn messages_of_redisson_are_parsed() {
         let with = |head: &[u8], rest: &[u8]| [head, rest].concat();
-        let asked = with(&[0], &[&[7; 16][..], &[9; 16], &[1]].concat());
-        assert_eq!(read(&asked), Some(Message::Clear { release: Some([9; 16]) }));
+        let clear_message = with(&[0], &[&[7; 16][..], &[9; 16], &[1]].concat());
+        assert_eq!(parse(&clear_message), Some(Message::Clear { release: Some([9; 16]) }));
         let update = with(&[2], &[&[7; 16][..], &[0, 0, 0, 1, b'k', 0, 0, 0, 2, b'v', b'w']].concat());
-        assert_eq!(read(&update), Some(Message::Invalidate(vec![hash(b"k")])));
+        assert_eq!(parse(&update), Some(Message::Invalidate(vec![hash(b"k")])));
         let head = [&[3, 2][..], b"ab", &1000_i64.to_be_bytes()].concat();
-        let disable =
-            |all| Some(Message::Disable { request: "ab".into(), hashes: vec![1], all, lasts: Duration::from_secs(1) });
-        let one = [&1_u32.to_be_bytes()[..], &1_u128.to_be_bytes()].concat();
-        assert_eq!(read(&with(&head, &one)), disable(false), "of 3.x");
-        assert_eq!(read(&with(&with(&head, &[0]), &one)), disable(false));
-        assert_eq!(read(&with(&with(&head, &[1]), &one)), disable(true));
-        let enable = with(&[5, 2, b'a', b'b'], &one);
-        assert_eq!(read(&enable), Some(Message::Enable { hashes: vec![1], all: false }));
-        assert_eq!(read(&[4]), Some(Message::Other));
+        let disable = |all| {
+            Some(Message::Disable { request: "ab".into(), hashes: vec![1], all, duration: Duration::from_secs(1) })
+        };
+        let one_hash = [&1_u32.to_be_bytes()[..], &1_u128.to_be_bytes()].concat();
+        assert_eq!(parse(&with(&head, &one_hash)), disable(false), "of 3.x");
+        assert_eq!(parse(&with(&with(&head, &[0]), &one_hash)), disable(false));
+        assert_eq!(parse(&with(&with(&head, &[1]), &one_hash)), disable(true));
+        let enable = with(&[5, 2, b'a', b'b'], &one_hash);
+        assert_eq!(parse(&enable), Some(Message::Enable { hashes: vec![1], all: false }));
+        assert_eq!(parse(&[4]), Some(Message::Ignored));
     }
 
     #[test]
-    fn what_is_cut_off_is_none() {
+    fn truncated_messages_are_rejected() {
         for whole in [invalidate(&[1, 2]).to_vec(), clear().to_vec()] {
-            (0..whole.len()).for_each(|size| assert_eq!(read(&whole[..size]), None, "{size} bytes"));
+            (0..whole.len()).for_each(|size| assert_eq!(parse(&whole[..size]), None, "{size} bytes"));
         }
-        assert_eq!(read(&[9]), None);
+        assert_eq!(parse(&[9]), None);
     }
 }

@@ -1,10 +1,11 @@
-//! How much is kept, for how long, and how stale it may be.
+//! Options of a cache: size, lifetimes and staleness.
 
 use std::time::Duration;
 
 use redgrid_core::object::{ObjectError, Place};
 
-/// What a process keeps of a map. The first handle of a name in a client decides for all: they share one cache.
+/// Options of the cache of a map in a process. All handles of a name in a client share one cache,
+/// with the options of the first handle.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,13 +24,13 @@ pub struct Options {
     pub(crate) keep_absent: bool,
 }
 
-/// The shortest bound that can be asked for: 50 ms. Below it a pause of the process is longer.
-const SHORTEST: Duration = Duration::from_millis(50);
+/// The minimum of `max_stale`: 50 ms. Pauses of the process can be longer than less.
+const MIN_STALE: Duration = Duration::from_millis(50);
 
-/// The longest: an hour.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// The maximum of `max_stale`: an hour.
+const MAX_STALE: Duration = Duration::from_secs(3600);
 
-/// Of other times: a year.
+/// The maximum of the other times: a year.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 impl Default for Options {
@@ -46,57 +47,68 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How many entries are kept at most; the least used go first. 100,000 unless set; 1 at least.
+    /// Sets the maximum number of entries, at least 1. The least used entries are evicted first.
+    /// The default is 100,000.
     #[doc(alias = "cacheSize")]
     pub fn max_entries(mut self, entries: usize) -> Self {
         self.max_entries = entries;
         self
     }
 
-    /// How many bytes are kept at most: keys and values as their codecs write them, and 192 for each entry. 64 MiB unless set; 1 KiB at
-    /// least. They are kept in up to 16 parts: an entry that takes nearly a sixteenth of it, or more, may have no room.
+    /// Sets the maximum size in bytes, at least 1 KiB: encoded keys and values, and 192 for each
+    /// entry. The default is 64 MiB.
+    ///
+    /// The cache has up to 16 shards. An entry that takes nearly a sixteenth of the size, or more,
+    /// may not fit.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// How long an entry is kept at most, whatever happens. No bound unless set. It is what bounds the age of values that somebody
-    /// writes without telling: by [`Map`](redgrid_map::Map), by a script or by hand.
+    /// Sets the longest time that an entry is cached. There is no limit by default.
+    ///
+    /// It is what bounds the age of values whose changes are not published: those made with
+    /// [`Map`](redgrid_map::Map), by a script or by hand.
     #[doc(alias = "timeToLive")]
-    pub fn time_to_live(mut self, most: Duration) -> Self {
-        self.time_to_live = Some(most);
+    pub fn time_to_live(mut self, limit: Duration) -> Self {
+        self.time_to_live = Some(limit);
         self
     }
 
-    /// How long an entry is kept that nobody asks for. No bound unless set.
+    /// Sets how long an entry is cached without being read. There is no limit by default.
     #[doc(alias = "maxIdle")]
-    pub fn max_idle(mut self, most: Duration) -> Self {
-        self.max_idle = Some(most);
+    pub fn max_idle(mut self, limit: Duration) -> Self {
+        self.max_idle = Some(limit);
         self
     }
 
-    /// How stale a cached value may be at most: 2 s unless set, from 50 ms to an hour.
+    /// Sets the bound of the staleness of a cached value, from 50 ms to an hour. The default is 2
+    /// s.
     ///
-    /// It is about changes that are told, by the methods of a [`LocalCachedMap`](crate::LocalCachedMap) or Redisson's; a primary that was
-    /// replaced and does not know it is believed as long as the client believes it. Those of the first handle of the name in the client are
-    /// in force.
+    /// The bound applies to changes that are published: those by the methods of a
+    /// [`LocalCachedMap`](crate::LocalCachedMap) or of Redisson. A primary that was replaced and
+    /// does not know it is trusted as long as the client trusts it. The value of the first handle
+    /// of the name in the client applies.
     ///
-    /// As long as messages come, a value goes when the message of its change arrives: within a network's delay. This is for the time in
-    /// which they do not come and nobody knows. A smaller value costs more pulses: one small script in each fourth of it, for each map that is
-    /// read; and the cache is passed by sooner when the server or the process stands still.
+    /// As long as messages arrive, a value is invalidated when the message of its change arrives:
+    /// within the delay of the network. The bound is for the time in which messages do not arrive
+    /// and this is not yet detected.
+    ///
+    /// A smaller bound costs more heartbeats: one small script in each fourth of it, for each map
+    /// that is read. The cache is also bypassed sooner when the server or the process pauses.
     pub fn max_stale(mut self, bound: Duration) -> Self {
         self.max_stale = bound;
         self
     }
 
-    /// Whether it is kept, too, that a key is not in the map. It is not unless set.
+    /// Sets whether absent keys are cached as well (negative caching). By default they are not.
     #[doc(alias = "storeCacheMiss")]
     pub fn keep_absent(mut self, keep: bool) -> Self {
         self.keep_absent = keep;
         self
     }
 
-    /// Whether there can be such a cache.
+    /// Checks that the options are in range.
     pub(crate) fn check(&self, place: &Place) -> Result<(), ObjectError> {
         if self.max_entries == 0 {
             return Err(place.invalid("max_entries", "1 or more", 0));
@@ -104,20 +116,21 @@ impl Options {
         if self.max_bytes < 1024 {
             return Err(place.invalid("max_bytes", "1024 or more", self.max_bytes));
         }
-        if !(SHORTEST..=LONGEST).contains(&self.max_stale) {
+        if !(MIN_STALE..=MAX_STALE).contains(&self.max_stale) {
             return Err(place.invalid("max_stale", "50 ms to 1 h", format_args!("{:?}", self.max_stale)));
         }
         for (option, time) in [("time_to_live", self.time_to_live), ("max_idle", self.max_idle)] {
-            let wrong = time.filter(|time| time.is_zero() || *time > YEAR);
-            if let Some(time) = wrong {
+            let invalid = time.filter(|time| time.is_zero() || *time > YEAR);
+            if let Some(time) = invalid {
                 return Err(place.invalid(option, "more than 0 and at most 366 days", format_args!("{time:?}")));
             }
         }
         Ok(())
     }
 
-    /// One that can be, for a cache that nobody will ask as the options are refused.
-    pub(crate) fn possible(self) -> Options {
+    /// Returns options that are in range, for a cache that is never used because the options are
+    /// invalid.
+    pub(crate) fn clamped(self) -> Options {
         Options { max_entries: self.max_entries.max(1), max_bytes: self.max_bytes.max(1024), ..self }
     }
 }

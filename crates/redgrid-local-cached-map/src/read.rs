@@ -1,4 +1,4 @@
-//! What keys have, kept or asked for.
+//! Reads of values, from the cache or the server.
 
 use std::borrow::Borrow;
 
@@ -9,15 +9,15 @@ use redgrid_core::object::{ObjectError, parts};
 use crate::map::LocalCachedMap;
 
 impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// What the key has; `None` where it is not in the map.
+    /// Returns the value of a key; `None` if it is not in the map.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getOrDefault")]
     pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
@@ -26,24 +26,26 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
     {
         let (near, field) = (self.near()?, self.place.encoded(&self.keys, key)?);
         if let Some(found) = near.get(&field) {
-            return self.value(&field, found.value.as_ref());
+            return self.decode_value(&field, found.value.as_ref());
         }
-        let flight = near.begin();
-        // From the primary, whatever the read mode: a replica may not have what a message has told of already.
+        let read = near.begin_read();
+        // Read from the primary, whatever the read mode: a replica may not yet have a change that a
+        // message has already reported.
         let value: Option<Bytes> = self.place.ask(self.place.command("HGET")?.arg(field.clone())).await?;
-        flight.keep(&field, value.clone());
-        self.value(&field, value.as_ref())
+        read.cache(&field, value.clone());
+        self.decode_value(&field, value.as_ref())
     }
 
-    /// What the keys have, in their order; of those that are not kept 500 are asked for at a time.
+    /// Returns the values of keys, in their order. Up to 500 values a request are read from the
+    /// server.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getAll")]
     pub async fn get_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -57,43 +59,43 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
         let fields = self.place.encoded_all(&self.keys, keys)?;
         let mut values: Vec<Option<Bytes>> = Vec::with_capacity(fields.len());
         let mut missing = Vec::new();
-        for (place, field) in fields.iter().enumerate() {
+        for (index, field) in fields.iter().enumerate() {
             match near.get(field) {
                 Some(found) => values.push(found.value.clone()),
                 None => {
                     values.push(None);
-                    missing.push((place, field.clone()));
+                    missing.push((index, field.clone()));
                 }
             }
         }
         for part in parts(&missing, |(_, field)| field.len()) {
-            let flight = near.begin();
+            let read = near.begin_read();
             let request =
                 part.iter().fold(self.place.command("HMGET")?, |request, (_, field)| request.arg(field.clone()));
-            let brought: Vec<Option<Bytes>> = self.place.ask(request).await?;
-            for ((place, field), value) in part.iter().zip(brought) {
-                flight.keep(field, value.clone());
-                values[*place] = value;
+            let fetched: Vec<Option<Bytes>> = self.place.ask(request).await?;
+            for ((index, field), value) in part.iter().zip(fetched) {
+                read.cache(field, value.clone());
+                values[*index] = value;
             }
         }
-        fields.iter().zip(&values).map(|(field, value)| self.value(field, value.as_ref())).collect()
+        fields.iter().zip(&values).map(|(field, value)| self.decode_value(field, value.as_ref())).collect()
     }
 
-    pub(crate) fn value(&self, field: &[u8], bytes: Option<&Bytes>) -> Result<Option<V>, ObjectError> {
-        bytes.map(|bytes| self.place.decoded(&self.values, bytes, || shown(field))).transpose()
+    pub(crate) fn decode_value(&self, field: &[u8], bytes: Option<&Bytes>) -> Result<Option<V>, ObjectError> {
+        bytes.map(|bytes| self.place.decoded(&self.values, bytes, || key_for_error(field))).transpose()
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
-    /// Whether the key is in the map.
+    /// Returns whether a key is in the map.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
@@ -107,15 +109,15 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         self.place.ask(self.place.command("HEXISTS")?.arg(field)).await
     }
 
-    /// How many bytes the key's value has as its codec writes it; 0 where it is not in the map.
+    /// Returns the size of a key's encoded value in bytes; 0 if the key is not in the map.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "valueSize")]
     pub async fn value_size<Q: ?Sized>(&self, key: &Q) -> Result<u64, ObjectError>
     where
@@ -129,52 +131,58 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         self.place.ask(self.place.command("HSTRLEN")?.arg(field)).await
     }
 
-    /// Reads the map into the cache, page by page, until it has been all read, `most` entries are kept or others are put out to make room;
-    /// tells how many were kept. As a first call it waits until all changes are certain to be heard; where they are not for as long as a call
-    /// waits, nothing is brought, and it tells 0. What is changed meanwhile is not kept. A second pass over a map that moves to another
-    /// server meanwhile is not made: it is a help, and nothing depends on it.
+    /// Reads entries of the map into the cache, page by page. Returns how many were cached.
+    ///
+    /// It ends when the whole map has been read, when `max_entries` are cached, or when entries are
+    /// evicted. Entries that are changed meanwhile are not cached.
+    ///
+    /// It first waits until it is certain that all changes are received. If that takes longer than
+    /// the time limit of a call, nothing is cached and the result is 0.
+    ///
+    /// If the map moves to another server meanwhile, some entries may be missed. The call only
+    /// warms up the cache, and nothing depends on it.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; what was brought before stays.
+    /// [`ObjectError`] states what failed. Entries that were cached before the error stay cached.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves what it has brought.
+    /// Entries that were cached before the drop stay cached.
     #[doc(alias = "preloadCache")]
-    pub async fn pre_load(&self, most: u64) -> Result<u64, ObjectError> {
+    pub async fn pre_load(&self, max_entries: u64) -> Result<u64, ObjectError> {
         let (near, client) = (self.near()?, self.place.client());
-        if !near.come_into_force(client.clock().now() + client.patience()).await {
-            // Whoever is not answered at all is told so.
+        if !near.wait_until_active(client.clock().now() + client.patience()).await {
+            // An unreachable server is reported as an error.
             return self.len().await.map(|_| 0);
         }
         let evictions = near.evictions();
-        let (mut at, mut kept) = (Bytes::from_static(b"0"), 0);
-        while kept < most && near.evictions() == evictions {
-            let flight = near.begin();
-            let count = (most - kept).min(PAGE);
-            let request = self.place.command("HSCAN")?.arg(at).arg("COUNT").int(count as i64);
+        let (mut cursor, mut cached) = (Bytes::from_static(b"0"), 0);
+        while cached < max_entries && near.evictions() == evictions {
+            let read = near.begin_read();
+            let count = (max_entries - cached).min(PAGE);
+            let request = self.place.command("HSCAN")?.arg(cursor).arg("COUNT").int(count as i64);
             let (next, page): (Bytes, Vec<Bytes>) = self.place.ask(request).await?;
             for entry in page.chunks_exact(2) {
-                if kept == most {
+                if cached == max_entries {
                     break;
                 }
-                kept += u64::from(flight.keep(&entry[0], Some(entry[1].clone())));
+                cached += u64::from(read.cache(&entry[0], Some(entry[1].clone())));
             }
-            at = match &*next {
-                b"0" => break,
-                _ => next,
-            };
+            if &*next == b"0" {
+                break;
+            }
+            cursor = next;
         }
-        Ok(kept)
+        Ok(cached)
     }
 }
 
-/// Entries that are read at a time: 500, a millisecond's work of the server.
+/// Entries of a page: 500, about a millisecond of the server's time.
 const PAGE: u64 = 500;
 
-/// A key as it is shown in errors: its first 64 characters.
-pub(crate) fn shown(key: &[u8]) -> Option<String> {
+/// Returns a key as shown in errors: its first 64 characters.
+pub(crate) fn key_for_error(key: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(key);
     Some(format!("the key `{}`", text.chars().take(64).collect::<String>().escape_debug()))
 }

@@ -1,31 +1,36 @@
-//! How well it is kept.
+//! Statistics of a cache.
 
-/// What has become of the reads of a cached map in this process, since its first handle was made, and what is kept now.
+/// Statistics of the cache of a map in this process, since its first handle was created, and its
+/// present size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Keys that were answered from the cache.
+    /// Number of key reads that were answered from the cache.
     pub hits: u64,
-    /// Keys that were not in it, or whose time was over, and were asked for.
+    /// Number of key reads that went to the server because the key was not cached, or its entry had
+    /// expired.
     pub misses: u64,
-    /// Keys that were asked for although they may have been in it: it was not certain that all changes are heard.
+    /// Number of key reads that bypassed the cache, because it was not certain that all changes are
+    /// received.
     pub bypassed: u64,
-    /// Entries that went because their key was changed.
+    /// Number of entries that were removed because their key was changed.
     pub invalidations: u64,
-    /// How often all went: because the map was cleared or is not there, or somebody asked for it.
+    /// Number of times that the whole cache was cleared: because the map was cleared or does not
+    /// exist, or by a call.
     pub clears: u64,
-    /// Entries that went to make room.
+    /// Number of entries that were evicted.
     pub evictions: u64,
-    /// Entries that are kept; some of them may be given out no more.
+    /// Number of cached entries. Some of them may no longer be valid.
     pub entries: u64,
-    /// What those take in memory, in bytes: their keys and values, and 192 for each.
+    /// Memory of these entries in bytes: their keys and values, and 192 for each.
     pub bytes: u64,
 }
 
 impl Stats {
-    /// Which part of all asked keys was answered from the cache, from 0 to 1; 0 where none was asked.
+    /// Returns the share of key reads that were answered from the cache, from 0 to 1; 0 if there
+    /// were no reads.
     pub fn hit_ratio(&self) -> f64 {
-        let asked = self.hits + self.misses + self.bypassed;
-        if asked == 0 { 0.0 } else { self.hits as f64 / asked as f64 }
+        let reads = self.hits + self.misses + self.bypassed;
+        if reads == 0 { 0.0 } else { self.hits as f64 / reads as f64 }
     }
 }

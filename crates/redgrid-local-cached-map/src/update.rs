@@ -1,4 +1,4 @@
-//! Changing a key's value by a function, whatever others do meanwhile.
+//! Changes the value of a key by a function, with optimistic retries.
 
 use std::borrow::Borrow;
 
@@ -7,19 +7,22 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{ObjectError, Rounds, in_place};
 
 use crate::map::LocalCachedMap;
-use crate::write::When;
+use crate::write::Condition;
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// Changes what the key has by a function, which is called again when others have changed it meanwhile; tells what it has then,
-    /// `None` where it is not in the map. It begins with what the server has, whatever is kept.
+    /// Changes the value of a key in place. Returns the new value; `None` if the key is not in the
+    /// map.
+    ///
+    /// `change` is called again if another client has changed the value meanwhile. It receives the
+    /// value on the server, whatever is cached.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::alter`].
+    /// As for [`LocalCachedMap::alter`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "computeIfPresent")]
     pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
     where
@@ -29,16 +32,20 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
         self.alter(key, in_place(change)).await
     }
 
-    /// Changes what the key has, or has not, by a function that tells what it is to have; it is called again when others have
-    /// changed it meanwhile. It begins with what the server has, whatever is kept.
+    /// Replaces the value of a key with the result of `change`. Returns the new value.
+    ///
+    /// `change` receives `None` if the key is not in the map. If it returns `None`, the key is
+    /// removed. It is called again if another client has changed the value meanwhile. It receives
+    /// the value on the server, whatever is cached.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] where others were faster until its time was over; else as [`LocalCachedMap::set`].
+    /// [`ObjectError::Contended`] if other clients were faster until the time limit of the call.
+    /// Otherwise as for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "compute")]
     #[doc(alias = "computeIfAbsent")]
     #[doc(alias = "merge")]
@@ -52,25 +59,26 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         let field = self.place.encoded(&self.keys, key)?;
-        // The same line as a map's: handles of either kind do not overtake each other.
+        // The same lock as for a [`Map`](redgrid_map::Map): updates through handles of both types
+        // run one after another.
         let mut rounds = Rounds::of_part(&self.place, &field).await?;
         loop {
-            let was = rounds.stored(|| Ok(self.place.command("HGET")?.arg(field.clone()))).await?;
-            let new = change(self.value(&field, was.as_ref())?);
+            let previous = rounds.stored(|| Ok(self.place.command("HGET")?.arg(field.clone()))).await?;
+            let new = change(self.decode_value(&field, previous.as_ref())?);
             let value = new.as_ref().map(|new| self.place.encoded(&self.values, new)).transpose()?;
-            let when = match (was, &value) {
+            let condition = match (previous, &value) {
                 (None, None) => return Ok(new),
-                (None, Some(_)) => When::Absent,
-                (Some(was), _) => When::Equal(was),
+                (None, Some(_)) => Condition::Absent,
+                (Some(previous), _) => Condition::Equal(previous),
             };
-            let told: (bool, Option<Bytes>) = {
-                let changing = self.changing(&[&field])?;
-                rounds.change(self.changed(&changing, &field, value, when, true)?).await?
+            let (changed, current): (bool, Option<Bytes>) = {
+                let guard = self.invalidate_on_drop(&[&field])?;
+                rounds.change(self.change_request(&guard, &field, value, condition, true)?).await?
             };
-            match told {
-                (true, _) => return Ok(new),
-                (false, has) => rounds.lost_to(Some(has)).await?,
+            if changed {
+                return Ok(new);
             }
+            rounds.lost_to(Some(current)).await?;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What this process keeps, and the map as a whole.
+//! Views of the cache, and reads of the whole map.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,46 +7,50 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{ObjectError, Scan};
 
 use crate::map::LocalCachedMap;
-use crate::read::shown;
+use crate::read::key_for_error;
 
 impl<K, V, KC: Decode<K>, VC: Codec> LocalCachedMap<K, V, KC, VC> {
-    /// The keys whose values would be given out without the server at this moment, in no order.
+    /// Returns the keys whose values would be returned from the cache now, in no order.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Decode`] where one can not be decoded, [`ObjectError::InvalidName`] and what the options are refused by.
+    /// [`ObjectError::Decode`] if a key or value cannot be decoded; [`ObjectError::InvalidName`] or
+    /// [`ObjectError::InvalidArgument`] if the name or an option is invalid.
     #[doc(alias = "cachedKeySet")]
     pub fn cached_keys(&self) -> Result<Vec<K>, ObjectError> {
-        self.near()?.all().iter().map(|found| self.key(&found.field)).collect()
+        self.near()?.all().iter().map(|found| self.decode_key(&found.field)).collect()
     }
 
-    fn key(&self, field: &bytes::Bytes) -> Result<K, ObjectError> {
+    fn decode_key(&self, field: &bytes::Bytes) -> Result<K, ObjectError> {
         self.place.decoded(&self.keys, field, || Some("a key".into()))
     }
 
-    /// All keys of the server in one answer: as large as all of them. For large maps there is [`LocalCachedMap::keys`].
+    /// Returns all keys on the server in one reply, which is as large as all of them.
+    ///
+    /// For large maps use [`LocalCachedMap::keys`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAllKeySet")]
     pub async fn read_all_keys(&self) -> Result<Vec<K>, ObjectError> {
         self.map.read_all_keys().await
     }
 
-    /// Some keys of the server by chance, each once: `count` of them, or all where there are fewer.
+    /// Returns random keys on the server, each at most once: `count` of them, or all if there are
+    /// fewer.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "randomKeys")]
     pub async fn random_keys(&self, count: u32) -> Result<Vec<K>, ObjectError> {
         self.map.random_keys(count).await
@@ -54,26 +58,28 @@ impl<K, V, KC: Decode<K>, VC: Codec> LocalCachedMap<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// The values that would be given out without the server at this moment, in no order.
+    /// Returns the values that would be returned from the cache now, in no order.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::cached_keys`].
+    /// As for [`LocalCachedMap::cached_keys`].
     #[doc(alias = "cachedValues")]
     pub fn cached_values(&self) -> Result<Vec<V>, ObjectError> {
         let found = self.near()?.all();
-        found.iter().filter_map(|found| self.value(&found.field, found.value.as_ref()).transpose()).collect()
+        found.iter().filter_map(|found| self.decode_value(&found.field, found.value.as_ref()).transpose()).collect()
     }
 
-    /// All values of the server in one answer: as large as all of them. For large maps there is [`LocalCachedMap::values`].
+    /// Returns all values on the server in one reply, which is as large as all of them.
+    ///
+    /// For large maps use [`LocalCachedMap::values`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAllValues")]
     pub async fn read_all_values(&self) -> Result<Vec<V>, ObjectError> {
         self.map.read_all_values().await
@@ -81,11 +87,11 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Decode<K>, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// The entries that would be given out without the server at this moment.
+    /// Returns the entries that would be returned from the cache now.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::cached_keys`].
+    /// As for [`LocalCachedMap::cached_keys`].
     #[doc(alias = "cachedEntrySet")]
     #[doc(alias = "getCachedMap")]
     pub fn cached_entries(&self) -> Result<HashMap<K, V>, ObjectError>
@@ -95,22 +101,24 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
         let mut entries = HashMap::new();
         for found in self.near()?.all() {
             if let Some(value) = &found.value {
-                let value = self.place.decoded(&self.values, value, || shown(&found.field))?;
-                entries.insert(self.key(&found.field)?, value);
+                let value = self.place.decoded(&self.values, value, || key_for_error(&found.field))?;
+                entries.insert(self.decode_key(&found.field)?, value);
             }
         }
         Ok(entries)
     }
 
-    /// All entries of the server in one answer: as large as all of them. For large maps there is [`LocalCachedMap::entries`].
+    /// Returns all entries on the server in one reply, which is as large as all of them.
+    ///
+    /// For large maps use [`LocalCachedMap::entries`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAllMap")]
     #[doc(alias = "readAllEntrySet")]
     pub async fn read_all(&self) -> Result<HashMap<K, V>, ObjectError>
@@ -120,15 +128,16 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
         self.map.read_all().await
     }
 
-    /// Some entries of the server by chance, each once: `count` of them, or all where there are fewer.
+    /// Returns random entries on the server, each at most once: `count` of them, or all if there
+    /// are fewer.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "randomEntries")]
     pub async fn random_entries(&self, count: u32) -> Result<Vec<(K, V)>, ObjectError> {
         self.map.random_entries(count).await
@@ -136,15 +145,16 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// Whether a key has this value on the server. See [`Map::contains_value`](redgrid_map::Map::contains_value).
+    /// Returns whether any key has this value on the server. See
+    /// [`Map::contains_value`](redgrid_map::Map::contains_value).
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "containsValue")]
     pub async fn contains_value(&self, value: &V) -> Result<bool, ObjectError> {
         self.map.contains_value(value).await
@@ -152,7 +162,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
 }
 
 impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// A stream of all entries of the server, a page at a time. See [`Map::entries`](redgrid_map::Map::entries).
+    /// Returns a stream of all entries on the server, a page at a time. See
+    /// [`Map::entries`](redgrid_map::Map::entries).
     #[doc(alias = "entrySet")]
     #[doc(alias = "forEach")]
     pub fn entries(&self) -> Scan<(K, V)> {
@@ -161,7 +172,8 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> LocalCachedMap<K, V, 
 }
 
 impl<K: 'static, V: 'static, KC: Decode<K>, VC: Codec> LocalCachedMap<K, V, KC, VC> {
-    /// A stream of all keys of the server, a page at a time. See [`Map::keys`](redgrid_map::Map::keys).
+    /// Returns a stream of all keys on the server, a page at a time. See
+    /// [`Map::keys`](redgrid_map::Map::keys).
     #[doc(alias = "keySet")]
     pub fn keys(&self) -> Scan<K> {
         self.map.keys()
@@ -169,7 +181,8 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Codec> LocalCachedMap<K, V, KC, 
 }
 
 impl<K: 'static, V: 'static, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// A stream of all values of the server, a page at a time. See [`Map::values`](redgrid_map::Map::values).
+    /// Returns a stream of all values on the server, a page at a time. See
+    /// [`Map::values`](redgrid_map::Map::values).
     pub fn values(&self) -> Scan<V> {
         self.map.values()
     }

@@ -1,4 +1,4 @@
-//! Changes, each told to all who keep the map in the step in which it is made.
+//! Changes, each published to all caches of the map in the step in which it is made.
 
 use std::borrow::Borrow;
 
@@ -10,13 +10,14 @@ use redgrid_core::{FromReply, Request, Script};
 use crate::listen::topic;
 use crate::map::LocalCachedMap;
 use crate::message;
-use crate::near::{Change, Clearing, hash};
+use crate::near::{ClearOnDrop, InvalidateOnDrop, hash};
 
 static CHANGE: Script<1> = Script::new("local_cached_map/change", include_str!("scripts/change.lua"));
-static CARRY_OUT: Script<1> = Script::new("local_cached_map/carry_out", include_str!("scripts/carry_out.lua"));
+static PUBLISH_AND_RUN: Script<1> =
+    Script::new("local_cached_map/publish_and_run", include_str!("scripts/publish_and_run.lua"));
 
-/// When a key is changed.
-pub(crate) enum When {
+/// The condition of a change of a key.
+pub(crate) enum Condition {
     Always,
     Absent,
     Present,
@@ -24,118 +25,125 @@ pub(crate) enum When {
 }
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// Gives the key a value; tells what it had.
+    /// Sets the value of a key. Returns the previous value.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`]; the value is given also where what it had can not be decoded.
+    /// As for [`LocalCachedMap::set`]. The value is set even if the previous one cannot be decoded.
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.set_and_tell(key, value, When::Always).await
+        self.set_returning_previous(key, value, Condition::Always).await
     }
 
-    /// Gives the key a value if it is not in the map; else tells what it has.
+    /// Sets the value of a key that is not in the map. Otherwise returns the current value.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "putIfAbsent")]
     pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.set_and_tell(key, value, When::Absent).await
+        self.set_returning_previous(key, value, Condition::Absent).await
     }
 
-    /// Gives the key a value if it is in the map; tells what it had.
+    /// Sets the value of a key that is in the map. Returns the previous value.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "putIfExists")]
     pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.set_and_tell(key, value, When::Present).await
+        self.set_returning_previous(key, value, Condition::Present).await
     }
 
-    async fn set_and_tell<Q: ?Sized>(&self, key: &Q, value: &V, when: When) -> Result<Option<V>, ObjectError>
+    async fn set_returning_previous<Q: ?Sized>(
+        &self,
+        key: &Q,
+        value: &V,
+        condition: Condition,
+    ) -> Result<Option<V>, ObjectError>
     where
         KC: Encode<Q>,
     {
-        let (field, value) = self.both(key, value)?;
-        let (_, had) = self.change(&field, Some(value), when, true).await?;
-        self.value(&field, had.as_ref())
+        let (field, value) = self.encode_entry(key, value)?;
+        let (_, previous) = self.change_key(&field, Some(value), condition, true).await?;
+        self.decode_value(&field, previous.as_ref())
     }
 }
 
 impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// Gives the key a value; tells whether it is new in the map. Cheaper than [`LocalCachedMap::insert`], which tells what it had.
+    /// Sets the value of a key. Returns whether the key is new in the map.
+    ///
+    /// This is cheaper than [`LocalCachedMap::insert`], which returns the previous value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it, and told to all who keep the map.
+    /// A request that was already sent is executed and published even if the future is dropped.
     #[doc(alias = "fastPut")]
     pub async fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, value) = self.both(key, value)?;
-        self.carry_out::<bool>("HSET", &[&field], vec![field.clone(), value]).await
+        let (field, value) = self.encode_entry(key, value)?;
+        self.run_and_publish::<bool>("HSET", &[&field], vec![field.clone(), value]).await
     }
 
-    /// Gives the key a value if it is not in the map; tells whether it did.
+    /// Sets the value of a key that is not in the map. Returns whether it was set.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "fastPutIfAbsent")]
     pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, value) = self.both(key, value)?;
-        Ok(self.change(&field, Some(value), When::Absent, false).await?.0)
+        let (field, value) = self.encode_entry(key, value)?;
+        Ok(self.change_key(&field, Some(value), Condition::Absent, false).await?.0)
     }
 
-    /// Gives the key a value if it is in the map; tells whether it did.
+    /// Sets the value of a key that is in the map. Returns whether it was set.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
     pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
@@ -143,19 +151,19 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, value) = self.both(key, value)?;
-        Ok(self.change(&field, Some(value), When::Present, false).await?.0)
+        let (field, value) = self.encode_entry(key, value)?;
+        Ok(self.change_key(&field, Some(value), Condition::Present, false).await?.0)
     }
 
-    /// Gives many keys values, 500 of them or about 4 MiB at a time: after an error some may have theirs.
+    /// Sets the values of keys, up to 500 or about 4 MiB a request. After an error some may be set.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "putAll")]
     pub async fn set_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -166,56 +174,61 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
         KC: Encode<Q>,
         V: 'a,
     {
-        let entries: Result<Vec<_>, _> = entries.into_iter().map(|(key, value)| self.both(key, value)).collect();
+        let entries: Result<Vec<_>, _> =
+            entries.into_iter().map(|(key, value)| self.encode_entry(key, value)).collect();
         let entries = entries?;
         for part in parts(&entries, |(field, value)| field.len() + value.len()) {
             let fields: Vec<&Bytes> = part.iter().map(|(field, _)| field).collect();
             let args = part.iter().flat_map(|(field, value)| [field.clone(), value.clone()]).collect();
-            self.carry_out::<i64>("HSET", &fields, args).await?;
+            self.run_and_publish::<i64>("HSET", &fields, args).await?;
         }
         Ok(())
     }
 
-    /// Gives the key a value if it has the expected one, as the codec writes it; tells whether it did.
+    /// Sets the value of a key if it is `expected`. Returns whether it was set.
+    ///
+    /// Values are equal if their encoded bytes are equal.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "replace")]
     pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, expected) = self.both(key, expected)?;
+        let (field, expected) = self.encode_entry(key, expected)?;
         let new = self.place.encoded(&self.values, new)?;
-        Ok(self.change(&field, Some(new), When::Equal(expected), false).await?.0)
+        Ok(self.change_key(&field, Some(new), Condition::Equal(expected), false).await?.0)
     }
 
-    /// Removes the key if it has the expected value, as the codec writes it; tells whether it did.
+    /// Removes a key if its value is `expected`. Returns whether it was removed.
+    ///
+    /// Values are equal if their encoded bytes are equal.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "remove")]
     pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, expected) = self.both(key, expected)?;
-        Ok(self.change(&field, None, When::Equal(expected), false).await?.0)
+        let (field, expected) = self.encode_entry(key, expected)?;
+        Ok(self.change_key(&field, None, Condition::Equal(expected), false).await?.0)
     }
 
-    fn both<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError>
+    fn encode_entry<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError>
     where
         KC: Encode<Q>,
     {
@@ -224,36 +237,38 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
-    /// Removes the key; tells what it had.
+    /// Removes a key. Returns the removed value.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`]; one whose value can not be decoded is removed all the same.
+    /// As for [`LocalCachedMap::set`]. A key whose value cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
         let field = self.place.encoded(&self.keys, key)?;
-        let (_, had) = self.change(&field, None, When::Always, true).await?;
-        self.value(&field, had.as_ref())
+        let (_, previous) = self.change_key(&field, None, Condition::Always, true).await?;
+        self.decode_value(&field, previous.as_ref())
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
-    /// Removes keys, 500 or about 4 MiB at a time; tells how many were in the map. Cheaper than [`LocalCachedMap::remove`], which tells what one had.
+    /// Removes keys, up to 500 or about 4 MiB a request. Returns how many were in the map.
+    ///
+    /// This is cheaper than [`LocalCachedMap::remove`], which returns the removed value.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`]; of many some may be removed.
+    /// As for [`LocalCachedMap::set`]. Some of the keys may have been removed.
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "fastRemove")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -267,20 +282,23 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         let mut removed = 0;
         for part in parts(&fields, Bytes::len) {
             let fields: Vec<&Bytes> = part.iter().collect();
-            removed += self.carry_out::<u64>("HDEL", &fields, part.to_vec()).await?;
+            removed += self.run_and_publish::<u64>("HDEL", &fields, part.to_vec()).await?;
         }
         Ok(removed)
     }
 
-    /// Adds to the key's number, which is 0 where it is not in the map; tells the sum.
+    /// Adds to the number of a key. Returns the sum.
+    ///
+    /// A key that is not in the map counts as 0.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`]; the server refuses what is no number, and sums beyond its numbers.
+    /// As for [`LocalCachedMap::set`]. The server refuses values that are not numbers, and sums
+    /// beyond the range of its numbers.
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "addAndGet")]
     pub async fn add<Q: ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
     where
@@ -291,97 +309,105 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         let field = self.place.encoded(&self.keys, key)?;
         let args = vec![field.clone(), self.place.encoded(&self.values, by)?];
         let sum: Bytes = match VC::ARITHMETIC {
-            Arithmetic::Integer => self.carry_out::<i64>("HINCRBY", &[&field], args).await?.to_string().into(),
-            Arithmetic::Float => self.carry_out("HINCRBYFLOAT", &[&field], args).await?,
+            Arithmetic::Integer => self.run_and_publish::<i64>("HINCRBY", &[&field], args).await?.to_string().into(),
+            Arithmetic::Float => self.run_and_publish("HINCRBYFLOAT", &[&field], args).await?,
         };
-        self.place.decoded(&self.values, &sum, || crate::read::shown(&field))
+        self.place.decoded(&self.values, &sum, || crate::read::key_for_error(&field))
     }
 
-    /// Removes all entries, and with them the map, in one step, and has all who keep them forget them; tells whether there were any.
+    /// Removes all entries, and with them the map, in one step, and clears all caches of the map.
+    /// Returns whether there were any entries.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "delete")]
     #[doc(alias = "unlink")]
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let _cleared = Clearing(self.near()?);
-        let request = self.told(&CARRY_OUT, message::clear())?.arg("DEL");
+        let _clear_on_drop = ClearOnDrop(self.near()?);
+        let request = self.publishing_request(&PUBLISH_AND_RUN, message::clear())?.arg("DEL");
         self.place.change(request).await
     }
 
-    /// Has all processes that keep the map forget what they keep, this one too, and those of Redisson. It is told, and not waited for.
+    /// Clears the caches of the map in all processes, including this one and those of Redisson.
+    ///
+    /// The message is published; the call does not wait until the caches are cleared.
     ///
     /// # Errors
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LocalCachedMap::set`].
+    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "clearLocalCache")]
     pub async fn clear_all_local(&self) -> Result<(), ObjectError> {
-        let _cleared = Clearing(self.near()?);
-        let request = self.told(&CARRY_OUT, message::clear())?.arg("HLEN");
+        let _clear_on_drop = ClearOnDrop(self.near()?);
+        let request = self.publishing_request(&PUBLISH_AND_RUN, message::clear())?.arg("HLEN");
         self.place.change::<u64>(request.idempotent()).await.map(drop)
     }
 
-    /// A command on these keys, with the message that they are changed.
-    async fn carry_out<T: FromReply>(
+    /// Runs a command on these keys, and publishes that they are changed.
+    async fn run_and_publish<T: FromReply>(
         &self,
         command: &'static str,
         fields: &[&Bytes],
         args: Vec<Bytes>,
     ) -> Result<T, ObjectError> {
-        let change = self.changing(fields)?;
-        let request = self.told(&CARRY_OUT, message::invalidate(&change.hashes))?.arg(command);
+        let change = self.invalidate_on_drop(fields)?;
+        let request = self.publishing_request(&PUBLISH_AND_RUN, message::invalidate(&change.hashes))?.arg(command);
         self.place.change(args.into_iter().fold(request, Request::arg)).await
     }
 
-    /// Changes a key if it is as said; tells whether it did, and, where that is asked, what the key had.
-    async fn change(
+    /// Changes a key if the condition holds. Returns whether it was changed and, with
+    /// `return_previous`, the value that it had.
+    async fn change_key(
         &self,
         field: &Bytes,
         value: Option<Bytes>,
-        when: When,
-        tell: bool,
+        condition: Condition,
+        return_previous: bool,
     ) -> Result<(bool, Option<Bytes>), ObjectError> {
-        let change = self.changing(&[field])?;
-        let request = self.changed(&change, field, value, when, tell)?;
+        let change = self.invalidate_on_drop(&[field])?;
+        let request = self.change_request(&change, field, value, condition, return_previous)?;
         self.place.change(request).await
     }
 
-    /// What is asked for that.
-    pub(crate) fn changed(
+    /// Returns the request of [`Self::change_key`].
+    pub(crate) fn change_request(
         &self,
-        change: &Change<'_>,
+        change: &InvalidateOnDrop<'_>,
         field: &Bytes,
         value: Option<Bytes>,
-        when: When,
-        tell: bool,
+        condition: Condition,
+        return_previous: bool,
     ) -> Result<Request, ObjectError> {
-        let (when, expected) = match when {
-            When::Always => ("always", None),
-            When::Absent => ("absent", None),
-            When::Present => ("present", None),
-            When::Equal(expected) => ("equal", Some(expected)),
+        let (condition_name, expected) = match condition {
+            Condition::Always => ("always", None),
+            Condition::Absent => ("absent", None),
+            Condition::Present => ("present", None),
+            Condition::Equal(expected) => ("equal", Some(expected)),
         };
-        let request = self.told(&CHANGE, message::invalidate(&change.hashes))?.arg(when).int(tell.into());
+        let request = self
+            .publishing_request(&CHANGE, message::invalidate(&change.hashes))?
+            .arg(condition_name)
+            .int(return_previous.into());
         let request = request.arg(field.clone()).int(value.is_some().into()).arg(value.unwrap_or_default());
         Ok(request.arg(expected.unwrap_or_default()))
     }
 
-    /// From when it ends, nothing is given out that was read of these keys before.
-    pub(crate) fn changing(&self, fields: &[&Bytes]) -> Result<Change<'_>, ObjectError> {
+    /// Returns a guard. When it is dropped, cached values of these keys that were read before
+    /// become invalid.
+    pub(crate) fn invalidate_on_drop(&self, fields: &[&Bytes]) -> Result<InvalidateOnDrop<'_>, ObjectError> {
         let hashes = fields.iter().map(|field| hash(field)).collect();
-        Ok(Change { near: self.near()?, hashes })
+        Ok(InvalidateOnDrop { near: self.near()?, hashes })
     }
 
-    fn told(&self, script: &'static Script<1>, message: Bytes) -> Result<Request, ObjectError> {
+    fn publishing_request(&self, script: &'static Script<1>, message: Bytes) -> Result<Request, ObjectError> {
         let (_, key) = self.place.named()?;
         Ok(script.with([key.clone()]).publish_here().arg(topic(key)).arg(message))
     }

@@ -1,4 +1,4 @@
-//! Asking for a lock: options, then await.
+//! Acquire builders: options first, then `.await`.
 
 use std::future::IntoFuture;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ use redgrid_core::lock::{AcquireRequest, Backoff, HoldGuard, LeaseMode, LockKeys
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Holder, Name, Token};
 
-use crate::driven::driven;
+use crate::drive::drive;
 use crate::fair::FAIR;
 use crate::fair_lock::Place;
 use crate::guard::{LockGuard, LockLost};
@@ -21,84 +21,89 @@ use crate::{AcquireError, ReleaseError};
 /// Acquires a lock when awaited; made by [`Lock::acquire`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
-pub struct Acquire(Options);
+pub struct Acquire(AcquireBuilder);
 
 /// Tries to acquire a lock when awaited; made by [`Lock::try_acquire`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
-pub struct TryAcquire(Options);
+pub struct TryAcquire(AcquireBuilder);
 
-/// What was said of an acquire before it was awaited: of all kinds of locks.
+/// The options of an acquire, which are the same for all kinds of locks.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct AcquireOptions {
     pub(crate) wait: Option<Duration>,
     pub(crate) lease: Option<Duration>,
-    pub(crate) watchdog: Option<Duration>,
+    /// The length of a renewed lease, if it is not that of the configuration.
+    pub(crate) renewed_lease: Option<Duration>,
     pub(crate) holder: Option<Holder>,
     pub(crate) at_least: Duration,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) durability: Option<Durability>,
 }
 
-impl Said {
-    /// Names the holder of the current scope: a task that continues the acquire is outside of that scope.
+impl AcquireOptions {
+    /// Sets the holder to that of the current scope, unless the options name one.
+    ///
+    /// A task that continues the acquire is outside of that scope.
     pub(crate) fn in_scope(mut self) -> Self {
         self.holder = self.holder.or_else(Holder::current);
         self
     }
 }
 
-/// What is asked for, and how.
+/// An acquire of one lock: the lock and the options.
 #[derive(Clone)]
-pub(crate) struct Options {
+pub(crate) struct AcquireBuilder {
     client: Client,
     target: Result<Arc<LockKeys>, InvalidName>,
     kind: &'static dyn LockProtocol,
     pub(crate) reenters: bool,
     pub(crate) backoff: Option<Backoff>,
-    place: Option<Place>,
-    /// Where it lines up first, if it does.
-    line: Option<Arc<LockKeys>>,
-    said: Said,
+    position: Option<Place>,
+    /// The fair lock that the request acquires first, if the lock has one.
+    entry_gate: Option<Arc<LockKeys>>,
+    options: AcquireOptions,
 }
 
-/// How long who is at the front of a line keeps it when its process dies: 5 s, or the configured lease if that is shorter.
-const FRONT: Duration = Duration::from_secs(5);
+/// The longest lease of an entry gate: 5 s, or the configured lease if that is shorter.
+///
+/// If the process that holds the gate dies, the gate stays closed for this long.
+const ENTRY_GATE_LEASE: Duration = Duration::from_secs(5);
 
-/// Builders of one lock and of several set the same.
-impl Deref for Options {
-    type Target = Said;
+/// Lets `option_methods!` set the same fields for one lock and for several.
+impl Deref for AcquireBuilder {
+    type Target = AcquireOptions;
 
-    fn deref(&self) -> &Said {
-        &self.said
+    fn deref(&self) -> &AcquireOptions {
+        &self.options
     }
 }
 
-impl DerefMut for Options {
-    fn deref_mut(&mut self) -> &mut Said {
-        &mut self.said
+impl DerefMut for AcquireBuilder {
+    fn deref_mut(&mut self) -> &mut AcquireOptions {
+        &mut self.options
     }
 }
 
-impl Options {
+impl AcquireBuilder {
     pub(crate) fn new(
         client: &Client,
         target: &Result<Arc<LockKeys>, InvalidName>,
         kind: &'static dyn LockProtocol,
     ) -> Self {
-        Options {
+        AcquireBuilder {
             client: client.clone(),
             target: target.clone(),
             kind,
             reenters: true,
             backoff: None,
-            place: None,
-            line: None,
-            said: Said::default(),
+            position: None,
+            entry_gate: None,
+            options: AcquireOptions::default(),
         }
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     pub(crate) fn name(&self) -> Result<Name, AcquireError> {
         Ok(self.target.as_ref().map_err(Clone::clone)?.name.clone())
     }
@@ -107,122 +112,134 @@ impl Options {
         &self.client
     }
 
-    /// The same with what was said elsewhere.
-    pub(crate) fn with(self, said: &Said) -> Self {
-        Options { said: said.clone(), ..self }
+    /// Replaces the options.
+    pub(crate) fn with_options(self, options: &AcquireOptions) -> Self {
+        AcquireBuilder { options: options.clone(), ..self }
     }
 
-    /// The same of another thing, for which nobody lines up.
-    pub(crate) fn of(self, target: &Arc<LockKeys>, kind: &'static dyn LockProtocol) -> Self {
-        Options { target: Ok(Arc::clone(target)), kind, line: None, ..self }
+    /// Replaces the lock by one without an entry gate. The options stay.
+    pub(crate) fn for_lock(self, target: &Arc<LockKeys>, kind: &'static dyn LockProtocol) -> Self {
+        AcquireBuilder { target: Ok(Arc::clone(target)), kind, entry_gate: None, ..self }
     }
 
-    /// The same behind all who stand in this line.
-    pub(crate) fn in_line(self, line: Option<Arc<LockKeys>>) -> Self {
-        Options { line, ..self }
+    /// Sets the fair lock that the request acquires before the lock itself.
+    pub(crate) fn with_entry_gate(self, entry_gate: Option<Arc<LockKeys>>) -> Self {
+        AcquireBuilder { entry_gate, ..self }
     }
 
-    /// Whether this client itself holds what is asked for.
+    /// Returns whether this client itself holds the lock.
     pub(crate) fn is_held_here(&self) -> bool {
         self.target.as_ref().is_ok_and(|target| self.client.holds(self.kind, target))
     }
 
-    /// Asks until the wait is over; a wait of zero is one look.
-    pub(crate) async fn must(&mut self) -> Result<HoldGuard, AcquireError> {
-        let once = self.wait.is_some_and(|wait| wait.is_zero());
+    /// Acquires the lock within the timeout. A timeout of zero means one attempt.
+    pub(crate) async fn acquire(&mut self) -> Result<HoldGuard, AcquireError> {
+        let try_only = self.wait.is_some_and(|wait| wait.is_zero());
         self.wait = self.wait.filter(|wait| !wait.is_zero());
-        match self.ask(once).await? {
+        match self.attempt(try_only).await? {
             Some(guard) => Ok(guard),
             None => Err(busy(self.name()?, self.is_held_here())),
         }
     }
 
-    /// The same where being busy is an answer; without a wait, one look.
-    pub(crate) async fn may(&mut self) -> Result<Option<HoldGuard>, AcquireError> {
+    /// Acquires the lock, or returns `None` if it is taken. Without a timeout it makes one attempt.
+    pub(crate) async fn try_acquire(&mut self) -> Result<Option<HoldGuard>, AcquireError> {
         self.wait = self.wait.filter(|wait| !wait.is_zero());
-        let once = self.wait.is_none();
-        match self.ask(once).await {
+        let try_only = self.wait.is_none();
+        match self.attempt(try_only).await {
             Err(AcquireError::TimedOut { .. }) => Ok(None),
             outcome => outcome,
         }
     }
 
-    // By reference, as what is asked for is large, and each of these futures would have a copy of it.
-    async fn ask(&mut self, once: bool) -> Result<Option<HoldGuard>, AcquireError> {
-        match &self.line {
-            None => self.ask_now(once).await,
-            // Boxed: few line up, and the future of every acquire would have room for it.
-            Some(line) => Box::pin(self.ask_behind(line, once)).await,
+    // By reference: the builder is large, and each of these futures would hold a copy of it.
+    async fn attempt(&mut self, try_only: bool) -> Result<Option<HoldGuard>, AcquireError> {
+        match &self.entry_gate {
+            None => self.attempt_directly(try_only).await,
+            // Boxed: few locks have a gate, and the future of every acquire would reserve its size.
+            Some(entry_gate) => Box::pin(self.attempt_through_gate(entry_gate, try_only)).await,
         }
     }
 
-    /// Asks at the front of a line.
-    async fn ask_behind(&self, line: &Arc<LockKeys>, once: bool) -> Result<Option<HoldGuard>, AcquireError> {
-        let (request, target) = (self.request(once)?, self.target.as_ref().map_err(Clone::clone)?);
+    /// Requests the lock while holding the entry gate.
+    async fn attempt_through_gate(
+        &self,
+        entry_gate: &Arc<LockKeys>,
+        try_only: bool,
+    ) -> Result<Option<HoldGuard>, AcquireError> {
+        let (request, target) = (self.request(try_only)?, self.target.as_ref().map_err(Clone::clone)?);
         if self.client.is_in(self.kind, target, request.holder) {
-            // Those in the line wait for this one.
-            return self.ask_now(once).await;
+            // The holder re-enters: requests at the gate wait for it.
+            return self.attempt_directly(try_only).await;
         }
-        let granted = driven(&self.client, &target.name, self.wait, |left| {
-            let (mut asks, line) = (self.clone().in_scope(), Arc::clone(line));
-            asks.wait = left;
-            async move { asks.ask_at_the_front(line, once).await }
+        let granted = drive(&self.client, &target.name, self.wait, |remaining| {
+            let (mut builder, entry_gate) = (self.clone().in_scope(), Arc::clone(entry_gate));
+            builder.wait = remaining;
+            async move { builder.pass_gate(entry_gate, try_only).await }
         });
         Ok(granted.await?.inspect(HoldGuard::accept_member))
     }
 
-    /// Waits for the front of a line, asks there, and leaves the line. The grant is reserved: its caller does not have it yet.
-    async fn ask_at_the_front(mut self, line: Arc<LockKeys>, once: bool) -> Result<Option<HoldGuard>, AcquireError> {
+    /// Acquires the entry gate, requests the lock, and releases the gate.
+    ///
+    /// The grant is reserved: its caller does not have it yet.
+    async fn pass_gate(mut self, entry_gate: Arc<LockKeys>, try_only: bool) -> Result<Option<HoldGuard>, AcquireError> {
         let began = self.client.clock().now();
-        let said = Said { wait: self.wait, watchdog: Some(FRONT.min(self.client.watchdog_lease())), ..Said::default() };
-        let front = self.clone().with(&said).of(&line, &FAIR);
-        let Some(front) = front.ask_now(once).await? else { return Ok(None) };
+        let gate_lease = ENTRY_GATE_LEASE.min(self.client.watchdog_lease());
+        let options = AcquireOptions { wait: self.wait, renewed_lease: Some(gate_lease), ..AcquireOptions::default() };
+        let gate = self.clone().with_options(&options).for_lock(&entry_gate, &FAIR);
+        let Some(gate) = gate.attempt_directly(try_only).await? else { return Ok(None) };
         self.wait = self.wait.map(|wait| wait.saturating_sub(self.client.clock().now().since(began)));
-        let asked = self.enter(once)?.member().await;
-        // In, or given up: the next of the line may ask. Nobody waits for that here.
-        drop(front);
-        asked
+        let outcome = self.enter(try_only)?.member().await;
+        // Granted or given up: the next waiter at the gate may request the lock. The release of the
+        // gate is not awaited.
+        drop(gate);
+        outcome
     }
 
-    /// Acquires as one step of several. The grant is reserved until [`Grant::give`].
-    pub(crate) async fn step(mut self) -> Result<HoldGuard, AcquireError> {
-        let once = self.wait.is_some_and(|wait| wait.is_zero());
+    /// Acquires the lock as one member of a multi-step acquire.
+    ///
+    /// The grant is reserved until [`HoldGuard::accept_member`].
+    pub(crate) async fn acquire_member(mut self) -> Result<HoldGuard, AcquireError> {
+        let try_only = self.wait.is_some_and(|wait| wait.is_zero());
         let name = self.name()?;
         self.wait = self.wait.filter(|wait| !wait.is_zero());
         let (client, kind, target) = (self.client.clone(), self.kind, self.target.clone());
-        let asked = match self.line.take() {
-            None => self.enter(once)?.member().await?,
-            Some(line) => Box::pin(self.ask_at_the_front(line, once)).await?,
+        let grant = match self.entry_gate.take() {
+            None => self.enter(try_only)?.member().await?,
+            Some(entry_gate) => Box::pin(self.pass_gate(entry_gate, try_only)).await?,
         };
-        asked.ok_or_else(|| busy(name, target.is_ok_and(|target| client.holds(kind, &target))))
+        grant.ok_or_else(|| busy(name, target.is_ok_and(|target| client.holds(kind, &target))))
     }
 
-    /// See [`Said::in_scope`].
+    /// See [`AcquireOptions::in_scope`].
     pub(crate) fn in_scope(self) -> Self {
-        Options { said: self.said.in_scope(), ..self }
+        AcquireBuilder { options: self.options.in_scope(), ..self }
     }
 
-    async fn ask_now(&self, once: bool) -> Result<Option<HoldGuard>, AcquireError> {
-        self.enter(once)?.outcome().await
+    async fn attempt_directly(&self, try_only: bool) -> Result<Option<HoldGuard>, AcquireError> {
+        self.enter(try_only)?.outcome().await
     }
 
-    // Apart from its outcome, which would have room for the ticket twice.
-    fn enter(&self, once: bool) -> Result<PendingAcquire, AcquireError> {
-        let ticket = self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.request(once)?)?;
-        if let Some(place) = &self.place {
-            place.taken(ticket.queue_position());
+    // Separate from the wait for the outcome, whose future would reserve the size of the pending
+    // acquire twice.
+    fn enter(&self, try_only: bool) -> Result<PendingAcquire, AcquireError> {
+        let pending =
+            self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.request(try_only)?)?;
+        if let Some(position) = &self.position {
+            position.track(pending.queue_position());
         }
-        Ok(ticket)
+        Ok(pending)
     }
 
-    /// What is wished, once its values are found to be possible.
-    pub(crate) fn request(&self, once: bool) -> Result<AcquireRequest, AcquireError> {
+    /// Validates the options and returns the request.
+    pub(crate) fn request(&self, try_only: bool) -> Result<AcquireRequest, AcquireError> {
         let target = self.target.as_ref().map_err(Clone::clone)?;
         let refuse = |option, expected, got| {
             Err(AcquireError::InvalidArgument { name: target.name.clone(), option, expected, got })
         };
         let in_range = |lease: &Duration| (SHORTEST_LEASE..=LONGEST_LEASE).contains(lease);
-        for (option, lease) in [("lease", self.lease), ("auto_renew", self.watchdog)] {
+        for (option, lease) in [("lease", self.lease), ("auto_renew", self.renewed_lease)] {
             if let Some(lease) = lease.filter(|lease| !in_range(lease)) {
                 return refuse(option, "100 ms to 30 days", lease);
             }
@@ -230,83 +247,103 @@ impl Options {
         if self.at_least > LONGEST_LEASE {
             return refuse("hold_at_least", "at most 30 days", self.at_least);
         }
-        if let (Some(longest), true) = (self.max_hold, self.max_hold.is_some_and(|longest| longest < SHORTEST_LEASE)) {
+        if let Some(longest) = self.max_hold.filter(|longest| *longest < SHORTEST_LEASE) {
             return refuse("hold_at_most", "at least 100 ms", longest);
         }
         let lease = match self.lease {
             Some(lease) => LeaseMode::Fixed(lease),
-            None => LeaseMode::Renewed(self.watchdog.unwrap_or(self.client.watchdog_lease())),
+            None => LeaseMode::Renewed(self.renewed_lease.unwrap_or(self.client.watchdog_lease())),
         };
         let holder = self.holder.clone().or_else(Holder::current).map(|holder| holder.id());
-        let durability = self.durability.unwrap_or(self.client.durability());
-        let (at_least, max_hold, wait) = (self.at_least, self.max_hold, self.wait);
-        let (reenters, backoff) = (self.reenters, self.backoff);
-        Ok(AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters, backoff })
+        Ok(AcquireRequest {
+            lease,
+            holder,
+            at_least: self.at_least,
+            max_hold: self.max_hold,
+            once: try_only,
+            wait: self.wait,
+            durability: self.durability.unwrap_or(self.client.durability()),
+            reenters: self.reenters,
+            backoff: self.backoff,
+        })
     }
 }
 
-impl std::fmt::Debug for Options {
+impl std::fmt::Debug for AcquireBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("AcquireBuilder")
             .field("kind", &self.kind.name())
             .field("target", &self.target)
-            .field("said", &self.said)
+            .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }
 
-/// The options of a builder around [`Options`].
-macro_rules! options {
+/// The option methods of a builder around [`AcquireBuilder`] or [`AcquireOptions`].
+macro_rules! option_methods {
     ($builder:ident $(, $of:ident: $bound:path)?) => {
         impl$(<$of: $bound>)? $builder$(<$of>)? {
-            /// Waits at most this long for others to release, and for a server that can not be reached; zero looks once.
-            /// Without it, an acquire waits as long as it takes (but not without any contact to the server), and a try does
-            /// not wait.
+            /// Limits how long to wait, for other holders and for an unreachable server.
+            ///
+            /// Zero means one attempt. Without a timeout, an acquire waits as long as it takes, but
+            /// not without any contact to the server. A try does not wait then.
             pub fn timeout(mut self, wait: std::time::Duration) -> Self {
                 self.0.wait = Some(wait);
                 self
             }
 
-            /// Holds the lock for this long at most, renewed by nobody: 100 ms to 30 days. A short lease frees the lock
-            /// soon after a crash; a lease that runs out during the work loses the lock. Without it the lease is renewed
-            /// while the guard lives. The guard's `extend` lengthens by hand.
+            /// Sets a fixed lease, which is not renewed: 100 ms to 30 days.
+            ///
+            /// A short lease frees the lock soon after a crash. If the lease runs out during the
+            /// work, the lock is lost. Without this option the lease is renewed while the guard
+            /// lives. The guard's `extend` extends it explicitly.
             pub fn lease(mut self, lease: std::time::Duration) -> Self {
                 self.0.lease = Some(lease);
                 self
             }
 
-            /// Renews the lease, as by default, but with leases of this length: 100 ms to 30 days, 30 s unless set here or
-            /// in the configuration. Short ones free the lock sooner after a crash; long ones survive longer pauses.
+            /// Renews the lease, as by default, but with leases of this length.
+            ///
+            /// The length is 100 ms to 30 days; 30 s unless set here or in the configuration. Short
+            /// leases free the lock sooner after a crash. Long ones survive longer pauses.
             #[doc(alias = "watchdog")]
             pub fn auto_renew(mut self, lease: std::time::Duration) -> Self {
                 self.0.lease = None;
-                self.0.watchdog = Some(lease);
+                self.0.renewed_lease = Some(lease);
                 self
             }
 
-            /// Acquires for this holder, who gets in again without waiting where it already is.
+            /// Acquires for this holder. Where it already holds the lock, it re-enters without
+            /// waiting.
             pub fn holder(mut self, holder: &crate::Holder) -> Self {
                 self.0.holder = Some(holder.clone());
                 self
             }
 
-            /// Keeps the name taken for at least this long, also when the guard is released or the process dies before:
-            /// for a job that must run once per interval. Nothing unless set.
+            /// Keeps the lock taken for at least this long, for a job that must run once per
+            /// interval.
+            ///
+            /// This holds even if the guard is released or the process dies earlier. The default is
+            /// zero.
             pub fn hold_at_least(mut self, keep: std::time::Duration) -> Self {
                 self.0.at_least = keep;
                 self
             }
 
-            /// Has the grant and each renewal of it count only once they are so durable; as the configuration says unless set.
-            /// An acquire that falls short is given back and ends [`AcquireError::NotDurable`](crate::AcquireError::NotDurable); a renewal that does is
-            /// tried again until the hold's deadline. Who enters again as a holder has what the first one asked for.
+            /// Sets how durable the grant and each renewal must be before they are valid.
+            ///
+            /// The default is that of the configuration. An acquire that falls short is released
+            /// and returns [`AcquireError::NotDurable`](crate::AcquireError::NotDurable). A renewal
+            /// that falls short is retried until the deadline of the hold. A holder that re-enters
+            /// has the durability of its first acquire.
             pub fn durability(mut self, durability: crate::Durability) -> Self {
                 self.0.durability = Some(durability);
                 self
             }
 
-            /// Ends renewal after this long, so that a holder that hangs loses the lock one lease later. Unlimited unless
-            /// set.
+            /// Ends the renewal after this time. Unlimited unless set.
+            ///
+            /// A holder that hangs loses the lock one lease later.
             pub fn hold_at_most(mut self, longest: std::time::Duration) -> Self {
                 self.0.max_hold = Some(longest);
                 self
@@ -315,43 +352,51 @@ macro_rules! options {
     };
 }
 
-pub(crate) use options;
+pub(crate) use option_methods;
 
-options!(Acquire);
-options!(TryAcquire);
+option_methods!(Acquire);
+option_methods!(TryAcquire);
 
 impl TryAcquire {
     pub(crate) fn new(lock: &Lock) -> Self {
-        TryAcquire(lock.options())
+        TryAcquire(lock.acquire_builder())
     }
 
-    /// Tells `place` where in the queue of a [`FairLock`](crate::FairLock) this request stands. Other locks have none.
+    /// Makes `place` follow this request's position in the queue of a
+    /// [`FairLock`](crate::FairLock).
+    ///
+    /// Other locks have no such queue.
     pub fn at(mut self, place: &Place) -> Self {
-        self.0.place = Some(place.clone());
+        self.0.position = Some(place.clone());
         self
     }
 }
 
 impl Acquire {
     pub(crate) fn new(lock: &Lock) -> Self {
-        Acquire(lock.options())
+        Acquire(lock.acquire_builder())
     }
 
-    /// Tells `place` where in the queue of a [`FairLock`](crate::FairLock) this request stands. Other locks have none.
+    /// Makes `place` follow this request's position in the queue of a
+    /// [`FairLock`](crate::FairLock).
+    ///
+    /// Other locks have no such queue.
     pub fn at(mut self, place: &Place) -> Self {
-        self.0.place = Some(place.clone());
+        self.0.position = Some(place.clone());
         self
     }
 
-    /// Acquires, runs `work` with the fencing token, releases. The work is dropped when the lock is lost.
+    /// Acquires the lock, runs `work` with the fencing token, and releases the lock.
+    ///
+    /// The work is dropped when the lock is lost.
     ///
     /// # Errors
     ///
-    /// [`WithError`]: not acquired, or lost before the work was done.
+    /// [`WithError`] when the lock was not acquired, or was lost before the work was done.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the work and gives the lock back in the background.
+    /// Dropping the future drops the work and releases the lock in the background.
     pub async fn with<F, Fut>(self, work: F) -> Result<Fut::Output, WithError>
     where
         F: FnOnce(Token) -> Fut + Send,
@@ -360,7 +405,8 @@ impl Acquire {
         let guard = self.await?;
         let done = guard.run(work(guard.token())).await?;
         match guard.release().await {
-            // Done under a lease that held; only its end was not confirmed, and the lease ends it.
+            // The work was done under a valid lease. Only the release is not confirmed; the hold
+            // ends with its lease.
             Ok(()) | Err(ReleaseError::OutcomeUnknown { .. } | ReleaseError::Refused { .. }) => Ok(done),
             Err(ReleaseError::Lost { name, reason }) => Err(WithError::Lost(LockLost { name, reason })),
             Err(_) => Ok(done),
@@ -373,7 +419,7 @@ impl IntoFuture for Acquire {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(mut self) -> Self::IntoFuture {
-        Box::pin(async move { Ok(LockGuard::new(self.0.must().await?)) })
+        Box::pin(async move { Ok(LockGuard::new(self.0.acquire().await?)) })
     }
 }
 
@@ -382,23 +428,23 @@ impl IntoFuture for TryAcquire {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(mut self) -> Self::IntoFuture {
-        Box::pin(async move { Ok(self.0.may().await?.map(LockGuard::new)) })
+        Box::pin(async move { Ok(self.0.try_acquire().await?.map(LockGuard::new)) })
     }
 }
 
-/// The error of an acquire that does not wait, where the lock is held.
+/// Returns the error of an acquire that does not wait and finds the lock taken.
 pub(crate) fn busy(name: Name, by_this_client: bool) -> AcquireError {
     AcquireError::TimedOut { name, waited: Duration::ZERO, by_this_client }
 }
 
-/// Why work under a lock was not done, or not done to its end.
+/// Reason why work under a lock was not done, or not completed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WithError {
-    /// The lock was not acquired; the work was not begun.
+    /// The lock was not acquired. The work was not started.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
-    /// The lock was lost; the work was dropped, or had just been done.
+    /// The lock was lost. The work was dropped, or had just completed.
     #[error(transparent)]
     Lost(#[from] LockLost),
 }

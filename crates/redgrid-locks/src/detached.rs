@@ -1,4 +1,4 @@
-//! A hold on its way from one process to another.
+//! Hands a hold from one process to another.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,11 +12,14 @@ use crate::AcquireError;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 
-/// A lock that its process has let go of without giving it back: for another process, which takes it over by
-/// [`Lock::attach`]. Made by [`LockGuard::detach`]; goes over any wire by `serde`.
+/// A hold that its process gave up without releasing it, for another process to attach.
 ///
-/// On the server the lock is still held, and its lease runs: what nobody attaches ends with it. It is no secret, and no proof:
-/// whoever reads it can take the lock over, once.
+/// It is made by [`LockGuard::detach`] and taken over by [`Lock::attach`]. It can be sent in any
+/// format of `serde`.
+///
+/// On the server the lock is still held, and its lease runs. A hold that is not attached ends with
+/// the lease. The value is neither a secret nor a proof: any process that reads it can take the
+/// lock over, once.
 #[must_use = "a detached lock that nobody attaches stays taken until its lease ends"]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,28 +59,30 @@ impl Detached {
             lease_ms: millis(lease),
             left_ms: millis(hold.left),
             ends_us: hold.ends,
-            // Rounded up: kept rather a little longer.
+            // Rounded up: the lock stays taken slightly longer rather than shorter.
             at_least_ms: millis(hold.at_least + Duration::from_micros(999)),
             max_hold_ms: hold.max_hold.map(millis),
         }
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The fencing token, which whoever attaches keeps.
+    /// Returns the fencing token. Attaching keeps it.
     pub fn token(&self) -> Token {
         Token::new(self.token)
     }
 
-    /// Within which time of its being detached it has to be attached: a margin less than the server keeps it.
+    /// Returns the time after the detach within which the hold must be attached.
+    ///
+    /// The server keeps the hold longer than that, by a margin.
     pub fn left(&self) -> Duration {
         Duration::from_millis(self.left_ms)
     }
 
-    fn hold(&self) -> DetachedHold {
+    fn to_hold(&self) -> DetachedHold {
         let lease = Duration::from_millis(self.lease_ms);
         DetachedHold {
             field: self.holder.clone().into(),
@@ -92,16 +97,17 @@ impl Detached {
 }
 
 impl LockGuard {
-    /// Lets go of the lock without giving it back, for another process to go on with it.
+    /// Detaches the hold from this process without releasing the lock, for another process to
+    /// continue.
     ///
-    /// A renewed lease is renewed once more first, so that there is a whole one for the way. When this returns, nobody in this
-    /// process believes in the lock, and it is renewed by nobody until it is attached. Tasks of this process that wait for it go
-    /// on waiting.
+    /// A renewed lease is renewed once more first, so that a whole lease remains for the transfer.
+    /// When this returns, the hold is no longer valid in this process. The lock is not renewed
+    /// until it is attached. Waiting tasks of this process keep waiting.
     ///
     /// ```no_run
     /// # async fn demo(guard: redgrid_locks::LockGuard, lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
     /// let detached = guard.detach().await?;                       // in one process
-    /// // … as JSON, or however else, to another one …
+    /// // … sent to another process, as JSON or in another format …
     /// let guard = lock.attach(&detached).await?;                  // there
     /// assert_eq!(guard.token(), detached.token());
     /// # Ok(()) }
@@ -109,11 +115,11 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`NotDetached`], with the guard: it holds as before, unless it was lost.
+    /// [`NotDetached`], with the guard. The hold continues, unless it was lost.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the lock is given back in the background.
+    /// If the future is dropped early, the lock is released in the background.
     pub async fn detach(self) -> Result<Detached, NotDetached> {
         let (kind, name) = (self.grant().protocol(), self.name().clone());
         match self.into_grant().detach().await {
@@ -124,22 +130,27 @@ impl LockGuard {
 }
 
 impl Lock {
-    /// Takes over a lock that another process has detached, with its token and its lease: a renewed one is renewed from here
-    /// on, a fixed one ends when it would have ended there. What is left of `hold_at_least` and `hold_at_most` goes with it; durability
-    /// is that of this client.
+    /// Takes over a hold that another process detached, with its token and its lease.
     ///
-    /// The server decides: of two that attach the same, one gets it. It finds the lock by its name under this client's
-    /// namespace.
+    /// A renewed lease is renewed by this process from now on. A fixed one ends when it would have
+    /// ended in the other process. The rest of `hold_at_least` and `hold_at_most` stays in force.
+    /// The durability is that of this client.
     ///
-    /// What was detached as a [`FencedLock`](crate::FencedLock) or [`SpinLock`](crate::SpinLock) is attached as one.
+    /// The server decides: of two processes that attach the same hold, one gets it. The lock is
+    /// found by its name in this client's namespace.
+    ///
+    /// A hold of a [`FencedLock`](crate::FencedLock) or [`SpinLock`](crate::SpinLock) is attached
+    /// to a lock of that kind.
     ///
     /// # Errors
     ///
-    /// [`AttachError::OtherLock`] for another name or kind; [`AttachError::Gone`] when it was attached before, taken by force, or is at the end of its lease.
+    /// [`AttachError::OtherLock`] for another name or kind. [`AttachError::Gone`] when the hold was
+    /// attached before, taken by force, or is at the end of its lease.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the lock may be taken over and is given back in the background.
+    /// If the future is dropped early, the hold may have been taken over. It is then released in
+    /// the background.
     pub async fn attach(&self, detached: &Detached) -> Result<LockGuard, AttachError> {
         let target = self.target()?;
         let name = target.name.clone();
@@ -147,7 +158,7 @@ impl Lock {
             let detached = format!("{} {}", detached.kind, detached.name);
             return Err(AttachError::OtherLock { name, detached });
         }
-        let hold = detached.hold();
+        let hold = detached.to_hold();
         let lease = hold.lease.duration();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
             let (option, expected) = ("lease", "100 ms to 30 days");
@@ -157,13 +168,13 @@ impl Lock {
     }
 }
 
-/// A lock that was not detached, and the guard that still has it.
+/// The error of a failed detach, with the guard.
 #[derive(Debug, thiserror::Error)]
 #[error("the lock was not handed over")]
 pub struct NotDetached {
-    /// The guard.
+    /// The guard, which still has the lock unless it was lost.
     pub guard: LockGuard,
-    /// Why.
+    /// The reason.
     #[source]
     pub why: DetachError,
 }

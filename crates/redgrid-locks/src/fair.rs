@@ -1,4 +1,6 @@
-//! The scripts of a fair lock, and their calls. Its queue is Redisson's; each script's header is its contract.
+//! The scripts of a fair lock, and the requests that call them.
+//!
+//! The queue has Redisson's format. The header of each script is its contract.
 
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use redgrid_core::{BulkScript, Request, Script};
 
 use crate::scripts::{PLAIN, millis};
 
-/// A script with what all of them have in common in front of it.
+/// Returns the text of a script, preceded by the functions that all of them share.
 macro_rules! with_queue {
     ($file:literal) => {
         concat!(include_str!("scripts/fair_queue.lua"), include_str!($file))
@@ -21,12 +23,15 @@ static KEEP: Script<4> = Script::new("fair/keep", with_queue!("scripts/fair_keep
 static PASS: Script<4> = Script::new("fair/pass", with_queue!("scripts/fair_pass.lua"));
 static RELEASE: BulkScript = BulkScript::new("fair/release", with_queue!("scripts/fair_release.lua"));
 
-/// A lock of one holder at a time in the order of arrival at the server, Redisson's RFairLock on the wire.
+/// The protocol of an exclusive lock that is granted in the order of arrival at the server:
+/// Redisson's RFairLock on the wire.
 pub(crate) struct Fair;
 
 pub(crate) static FAIR: Fair = Fair;
 
-/// The keys of the queue, and, as text, what a place in it is worth: it goes with the keys, as all who share them share it.
+/// Returns the keys of the queue, followed by the `fair_wait` of the client in ms, as text.
+///
+/// The wait is part of the keys, so that all users of the same [`LockKeys`] use the same wait.
 pub(crate) fn more(key: &[u8], wait: Duration) -> Box<[Bytes]> {
     let keys = ["redisson_lock_queue", "redisson_lock_timeout", "redgrid_fair"].map(|prefix| companion(prefix, key));
     keys.into_iter().chain([millis(wait).to_string().into()]).collect()
@@ -37,22 +42,23 @@ fn keys(target: &LockKeys) -> [Bytes; 4] {
     [target.key.clone(), key(0), key(1), key(2)]
 }
 
-fn wait(target: &LockKeys) -> Bytes {
+fn fair_wait(target: &LockKeys) -> Bytes {
     target.more.get(3).cloned().unwrap_or_default()
 }
 
-fn enter(claim: HoldArgs<'_>, kept: Duration) -> Request {
+/// Acquires the lock or enqueues the request. With a `position_ttl` of zero it only tries.
+fn enter(claim: HoldArgs<'_>, position_ttl: Duration) -> Request {
     let request = ENTER.with(keys(claim.target)).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
-    let request = request.arg(wait(claim.target)).int(millis(kept));
+    let request = request.arg(fair_wait(claim.target)).int(millis(position_ttl));
     request.publish_here().arg(claim.target.channel.clone()).idempotent()
 }
 
-/// Gives back what is held, or a place; with a lease it stays taken for so long.
-fn give_back(claims: &[HoldArgs<'_>]) -> Request {
+/// Releases holds or queue positions. A claim with a lease keeps the lock taken that long.
+fn release_or_retain(claims: &[HoldArgs<'_>]) -> Request {
     let request = RELEASE.with(claims.iter().flat_map(|claim| keys(claim.target))).publish_here();
     let add = |request: Request, claim: &HoldArgs<'_>| {
         let request = request.arg(claim.field.clone()).int(millis(claim.lease));
-        request.arg(claim.target.channel.clone()).arg(wait(claim.target))
+        request.arg(claim.target.channel.clone()).arg(fair_wait(claim.target))
     };
     claims.iter().fold(request, add).idempotent()
 }
@@ -80,7 +86,7 @@ impl LockProtocol for Fair {
     }
 
     fn release(&self, claim: HoldArgs<'_>) -> Request {
-        give_back(&[HoldArgs { lease: Duration::ZERO, ..claim }])
+        release_or_retain(&[HoldArgs { lease: Duration::ZERO, ..claim }])
     }
 
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
@@ -88,7 +94,7 @@ impl LockProtocol for Fair {
     }
 
     fn retain(&self, claim: HoldArgs<'_>) -> Request {
-        give_back(&[claim])
+        release_or_retain(&[claim])
     }
 
     fn extend(&self, claim: HoldArgs<'_>) -> Request {
@@ -100,38 +106,38 @@ impl LockProtocol for Fair {
     }
 
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
-        let freed: Vec<_> = claims.iter().map(|claim| HoldArgs { lease: Duration::ZERO, ..*claim }).collect();
-        give_back(&freed)
+        let released: Vec<_> = claims.iter().map(|claim| HoldArgs { lease: Duration::ZERO, ..*claim }).collect();
+        release_or_retain(&released)
     }
 }
 
 impl ServerQueue for Fair {
-    fn enter(&self, claim: HoldArgs<'_>, kept: Duration) -> Request {
-        enter(claim, kept)
+    fn enter(&self, claim: HoldArgs<'_>, position_ttl: Duration) -> Request {
+        enter(claim, position_ttl)
     }
 
-    fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request {
-        let request = KEEP.with(keys(target)).arg(wait(target)).int(millis(kept)).int(i64::from(all));
+    fn keep(&self, target: &LockKeys, positions: &[Bytes], position_ttl: Duration, all: bool) -> Request {
+        let request = KEEP.with(keys(target)).arg(fair_wait(target)).int(millis(position_ttl)).int(i64::from(all));
         let request = request.publish_here().arg(target.channel.clone());
-        places.iter().fold(request, |request, place| request.arg(place.clone())).idempotent()
+        positions.iter().fold(request, |request, position| request.arg(position.clone())).idempotent()
     }
 
-    fn pass(&self, claim: HoldArgs<'_>, along: &PassArgs<'_>) -> Request {
+    fn pass(&self, claim: HoldArgs<'_>, args: &PassArgs<'_>) -> Request {
         let request = PASS.with(keys(claim.target)).arg(claim.field.clone()).not_after_here();
-        let gives_back = match along.gives_back {
+        let release_mode = match args.gives_back {
             ReleaseAfterPass::No => 0,
             ReleaseAfterPass::UnlessNext => 1,
             ReleaseAfterPass::Yes => 2,
         };
-        let request = request.arg(wait(claim.target)).int(millis(along.kept)).int(gives_back);
+        let request = request.arg(fair_wait(claim.target)).int(millis(args.kept)).int(release_mode);
         let request = request.publish_here().arg(claim.target.channel.clone());
-        let request = request.int(i64::try_from(along.served.len()).unwrap_or(i64::MAX));
-        let places = along.served.iter().chain(along.new);
-        places.fold(request, |request, place| request.arg(place.clone())).tells_time().idempotent()
+        let request = request.int(i64::try_from(args.served.len()).unwrap_or(i64::MAX));
+        let positions = args.served.iter().chain(args.new);
+        positions.fold(request, |request, position| request.arg(position.clone())).tells_time().idempotent()
     }
 
-    fn channel(&self, target: &LockKeys, place: &Bytes) -> Bytes {
-        [&target.channel, &b":"[..], place].concat().into()
+    fn channel(&self, target: &LockKeys, position: &Bytes) -> Bytes {
+        [&target.channel, &b":"[..], position].concat().into()
     }
 }
 
@@ -140,18 +146,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_script_tells_its_contract() {
-        for body in [ENTER.body(), KEEP.body(), PASS.body(), RELEASE.body()] {
+    fn every_script_states_its_contract() {
+        for script in [ENTER.body(), KEEP.body(), PASS.body(), RELEASE.body()] {
             for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
-                assert!(body.text().contains(part), "{}: {part}", body.name());
+                assert!(script.text().contains(part), "{}: {part}", script.name());
             }
         }
     }
 
     #[test]
-    fn keys_and_channels_are_redissons() {
-        let more = more(b"a", Duration::from_secs(30));
-        assert_eq!(more[..2], ["redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"]);
-        assert_eq!(more[2..], ["redgrid_fair:{a}", "30000"]);
+    fn queue_keys_are_redissons() {
+        let queue_keys = more(b"a", Duration::from_secs(30));
+        assert_eq!(queue_keys[..2], ["redisson_lock_queue:{a}", "redisson_lock_timeout:{a}"]);
+        assert_eq!(queue_keys[2..], ["redgrid_fair:{a}", "30000"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The fair lock as a value, and a waiter's place in its queue.
+//! The fair lock handle, and a view of a waiter's position in its queue.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,16 +15,25 @@ use crate::guard::LockGuard;
 use crate::inspect::{self, LockHolder, LockState, LockWaiter};
 use crate::lock::Lock;
 
-/// A lock that is given in the order in which requests arrive at the server, over all processes that reach it. Redisson's
-/// `RFairLock` on the wire: Java services and ours stand in one queue.
+/// A lock that is granted in the order in which requests arrive at the server, over all processes.
 ///
-/// Order has its price: each hand-over from process to process asks the server, and one inside a process goes no further than the
-/// places that the server last told to be next, where a [`Lock`] stays in a process for a while whoever waits elsewhere. Who waits has a place on the server that its process keeps every quarter of a second; the places of a process that is
-/// silent for a second are given up, and the next one gets in. The first 16 waiters of a process (`fair_depth`) have places of
-/// their own, the others follow them inside the process.
+/// It is Redisson's `RFairLock` on the wire: Java services and redgrid share one queue.
 ///
-/// Options, guards, leases, tokens and re-entry are those of [`Lock`]. The name is the same hash, so a plain lock of the
-/// same name excludes a fair one, past its queue.
+/// # Cost of the order
+///
+/// Each hand-over from process to process needs a request. Inside a process, the lock is handed
+/// over only to the positions that the server last reported as next. A [`Lock`], in contrast, stays
+/// in a process for a while, even if other processes wait.
+///
+/// # Queue
+///
+/// A waiter has a position on the server, which its process keeps alive every quarter of a second.
+/// The positions of a process that is silent for a second are removed, and the next waiter is
+/// granted the lock. The first 16 waiters of a process (`fair_depth`) have positions of their own.
+/// The others follow them inside the process.
+///
+/// Options, guards, leases, tokens and re-entry are those of [`Lock`]. The key is the same hash, so
+/// a plain lock of the same name excludes a fair one, and ignores its queue.
 ///
 /// ```no_run
 /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,7 +41,7 @@ use crate::lock::Lock;
 ///
 /// let client = Client::connect("redis://127.0.0.1:6379").await?;
 /// let lock = FairLock::new(&client, "tickets");
-/// let guard = lock.acquire().await?; // after everybody who had asked before
+/// let guard = lock.acquire().await?; // after all earlier requests
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
@@ -43,57 +52,62 @@ use crate::lock::Lock;
 pub struct FairLock(Lock);
 
 impl FairLock {
-    /// The fair lock with this name.
+    /// Returns the fair lock with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
-            let mark = companion("redgrid_wait", &key);
+            let poll_waiter_flag = companion("redgrid_wait", &key);
             let more = more(&key, client.fair_wait());
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more })
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more })
         });
         FairLock(Lock::of(client, &FAIR, target))
     }
 
-    /// Acquires the lock when it is this request's turn, waiting as long as it takes or as [`Acquire::timeout`] says.
+    /// Acquires the lock when this request is next in the queue.
+    ///
+    /// It waits as long as it takes or as [`Acquire::timeout`] says.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the lock for each error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future, or the end of its wait, gives up its place in the queue; what the server had granted goes back in
-    /// the background.
+    /// Dropping the future gives up its position in the queue, as does its timeout. A grant of the
+    /// server is released in the background.
     #[doc(alias = "lock")]
     pub fn acquire(&self) -> Acquire {
         self.0.acquire()
     }
 
-    /// Acquires the lock if it is free and nobody waits for it: `None` otherwise. Without a
-    /// [`timeout`](TryAcquire::timeout) it never lines up.
+    /// Acquires the lock if it is free and has no waiters, or returns `None`.
+    ///
+    /// Without a [`timeout`](TryAcquire::timeout) it never enters the queue.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the lock for each error.
     ///
     /// # Cancel safety
     ///
-    /// As [`FairLock::acquire`].
+    /// That of [`FairLock::acquire`].
     #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire {
         self.0.try_acquire()
     }
 
-    /// Acquires the lock, runs `work` with its fencing token, and releases; as [`Lock::with`].
+    /// Acquires the lock, runs `work` with the fencing token, and releases the lock, as
+    /// [`Lock::with`].
     ///
     /// # Errors
     ///
-    /// [`WithError`]: not acquired, or lost before the work was done.
+    /// [`WithError`] when the lock was not acquired, or was lost before the work was done.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the work and gives the lock, or the place, back in the background.
+    /// Dropping the future drops the work. The lock or the queue position is released in the
+    /// background.
     pub async fn with<F, Fut>(&self, work: F) -> Result<Fut::Output, WithError>
     where
         F: FnOnce(Token) -> Fut + Send,
@@ -102,127 +116,136 @@ impl FairLock {
         self.0.with(work).await
     }
 
-    /// Whether anybody holds the lock at this instant.
+    /// Returns whether the lock has a holder at this instant.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`ServerError`] when the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "isLocked")]
     pub async fn is_locked(&self) -> Result<bool, ServerError> {
         self.0.is_locked().await
     }
 
-    /// Who holds the lock, and for how long; `None` when it is free. [`FairLock::waiting`] tells who waits.
+    /// Returns the holder of the lock and the remaining lease; `None` when it is free.
+    ///
+    /// [`FairLock::waiting`] returns the waiters.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`ServerError`] when the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn inspect(&self) -> Result<Option<LockState>, ServerError> {
         self.0.inspect().await
     }
 
-    /// Who waits for the lock on the server, the next one in front: ours and Redisson's.
+    /// Returns the waiters in the server's queue, the next one first: those of redgrid and
+    /// Redisson.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`ServerError`] when the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn waiting(&self) -> Result<Vec<LockWaiter>, ServerError> {
-        inspect::waiting(self.0.client(), self.0.reachable()?).await
+        inspect::waiting(self.0.client(), self.0.query_target()?).await
     }
 
-    /// How long the present holder's lease still lasts; as [`Lock::remaining_lease`].
+    /// Returns the remaining lease of the current holder, as [`Lock::remaining_lease`].
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`ServerError`] when the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "remainTimeToLive")]
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, ServerError> {
         self.0.remaining_lease().await
     }
 
-    /// Where the request with this [`Place`] stands in the queue: 0 is next. `None` while it has no place on the server: it is
-    /// not asked for yet, waits behind others of its process, holds, or has ended.
+    /// Returns the position in the queue of the request with this [`Place`]; 0 is next.
+    ///
+    /// `None` means that the request has no position on the server. It was not sent yet, waits
+    /// behind others of its process, holds the lock, or has ended.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`ServerError`] when the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn position(&self, place: &Place) -> Result<Option<usize>, ServerError> {
-        let Some(field) = place.field() else { return Ok(None) };
+        let Some(field) = place.holder_field() else { return Ok(None) };
         let waiting = self.waiting().await?;
-        let is_it = |waiter: &LockWaiter| {
+        let is_own = |waiter: &LockWaiter| {
             waiter.number.is_some_and(|number| format!("{}:{number}", waiter.client).as_bytes() == field)
         };
-        Ok(waiting.iter().position(is_it))
+        Ok(waiting.iter().position(is_own))
     }
 
-    /// What every object has, with its queue: as [`Lock::object`]. Those who wait in a queue that is deleted or renamed line up anew
-    /// when they look, in whatever order.
+    /// Returns the operations that every object has, including the queue: as [`Lock::object`].
+    ///
+    /// The waiters of a queue that is deleted or renamed enter a new queue when they poll, in any
+    /// order.
     pub fn object(&self) -> Object {
         self.0.object_of(layouts::fair_lock)
     }
 
-    /// Frees the lock whoever holds it, and lets the next of the queue in; as [`Lock::force_release`].
+    /// Frees the lock, whichever holder has it, as [`Lock::force_release`].
+    ///
+    /// The next waiter in the queue is granted the lock.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] when it could not be done.
+    /// [`AcquireError`] when the takeover failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be done.
+    /// If the future is dropped early, the lock may or may not be freed.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
         self.0.force_release().await
     }
 
-    /// Frees the lock only while this holder has it. As [`Lock::force_release_if`].
+    /// Frees the lock only while this holder has it, as [`Lock::force_release_if`].
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] when it could not be done.
+    /// [`AcquireError`] when the takeover failed.
     ///
     /// # Cancel safety
     ///
-    /// As [`Lock::force_release`].
+    /// That of [`Lock::force_release`].
     pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
         self.0.force_release_if(holder).await
     }
 
-    /// Takes the lock whoever holds it, past the queue; as [`Lock::steal`].
+    /// Takes the lock over, whichever holder has it, as [`Lock::steal`]. The queue is ignored.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] when it could not be done.
+    /// [`AcquireError`] when the takeover failed.
     ///
     /// # Cancel safety
     ///
-    /// As [`Lock::steal`].
+    /// That of [`Lock::steal`].
     pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
         self.0.steal().await
     }
 }
 
-/// A waiter's place in the queue of a [`FairLock`], to be looked at while it waits.
+/// A view of a waiter's position in the queue of a [`FairLock`], which can be read during the wait.
 ///
 /// ```no_run
 /// # async fn demo(lock: redgrid_locks::FairLock) -> Result<(), Box<dyn std::error::Error>> {
@@ -231,7 +254,7 @@ impl FairLock {
 /// let place = Place::new();
 /// let waiter = tokio::spawn(lock.acquire().at(&place).into_future());
 /// if let Some(before) = lock.position(&place).await? {
-///     println!("{before} are before us");
+///     println!("{before} waiters are before this one");
 /// }
 /// # drop(waiter); Ok(()) }
 /// ```
@@ -239,16 +262,18 @@ impl FairLock {
 pub struct Place(Arc<Mutex<Option<QueuePositionView>>>);
 
 impl Place {
-    /// A place that no request has yet; [`Acquire::at`] gives it to one.
+    /// Creates a view without a request; [`Acquire::at`] sets the request.
     pub fn new() -> Self {
         Place::default()
     }
 
-    pub(crate) fn taken(&self, view: QueuePositionView) {
+    /// Makes this view follow a request.
+    pub(crate) fn track(&self, view: QueuePositionView) {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(view);
     }
 
-    fn field(&self) -> Option<bytes::Bytes> {
+    /// Returns the holder field in the queue; `None` while the request is not queued.
+    fn holder_field(&self) -> Option<bytes::Bytes> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref()?.field()
     }
 }

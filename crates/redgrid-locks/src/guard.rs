@@ -1,14 +1,15 @@
-//! The proof of a held lock, and the means to end it.
+//! The guard of a held lock.
 
 use std::time::Duration;
 
 use redgrid_core::lock::{ExtendError, FromHoldGuard, HoldGuard, HoldWatch, LostReason, ReleaseError};
 use redgrid_core::{Name, Token};
 
-/// A held lock. Dropping it gives the lock back in the background; [`LockGuard::release`] waits and tells.
+/// A held lock. Dropping it releases the lock in the background; [`LockGuard::release`] waits for
+/// the result.
 ///
-/// Owned, `Send` and `Sync`: it may move to other tasks and live in a struct. The lease is renewed while it lives, unless
-/// [`lease`](crate::Acquire::lease) set a fixed one.
+/// The guard is owned, `Send` and `Sync`: it can move to other tasks and be stored in a struct. The
+/// lease is renewed while the guard lives, unless [`lease`](crate::Acquire::lease) set a fixed one.
 #[must_use = "dropping the guard gives the lock back"]
 pub struct LockGuard(HoldGuard);
 
@@ -25,42 +26,49 @@ impl LockGuard {
         self.0
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     #[doc(alias = "getName")]
     pub fn name(&self) -> &Name {
         self.0.name()
     }
 
-    /// The fencing token: higher than that of every earlier holder of this name. Hand it to the store that is written to,
-    /// and let it refuse lower ones.
+    /// Returns the fencing token, which is higher than that of every earlier holder of this name.
+    ///
+    /// Send it with each write, and let the store refuse lower tokens.
     #[doc(alias = "lockAndGetToken")]
     #[doc(alias = "tryLockAndGetToken")]
     pub fn token(&self) -> Token {
         self.0.token()
     }
 
-    /// Whether the lock may be believed to be ours at this instant, by our own clock and with a margin. Asks nobody.
+    /// Returns whether the hold is valid at this instant, by the local clock and with a margin.
+    ///
+    /// It sends no request.
     #[doc(alias = "isHeldByCurrentThread")]
     pub fn is_held(&self) -> bool {
         self.0.is_held()
     }
 
-    /// How long it may be believed without a further renewal; zero when it is lost.
+    /// Returns how long the hold is valid without a further renewal; zero when it is lost.
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// Completes when the lock is no longer certainly ours: its lease was not confirmed in time, it is gone from the
-    /// server, or it was taken by force. The server has not given it to anybody before (unless by force).
+    /// Completes when the hold is no longer certain.
+    ///
+    /// The lease was not confirmed in time, the lock is gone from the server, or it was taken by
+    /// force. Except by force, the server has not granted the lock to another holder before that.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn lost(&self) -> LostReason {
         self.0.lost().await
     }
 
-    /// A view of the hold for other tasks: `lost`, `is_held`, `token`. It does not keep the lock.
+    /// Returns a view of the hold for other tasks: `lost`, `is_held`, `token`.
+    ///
+    /// The view does not keep the lock.
     pub fn watch(&self) -> HoldWatch {
         self.0.watch()
     }
@@ -76,11 +84,11 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`LockLost`] when the lock was lost first; the work is dropped then.
+    /// [`LockLost`] when the lock was lost before the work completed. The work is dropped then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the work; the guard still holds.
+    /// Dropping the future drops the work. The guard keeps the lock.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LockLost> {
         tokio::select! {
             biased;
@@ -89,26 +97,30 @@ impl LockGuard {
         }
     }
 
-    /// Sets a fixed lease to end `lease` from now, earlier than before too. A renewed lease is only ever lengthened: a
-    /// shorter `lease` changes nothing there.
+    /// Sets a fixed lease to end `lease` from now, which may be earlier than before.
+    ///
+    /// A renewed lease is only extended: a shorter `lease` changes nothing.
     ///
     /// # Errors
     ///
-    /// [`ExtendError`] says what may be believed then.
+    /// [`ExtendError`] says which lease is valid then.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the new lease may or may not be in force; the earlier end of the two is believed.
+    /// If the future is dropped early, the new lease may or may not be in force. The earlier end of
+    /// the two leases is valid.
     #[doc(alias = "expire")]
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         self.0.extend(lease).await
     }
 
-    /// Another guard of the same hold, without asking anybody. The lock is given back with the last of them.
+    /// Returns another guard of the same hold, without a request.
+    ///
+    /// The lock is released with the last guard.
     ///
     /// # Errors
     ///
-    /// [`LockLost`] when it is no longer held.
+    /// [`LockLost`] when the lock is no longer held.
     pub fn reenter(&self) -> Result<LockGuard, LockLost> {
         self.0.clone_guard().map(LockGuard).ok_or_else(|| {
             let reason = self.0.lost_reason().unwrap_or(LostReason::Expired);
@@ -116,35 +128,38 @@ impl LockGuard {
         })
     }
 
-    /// Gives the lock back and waits for the server's answer. Where others of this process wait it is handed on, and there is nothing to
-    /// wait for.
+    /// Releases the lock and waits for the reply of the server.
     ///
-    /// It waits for the answer for `response_timeout` at most. After that, and if it is dropped, the release
-    /// goes on in the background until the server has no lease of it: also none of an
-    /// [`extend`](LockGuard::extend) that was not answered.
+    /// If other tasks of this process wait, the lock is handed over to them, and there is nothing
+    /// to wait for.
+    ///
+    /// The wait for the reply takes at most `response_timeout`. After that, and if the future is
+    /// dropped, the release goes on in the background. It ends when the server has no lease of the
+    /// hold any more. That includes the lease of an [`extend`](LockGuard::extend) without a reply.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when it had ended before: somebody else may have been in.
+    /// [`ReleaseError::Lost`] when the hold had ended before: another holder may have had the lock.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the release goes on in the background.
+    /// If the future is dropped early, the release goes on in the background.
     #[doc(alias = "unlock")]
     pub async fn release(self) -> Result<(), ReleaseError> {
         self.0.release().await
     }
 
-    /// Stops the renewal and leaves the lock to its lease: nobody else acquires it before the lease has ended.
+    /// Stops the renewal and leaves the lock to its lease.
     ///
-    /// While other guards of the same hold live ([`LockGuard::reenter`]), the lock is theirs: it is renewed, and the last of
-    /// them releases it.
+    /// No other holder can acquire the lock before the lease has ended. Other guards of the same
+    /// hold ([`LockGuard::reenter`]) keep the lock: it is renewed, and the last of them releases
+    /// it.
     pub fn forget(self) {
         self.0.forget();
     }
 }
 
-/// So that a condition can give it back and take it again.
+/// Lets a `Condition` release the lock and acquire it again.
 impl FromHoldGuard for LockGuard {
     fn into_hold_guard(self) -> HoldGuard {
         self.0
@@ -165,11 +180,11 @@ impl std::fmt::Debug for LockGuard {
     }
 }
 
-/// A lock was lost while it was needed: somebody else may have been in.
+/// Error of a lock that was lost while it was needed. Another holder may have had it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` was lost: {reason}")]
 pub struct LockLost {
-    /// The lock.
+    /// Name of the lock.
     pub name: Name,
     /// How it was lost.
     pub reason: LostReason,
@@ -180,11 +195,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guards_move_between_tasks() {
-        fn is_free_to_move<T: Send + Sync + 'static>() {}
-        is_free_to_move::<LockGuard>();
-        is_free_to_move::<HoldWatch>();
-        is_free_to_move::<crate::Lock>();
-        is_free_to_move::<crate::Acquire>();
+    fn guards_can_move_between_tasks() {
+        fn assert_movable<T: Send + Sync + 'static>() {}
+        assert_movable::<LockGuard>();
+        assert_movable::<HoldWatch>();
+        assert_movable::<crate::Lock>();
+        assert_movable::<crate::Acquire>();
     }
 }

@@ -8,16 +8,19 @@
 //! let lock = Lock::new(&client, "orders:42");
 //!
 //! let guard = lock.acquire().await?; // renewed in the background while the guard lives
-//! // … the work that only one may do …
-//! guard.release().await?;            // tells if the lock had been lost
+//! // … the work that only one holder may do …
+//! guard.release().await?;            // reports if the lock had been lost
 //! # Ok(()) }
 //! ```
 //!
 //! # What it promises
 //!
-//! On one server whose memory and clock are kept: at most one holder at a time *believes*, and a holder is told before the
-//! server gives the lock to somebody else. A lease can not stop a paused process from *writing*: every guard carries a
-//! [`Token`] for the store that is written to, which can refuse a stale one. The table of promises is in `docs/locks.md`.
+//! On one server that keeps its memory and clock, at most one hold is *valid* at a time. A holder
+//! is notified of a loss before the server grants the lock to another one.
+//!
+//! A lease cannot stop a paused process from *writing*. Every guard therefore carries a [`Token`]
+//! for the store that it writes to, which can refuse a stale one. `docs/locks.md` has the table of
+//! promises.
 //!
 //! # Keys
 //!
@@ -26,18 +29,19 @@
 //! | `name` | hash: `<client id>:<number>` → `1` | the lease |
 //! | `redisson_lock__channel:{name}` | channel; a release publishes `0` | |
 //! | `redisson_lock_token:{name}` | string: the last token of a [`FencedLock`] | none |
-//! | `redisson_rwlock:{name}` | channel of a read-write lock; [`RwLock`] has its keys | |
-//! | `redgrid_client:{<client id>}` | channel; a hold that was taken by force | |
-//! | `redgrid_leader:{name}` | hash: who leads an [`Election`] | the lease |
-//! | `redgrid_leader__channel:{name}` | channel; a term, or `0` when a leader resigns | |
+//! | `redisson_rwlock:{name}` | channel of a read-write lock; its keys: see [`RwLock`] | |
+//! | `redgrid_client:{<client id>}` | channel; notices of holds that were taken by force | |
+//! | `redgrid_leader:{name}` | hash: the leader of an [`Election`] | the lease |
+//! | `redgrid_leader__channel:{name}` | channel; the term of a new leader, or `0` when one resigns | |
 //! | `redgrid_fence:{name}` | string: the highest token that passed a [`Fence`] | 30 days after it, unless set |
-//! | `redgrid_fence:{name}:<client id>:<number>` | string: the answer of a fenced write | twice `response_timeout × (retries + 1)` and 1 s |
+//! | `redgrid_fence:{name}:<client id>:<number>` | string: the reply of a fenced write | twice `response_timeout × (retries + 1)` and 1 s |
 //!
-//! A namespace goes in front of the name, inside the braces too.
+//! A namespace precedes the name, inside the braces too.
 
 mod acquire;
+mod change_listener;
 mod detached;
-mod driven;
+mod drive;
 mod election;
 mod fair;
 mod fair_lock;
@@ -45,7 +49,6 @@ mod follow;
 mod guard;
 mod inspect;
 mod lock;
-mod looks;
 mod many;
 mod multi;
 mod multi_guard;

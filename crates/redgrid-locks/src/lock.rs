@@ -1,4 +1,4 @@
-//! The lock as a value: cheap to clone, holding nothing until it is acquired.
+//! The lock handle: cheap to clone; it holds nothing until the lock is acquired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,24 @@ use redgrid_core::object::{Layout, Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
 
 use crate::AcquireError;
-use crate::acquire::{Acquire, Options, TryAcquire, WithError};
+use crate::acquire::{Acquire, AcquireBuilder, TryAcquire, WithError};
 use crate::guard::LockGuard;
 use crate::inspect::{self, LockHolder, LockState};
 use crate::scripts::PLAIN;
 
-/// Lifetime of the field with which a lock is taken away by force before it is freed: 5 s. It matters only if the client
-/// that forces dies in between.
+/// Lifetime of the holder field of a takeover that is released afterwards: 5 s.
+///
+/// It matters only if the client that forces the release dies in between.
 pub(crate) const FORCED_LEASE: Duration = Duration::from_secs(5);
 
-/// A lock that one holder has at a time, over all processes that reach the same server. Redisson's `RLock` on the wire.
+/// A lock with one holder at a time, over all processes that use the same server. Redisson's
+/// `RLock` on the wire.
 ///
-/// Cheap to clone; clones are the same lock. Making one asks nobody: an invalid name is told by the first call.
+/// It is cheap to clone, and clones are the same lock. Creating one sends no request: an invalid
+/// name is reported by the first call.
 ///
-/// Acquiring is exclusive without regard to who asks: two branches of a `join!` exclude each other. Entering again is for
-/// those who say who they are, with [`Acquire::holder`] or [`Holder::scope`](crate::Holder::scope).
+/// Each acquire excludes all others: two branches of a `join!` exclude each other. Only an acquire
+/// with a holder re-enters: see [`Acquire::holder`] and [`Holder::scope`](crate::Holder::scope).
 #[doc(alias = "RLock")]
 #[doc(alias = "RedissonLock")]
 #[derive(Clone)]
@@ -38,12 +41,12 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// The lock with this name.
+    /// Returns the lock with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Lock::of_kind(client, name, &PLAIN, |_| Box::default())
     }
 
-    /// The lock with this name, whose kind has further keys.
+    /// Returns the lock of a kind with this name; `more` returns its further keys.
     pub(crate) fn of_kind(
         client: &Client,
         name: impl AsRef<str>,
@@ -52,15 +55,17 @@ impl Lock {
     ) -> Self {
         let target = Name::new(name).map(|name| {
             let companions = ["redisson_lock__channel", "redgrid_wait"];
-            let (key, [channel, mark]) = with_companions(&client.key(&name), companions);
+            let (key, [channel, poll_waiter_flag]) = with_companions(&client.key(&name), companions);
             let more = more(&key);
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more })
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more })
         });
         Lock::of(client, kind, target)
     }
 
-    /// The same lock, which nobody enters twice: an acquire by a holder that holds it ends
-    /// [`AlreadyHeld`](AcquireError::AlreadyHeld) instead of getting in again.
+    /// Returns the same lock without re-entry.
+    ///
+    /// An acquire by a holder that holds the lock returns
+    /// [`AlreadyHeld`](AcquireError::AlreadyHeld).
     ///
     /// ```no_run
     /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
@@ -77,12 +82,12 @@ impl Lock {
         Lock { reenters: false, ..self }
     }
 
-    /// The same lock, waited for with pauses instead of messages.
-    pub(crate) fn backing_off(self, backoff: Backoff) -> Self {
+    /// Returns the same lock with pauses between tries, instead of messages.
+    pub(crate) fn with_backoff(self, backoff: Backoff) -> Self {
         Lock { backoff: Some(backoff), ..self }
     }
 
-    /// The lock of a kind, whose options and guards are the same.
+    /// Returns the lock of a kind with these keys.
     pub(crate) fn of(
         client: &Client,
         kind: &'static dyn LockProtocol,
@@ -91,7 +96,7 @@ impl Lock {
         Lock { client: client.clone(), kind, target, reenters: true, backoff: None }
     }
 
-    /// Acquires the lock, waiting for it as long as it takes or as [`Acquire::timeout`] says.
+    /// Acquires the lock, and waits as long as it takes or as [`Acquire::timeout`] says.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -104,20 +109,23 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the lock for each error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the place in the queue of this process. What the server had granted goes back in the
-    /// background. A future that is kept and not polled delays other waiters, of this process and of others, by two
-    /// seconds at most: a grant that it does not take goes to the next, and it asks again when it is polled.
+    /// Dropping the future gives up its position in the queue of this process. A grant of the
+    /// server is released in the background.
+    ///
+    /// A future that is kept and not polled delays other waiters by at most two seconds, in this
+    /// process and in others. A grant that it does not take goes to the next waiter. It requests
+    /// the lock again when it is polled.
     #[doc(alias = "lock")]
     #[doc(alias = "lockInterruptibly")]
     pub fn acquire(&self) -> Acquire {
         Acquire::new(self)
     }
 
-    /// Acquires the lock if it is free: `None` when others hold it. Being busy is an answer, not an error.
+    /// Acquires the lock if it is free, or returns `None`. A lock that is taken is no error.
     ///
     /// ```no_run
     /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
@@ -129,17 +137,19 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the lock for each error.
     ///
     /// # Cancel safety
     ///
-    /// As [`Lock::acquire`].
+    /// That of [`Lock::acquire`].
     #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire {
         TryAcquire::new(self)
     }
 
-    /// Acquires the lock, runs `work` with its fencing token, and releases. The work is dropped when the lock is lost.
+    /// Acquires the lock, runs `work` with the fencing token, and releases the lock.
+    ///
+    /// The work is dropped when the lock is lost.
     ///
     /// ```no_run
     /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
@@ -149,11 +159,11 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`WithError`]: not acquired, or lost before the work was done.
+    /// [`WithError`] when the lock was not acquired, or was lost before the work was done.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the work and gives the lock back in the background.
+    /// Dropping the future drops the work and releases the lock in the background.
     pub async fn with<F, Fut>(&self, work: F) -> Result<Fut::Output, WithError>
     where
         F: FnOnce(Token) -> Fut + Send,
@@ -162,83 +172,91 @@ impl Lock {
         self.acquire().with(work).await
     }
 
-    /// Whether anybody holds the lock at this instant.
+    /// Returns whether the lock has a holder at this instant.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`ServerError`] when the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "isLocked")]
     pub async fn is_locked(&self) -> Result<bool, ServerError> {
         Ok(self.inspect().await?.is_some())
     }
 
-    /// How long the present holder's lease still lasts on the server; `None` when the lock is free, or has no lifetime.
+    /// Returns the remaining lease of the current holder on the server.
+    ///
+    /// `None` means that the lock is free or has no lifetime.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`ServerError`] when the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "remainTimeToLive")]
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, ServerError> {
         Ok(self.inspect().await?.and_then(|state| state.remaining))
     }
 
-    /// Who holds the lock, and for how long; `None` when it is free.
+    /// Returns the holders of the lock and the remaining lease; `None` when it is free.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`ServerError`] when the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getHoldCount")]
     #[doc(alias = "isHeldByThread")]
     pub async fn inspect(&self) -> Result<Option<LockState>, ServerError> {
-        inspect::state(&self.client, self.reachable()?).await
+        inspect::state(&self.client, self.query_target()?).await
     }
 
-    /// Waits until nobody holds the lock, without taking it: true when it was seen free, false when `within` is over.
-    /// It may be taken again by the time this returns.
+    /// Waits until the lock is free, without acquiring it.
+    ///
+    /// Returns true when the lock was found free, and false when `within` has passed. The lock may
+    /// be taken again by the time this returns.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked for `response_timeout × (retries + 1)`.
+    /// [`ServerError`] when the server could not be reached for `response_timeout × (retries + 1)`.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves nothing behind.
+    /// Dropping the future leaves nothing behind.
     pub async fn wait_until_free(&self, within: Option<Duration>) -> Result<bool, ServerError> {
-        inspect::until_free(&self.client, self.reachable()?, within).await
+        inspect::until_free(&self.client, self.query_target()?, within).await
     }
 
-    /// Frees the lock whoever holds it; true if anybody did. Holders of this toolkit are told at once that they lost it,
-    /// those of Redisson when they renew or release. They may be at work still: use the fencing token where that matters.
+    /// Frees the lock, whichever holder has it. Returns whether there was one.
     ///
-    /// It is free half a second later: until then a holder that was not told could give tokens to its own tasks that are
-    /// above those of the next holder.
+    /// Redgrid holders are notified of the loss at once; Redisson's notice it when they renew or
+    /// release. They may still be working: use the fencing token where that matters.
+    ///
+    /// The lock is free half a second later. Until then a holder that was not notified could hand
+    /// out tokens to its own tasks that are higher than those of the next holder.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] when it could not be done.
+    /// [`AcquireError`] when the takeover failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be done.
+    /// If the future is dropped early, the lock may or may not be freed.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
-        self.seize_and_release(TakeoverFrom::Holders).await
+        self.take_over_and_release(TakeoverFrom::Holders).await
     }
 
-    /// Frees the lock only while this holder has it; true if it was freed. The comparison and the taking are one step on the
-    /// server: a holder that came since [`Lock::inspect`] keeps the lock.
+    /// Frees the lock only while this holder has it. Returns whether it was freed.
+    ///
+    /// Comparison and takeover are one step on the server: a holder that acquired the lock after
+    /// [`Lock::inspect`] keeps it.
     ///
     /// ```no_run
     /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
@@ -249,44 +267,48 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     ///
-    /// The holder is notified, and the lock is free half a second later, as by [`Lock::force_release`].
-    /// A lock that was released and is only kept for its `hold_at_least` has no holder: the answer is false.
+    /// The holder is notified, and the lock is free half a second later, as by
+    /// [`Lock::force_release`]. A lock that was released and is only retained for its
+    /// `hold_at_least` has no holder: the result is false.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] when it could not be done.
+    /// [`AcquireError`] when the takeover failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be done.
+    /// If the future is dropped early, the lock may or may not be freed.
     pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
-        self.seize_and_release(TakeoverFrom::Holder(holder.field().into())).await
+        self.take_over_and_release(TakeoverFrom::Holder(holder.field().into())).await
     }
 
-    async fn seize_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
+    async fn take_over_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
         let request =
             AcquireRequest { lease: LeaseMode::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.request() };
         match self.client.take_over(self.kind, self.target()?, request, from).await? {
             None => Ok(false),
             Some(grant) => {
-                // Our own lease of it ends it in any case.
+                // If the release fails, the takeover ends with its own lease.
                 let _ = grant.release().await;
                 Ok(true)
             }
         }
     }
 
-    /// Takes the lock whoever holds it. Its former holders are told as by [`Lock::force_release`]; the new token is higher
-    /// than theirs, which takes half a second where somebody held it. Where another client took it in turn meanwhile, the
-    /// guard is lost already.
+    /// Takes the lock over, whichever holder has it.
+    ///
+    /// The former holders are notified as by [`Lock::force_release`]. The new token is higher than
+    /// theirs, which takes half a second if the lock was held. If another client took the lock over
+    /// meanwhile, the guard is already lost.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] when it could not be done.
+    /// [`AcquireError`] when the takeover failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the former holder may have lost it, and what was taken is given back in the background.
+    /// If the future is dropped early, the former holder may have lost the lock. The takeover is
+    /// then released in the background.
     pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
         let target = self.target()?;
         match self.client.take_over(self.kind, target, self.request(), TakeoverFrom::Anybody).await? {
@@ -295,13 +317,21 @@ impl Lock {
         }
     }
 
-    /// What every object has: whether it is there (held), its lifetime, other names, its events. The counter of a
-    /// [`FencedLock`](crate::FencedLock)'s tokens goes along to another name and outlives a deletion.
+    /// Returns the operations that every object has: existence (held), lifetime, renaming, events.
     ///
-    /// Whoever holds the lock is not asked: what is deleted, or renamed, is lost to its holder, who is told by the next renewal and is
-    /// not protected until then; a copy is held by the same holder, who does not renew it; a lifetime is that of the lease, and the
-    /// next renewal sets it anew. To take a lock away, [`force_release`](Lock::force_release) tells the holder at once and wakes
-    /// those who wait; behind `delete` they find it free within `poll_interval`.
+    /// The token counter of a [`FencedLock`](crate::FencedLock) is renamed and copied with the
+    /// lock, and outlives a deletion.
+    ///
+    /// The operations disregard the holder of the lock:
+    ///
+    /// - A lock that is deleted or renamed is lost to its holder. The holder notices it at the next
+    ///   renewal, and is not protected until then.
+    /// - A copy is held by the same holder, which does not renew it.
+    /// - The lifetime is that of the lease, and the next renewal sets it anew.
+    ///
+    /// To take a lock away, use [`force_release`](Lock::force_release): it notifies the holder at
+    /// once and wakes the waiters. After `delete` the waiters find the lock free within
+    /// `poll_interval`.
     pub fn object(&self) -> Object {
         self.object_of(layouts::alone)
     }
@@ -315,11 +345,12 @@ impl Lock {
         &self.client
     }
 
-    /// What it is asked for with, unless said otherwise.
-    pub(crate) fn options(&self) -> Options {
-        let mut options = Options::new(&self.client, &self.target, self.kind);
-        (options.reenters, options.backoff) = (self.reenters, self.backoff);
-        options
+    /// Returns a builder of an acquire with default options.
+    pub(crate) fn acquire_builder(&self) -> AcquireBuilder {
+        let mut builder = AcquireBuilder::new(&self.client, &self.target, self.kind);
+        builder.reenters = self.reenters;
+        builder.backoff = self.backoff;
+        builder
     }
 
     pub(crate) fn kind(&self) -> &'static dyn LockProtocol {
@@ -330,22 +361,22 @@ impl Lock {
         self.reenters
     }
 
-    pub(crate) fn sure_target(&self) -> Result<&Arc<LockKeys>, InvalidName> {
+    pub(crate) fn checked_target(&self) -> Result<&Arc<LockKeys>, InvalidName> {
         self.target.as_ref().map_err(Clone::clone)
     }
 
     pub(crate) fn target(&self) -> Result<&Arc<LockKeys>, AcquireError> {
-        Ok(self.sure_target()?)
+        Ok(self.checked_target()?)
     }
 
-    pub(crate) fn reachable(&self) -> Result<&Arc<LockKeys>, ServerError> {
+    pub(crate) fn query_target(&self) -> Result<&Arc<LockKeys>, ServerError> {
         let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
         self.target.as_ref().map_err(refused)
     }
 
-    /// What is asked for unless something else is said.
+    /// Returns a request with default options.
     fn request(&self) -> AcquireRequest {
-        AcquireRequest { reenters: self.reenters, backoff: self.backoff, ..request(&self.client) }
+        AcquireRequest { reenters: self.reenters, backoff: self.backoff, ..default_request(&self.client) }
     }
 }
 
@@ -355,8 +386,17 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-pub(crate) fn request(client: &Client) -> AcquireRequest {
-    let (lease, durability) = (LeaseMode::Renewed(client.watchdog_lease()), client.durability());
-    let (holder, at_least, max_hold, once, wait) = (None, Duration::ZERO, None, false, None);
-    AcquireRequest { lease, holder, at_least, max_hold, once, wait, durability, reenters: true, backoff: None }
+/// Returns a request with the default options of the client.
+pub(crate) fn default_request(client: &Client) -> AcquireRequest {
+    AcquireRequest {
+        lease: LeaseMode::Renewed(client.watchdog_lease()),
+        holder: None,
+        at_least: Duration::ZERO,
+        max_hold: None,
+        once: false,
+        wait: None,
+        durability: client.durability(),
+        reenters: true,
+        backoff: None,
+    }
 }

@@ -1,4 +1,4 @@
-//! Asking for several locks as one, or for one at several servers.
+//! Builders for acquires of several locks together, or of one lock at several servers.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -6,52 +6,57 @@ use std::pin::Pin;
 use redgrid_core::Name;
 
 use crate::AcquireError;
-use crate::acquire::{Said, busy, options};
+use crate::acquire::{AcquireOptions, busy, option_methods};
 
 /// Acquires several locks when awaited; made by [`MultiLock::acquire`](crate::MultiLock::acquire).
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
-pub struct AcquireMany<L>(Said, L);
+pub struct AcquireMany<L>(AcquireOptions, L);
 
-/// Tries to acquire several locks when awaited; made by [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
+/// Tries to acquire several locks when awaited; made by
+/// [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
-pub struct TryAcquireMany<L>(Said, L);
+pub struct TryAcquireMany<L>(AcquireOptions, L);
 
-/// What is made of several locks: of this crate only.
+/// A lock that consists of several locks. Only this crate implements it.
 pub trait Acquirable: sealed::Sealed + Clone + Send + Sync + 'static {
-    /// The proof that it is held.
+    /// The guard of the acquired locks.
     type Guard: Send;
 
-    /// The first of its names.
+    /// Returns the first of its names.
     #[doc(hidden)]
     fn first(&self) -> Result<&Name, AcquireError>;
 
-    /// Whether this client itself holds one of them.
+    /// Returns whether this client itself holds one of the locks.
     #[doc(hidden)]
     fn is_held_here(&self) -> bool;
 
-    /// Asks for it: `None` where others have it.
+    /// Acquires all locks; `None` if one is taken and the request does not wait.
     #[doc(hidden)]
-    fn ask(&self, said: Said, once: bool) -> impl Future<Output = Result<Option<Self::Guard>, AcquireError>> + Send;
+    fn ask(
+        &self,
+        options: AcquireOptions,
+        try_only: bool,
+    ) -> impl Future<Output = Result<Option<Self::Guard>, AcquireError>> + Send;
 }
 
 pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-options!(AcquireMany, L: Acquirable);
-options!(TryAcquireMany, L: Acquirable);
+option_methods!(AcquireMany, L: Acquirable);
+option_methods!(TryAcquireMany, L: Acquirable);
 
 impl<L: Acquirable> AcquireMany<L> {
     pub(crate) fn new(lock: &L) -> Self {
-        AcquireMany(Said::default(), lock.clone())
+        AcquireMany(AcquireOptions::default(), lock.clone())
     }
 }
 
 impl<L: Acquirable> TryAcquireMany<L> {
     pub(crate) fn new(lock: &L) -> Self {
-        TryAcquireMany(Said::default(), lock.clone())
+        TryAcquireMany(AcquireOptions::default(), lock.clone())
     }
 }
 
@@ -60,13 +65,13 @@ impl<L: Acquirable> IntoFuture for AcquireMany<L> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let AcquireMany(said, lock) = self;
+        let AcquireMany(options, lock) = self;
         Box::pin(async move {
-            // A wait of zero is one look.
-            let once = said.wait.is_some_and(|wait| wait.is_zero());
+            // A timeout of zero means one attempt.
+            let try_only = options.wait.is_some_and(|wait| wait.is_zero());
             let name = lock.first()?.clone();
-            let wait = said.wait.filter(|wait| !wait.is_zero());
-            let guard = lock.ask(Said { wait, ..said }, once).await?;
+            let wait = options.wait.filter(|wait| !wait.is_zero());
+            let guard = lock.ask(AcquireOptions { wait, ..options }, try_only).await?;
             guard.ok_or_else(|| busy(name, lock.is_held_here()))
         })
     }
@@ -77,10 +82,10 @@ impl<L: Acquirable> IntoFuture for TryAcquireMany<L> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let TryAcquireMany(said, lock) = self;
+        let TryAcquireMany(options, lock) = self;
         Box::pin(async move {
-            let wait = said.wait.filter(|wait| !wait.is_zero());
-            match lock.ask(Said { wait, ..said }, wait.is_none()).await {
+            let wait = options.wait.filter(|wait| !wait.is_zero());
+            match lock.ask(AcquireOptions { wait, ..options }, wait.is_none()).await {
                 Err(AcquireError::TimedOut { .. }) => Ok(None),
                 outcome => outcome,
             }

@@ -1,4 +1,4 @@
-//! Many locks as one: all of them, or none.
+//! Acquires several locks together: all of them, or none.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,30 +10,41 @@ use redgrid_core::lock::{AcquireRequest, HoldGuard, MultiGrant, MultiOutcome};
 use redgrid_core::{Client, InvalidName, Name};
 
 use crate::AcquireError;
-use crate::acquire::Said;
-use crate::driven::driven;
+use crate::acquire::AcquireOptions;
+use crate::drive::drive;
 use crate::lock::Lock;
 use crate::many::{Acquirable, AcquireMany, TryAcquireMany, sealed};
 use crate::multi_guard::MultiGuard;
 
-/// Names in one lock: 10,000. One script takes those of a slot, and the server does nothing else meanwhile: some 3 µs a name.
-const MOST: usize = 10_000;
+/// Maximum number of names in one lock: 10,000.
+///
+/// One script acquires the names of a slot. It keeps the server busy for some 3 µs for each name.
+const MAX_NAMES: usize = 10_000;
 
-/// The longest pause before what was busy is waited for again: 64 ms. Two that are in each other's way part sooner.
+/// Longest pause before the wait for a busy lock is repeated: 64 ms.
+///
+/// Two requests that obstruct each other are out of step after a shorter time.
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
-/// How long it is waited for that what a round had taken is given back: 1 s. It goes on in the background.
-const GIVEN_BACK: Duration = Duration::from_secs(1);
+/// Longest wait for the release of a failed attempt's grants: 1 s.
+///
+/// After that the release goes on in the background.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Several locks as one, which is held when all of them are. On the wire each is a lock of its own: a [`Lock`] of one of the
-/// names, and Redisson's `RLock` and `RMultiLock`, are kept out and keep out.
+/// Several locks that are acquired and released together.
 ///
-/// Those of one slot of the server (all of them, where it is no cluster) are taken by one script, all or none. Slots follow
-/// each other in order; where one is busy everything taken goes back at once, and only then the busy name is waited for, in
-/// its queue. So nobody waits while it holds, whatever the order in which others ask. A name that is *always* taken by
-/// somebody when the others are free is waited for in vain: what is hot belongs under one name.
+/// On the wire each is a lock of its own. It excludes a [`Lock`] of one of the names, and
+/// Redisson's `RLock` and `RMultiLock`, and is excluded by them.
 ///
-/// Cheap to clone; making one asks nobody.
+/// One script acquires the names of one hash slot, all or none. Without a cluster that is all of
+/// them. Slots are acquired one after the other, in order. If a name is busy, everything acquired
+/// is released at once. Only then the request waits for the busy name, in its queue. So no request
+/// waits while it holds a lock, whatever the order of other requests.
+///
+/// A name that is *always* taken when the others are free is never acquired together with them:
+/// guard contended data by a single name.
+///
+/// It is cheap to clone. Creating one sends no request.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -53,51 +64,56 @@ pub struct MultiLock {
     members: Result<Arc<Members>, InvalidName>,
 }
 
-/// The locks in the order in which they are taken.
+/// The locks in the order in which they are acquired.
 #[derive(Debug)]
 struct Members {
     locks: Vec<Lock>,
-    /// Those that one script takes.
+    /// Ranges of the locks that one script acquires.
     groups: Vec<Range<usize>>,
 }
 
 impl MultiLock {
-    /// The locks with these names, 10,000 at most. A name that is given twice counts once.
+    /// Combines the locks with these names, at most 10,000. Duplicate names count once.
     pub fn new<N: AsRef<str>>(client: &Client, names: impl IntoIterator<Item = N>) -> Self {
         MultiLock::of(names.into_iter().map(|name| Lock::new(client, name)))
     }
 
-    /// These locks, also of different kinds and clients: [`FencedLock::as_lock`](crate::FencedLock::as_lock) and
-    /// [`SpinLock::as_lock`](crate::SpinLock::as_lock) give those of other kinds. A name is there once for each client:
-    /// two kinds of it would keep each other out.
+    /// Combines these locks, which may have different kinds and clients.
     ///
-    /// Clients of the same servers are not known to be that: the same name through two of them is never free for both.
+    /// [`FencedLock::as_lock`](crate::FencedLock::as_lock) and
+    /// [`SpinLock::as_lock`](crate::SpinLock::as_lock) return locks of other kinds. A name may have
+    /// only one kind per client: two kinds would exclude each other.
+    ///
+    /// Two clients of the same servers are not recognised as such. The same name through both of
+    /// them is never free for both.
     pub fn of(locks: impl IntoIterator<Item = Lock>) -> Self {
         MultiLock { members: Members::of(locks.into_iter().collect()).map(Arc::new) }
     }
 
-    /// Acquires all of them, waiting as long as it takes or as [`AcquireMany::timeout`] says. Leases and other options hold for each.
+    /// Acquires all locks, and waits as long as it takes or as [`AcquireMany::timeout`] says.
+    ///
+    /// Leases and other options apply to each lock.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then, with the name that was in the way; none is held.
+    /// [`AcquireError`], with the name that failed. None of the locks is held then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives back in the background what was taken so far.
+    /// Dropping the future releases in the background what was acquired so far.
     pub fn acquire(&self) -> AcquireMany<MultiLock> {
         AcquireMany::new(self)
     }
 
-    /// Acquires all of them if all are free: `None` when others hold one.
+    /// Acquires all locks if all are free, or returns `None`.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the locks for each error.
     ///
     /// # Cancel safety
     ///
-    /// As [`MultiLock::acquire`].
+    /// That of [`MultiLock::acquire`].
     pub fn try_acquire(&self) -> TryAcquireMany<MultiLock> {
         TryAcquireMany::new(self)
     }
@@ -111,47 +127,49 @@ impl Members {
     fn of(locks: Vec<Lock>) -> Result<Members, InvalidName> {
         let refuse = |name: &Name, rule| InvalidName { name: name.as_str().chars().take(64).collect(), rule };
         let mut clients = Vec::new();
-        let mut placed = Vec::with_capacity(locks.len());
+        let mut ordered = Vec::with_capacity(locks.len());
         for lock in locks {
-            let key = lock.sure_target()?.key.clone();
+            let key = lock.checked_target()?.key.clone();
             let id = lock.client().id();
             let client = clients.iter().position(|known| known == id).unwrap_or(clients.len());
             if client == clients.len() {
                 clients.push(id.to_owned());
             }
             let slot = lock.client().slot(&key);
-            placed.push(((client, slot, lock.kind().name(), lock.reenters(), key), lock));
+            ordered.push(((client, slot, lock.kind().name(), lock.reenters(), key), lock));
         }
-        placed.sort_by(|(one, _), (other, _)| one.cmp(other));
-        placed.dedup_by(|(one, _), (other, _)| one == other);
-        let mut seen = HashSet::new();
-        for ((client, _, _, _, key), lock) in &placed {
-            if !seen.insert((*client, key.clone())) {
-                return Err(refuse(&lock.sure_target()?.name, "several locks as one have a name of one kind only"));
+        ordered.sort_by(|(a, _), (b, _)| a.cmp(b));
+        ordered.dedup_by(|(a, _), (b, _)| a == b);
+        let mut keys = HashSet::new();
+        for ((client, _, _, _, key), lock) in &ordered {
+            if !keys.insert((*client, key.clone())) {
+                return Err(refuse(&lock.checked_target()?.name, "several locks as one have a name of one kind only"));
             }
         }
-        if placed.is_empty() || placed.len() > MOST {
+        if ordered.is_empty() || ordered.len() > MAX_NAMES {
             let name = String::new();
             return Err(InvalidName { name, rule: "several locks as one are at least one and at most 10,000" });
         }
         let mut groups: Vec<Range<usize>> = Vec::new();
-        for at in 0..placed.len() {
-            let together = |before: &(_, Lock), it: &(_, Lock)| it.1.kind().multi_key().is_some() && same(before, it);
+        for at in 0..ordered.len() {
+            let share_script = |previous: &(_, Lock), current: &(_, Lock)| {
+                current.1.kind().multi_key().is_some() && in_same_group(previous, current)
+            };
             match groups.last_mut() {
-                Some(group) if together(&placed[at - 1], &placed[at]) => group.end = at + 1,
+                Some(group) if share_script(&ordered[at - 1], &ordered[at]) => group.end = at + 1,
                 _ => groups.push(at..at + 1),
             }
         }
-        Ok(Members { locks: placed.into_iter().map(|(_, lock)| lock).collect(), groups })
+        Ok(Members { locks: ordered.into_iter().map(|(_, lock)| lock).collect(), groups })
     }
 }
 
-/// Where a lock stands among the others.
-type Place = (usize, u16, &'static str, bool, bytes::Bytes);
+/// Sort key of a lock: index of the client, hash slot, kind, re-entry and key.
+type LockOrder = (usize, u16, &'static str, bool, bytes::Bytes);
 
-/// Whether two locks are of one client, slot and kind, and entered twice or not.
-fn same((one, _): &(Place, Lock), (other, _): &(Place, Lock)) -> bool {
-    (one.0, one.1, one.2, one.3) == (other.0, other.1, other.2, other.3)
+/// Returns whether two locks have the same client, slot, kind and re-entry.
+fn in_same_group((a, _): &(LockOrder, Lock), (b, _): &(LockOrder, Lock)) -> bool {
+    (a.0, a.1, a.2, a.3) == (b.0, b.1, b.2, b.3)
 }
 
 impl sealed::Sealed for MultiLock {}
@@ -164,43 +182,50 @@ impl Acquirable for MultiLock {
     }
 
     fn is_held_here(&self) -> bool {
-        self.members().is_ok_and(|members| members.locks.iter().any(|lock| lock.options().is_held_here()))
+        self.members().is_ok_and(|members| members.locks.iter().any(|lock| lock.acquire_builder().is_held_here()))
     }
 
-    async fn ask(&self, said: Said, once: bool) -> Result<Option<MultiGuard>, AcquireError> {
+    async fn ask(&self, options: AcquireOptions, try_only: bool) -> Result<Option<MultiGuard>, AcquireError> {
         let members = self.members()?;
-        let said = said.in_scope();
-        let taken = driven(members.locks[0].client(), self.first()?, said.wait, |wait| {
-            Arc::clone(members).take(Said { wait, ..said.clone() }, once)
+        let options = options.in_scope();
+        let acquired = drive(members.locks[0].client(), self.first()?, options.wait, |wait| {
+            Arc::clone(members).acquire(AcquireOptions { wait, ..options.clone() }, try_only)
         });
-        Ok(taken.await?.map(MultiGuard::new))
+        Ok(acquired.await?.map(MultiGuard::new))
     }
 }
 
 impl Members {
-    /// Takes all of them. `None` if another holder has one and the request does not wait. The grants are reserved.
-    async fn take(self: Arc<Self>, said: Said, once: bool) -> Result<Option<Vec<MultiGrant>>, AcquireError> {
+    /// Acquires all locks; `None` if one is taken and the request does not wait.
+    ///
+    /// The grants are reserved.
+    async fn acquire(
+        self: Arc<Self>,
+        options: AcquireOptions,
+        try_only: bool,
+    ) -> Result<Option<Vec<MultiGrant>>, AcquireError> {
         let members = self;
         let clock = members.locks[0].client().clock().clone();
         let began = clock.now();
-        let until = said.wait.map_or(Instant::MAX, |wait| began + wait);
+        let until = options.wait.map_or(Instant::MAX, |wait| began + wait);
         let mut waited = None;
         let mut tries = 0;
         loop {
-            let (taken, busy) = round(&members, &said, once, until, waited.take()).await?;
-            let Some(busy) = busy else { return Ok(Some(taken)) };
-            // Everything goes back before anything is waited for; a server that does not answer is not waited for long.
-            let backs: Vec<_> = taken.into_iter().map(MultiGrant::release).collect();
-            let back = async {
-                for back in backs {
-                    back.await;
+            let (acquired, busy) = attempt(&members, &options, try_only, until, waited.take()).await?;
+            let Some(busy) = busy else { return Ok(Some(acquired)) };
+            // Everything is released before the request waits. The wait for the releases is short,
+            // in case a server does not answer.
+            let releases: Vec<_> = acquired.into_iter().map(MultiGrant::release).collect();
+            let all_released = async {
+                for release in releases {
+                    release.await;
                 }
             };
             tokio::select! {
-                () = back => {}
-                () = clock.sleep_until(until.min(clock.now() + GIVEN_BACK)) => {}
+                () = all_released => {}
+                () = clock.sleep_until(until.min(clock.now() + RELEASE_TIMEOUT)) => {}
             }
-            if once {
+            if try_only {
                 return Ok(None);
             }
             if tries > 0 {
@@ -210,63 +235,68 @@ impl Members {
             tries += 1;
             let (lock, now) = (&members.locks[busy], clock.now());
             let name = lock.target()?.name.clone();
-            let out_of_time =
+            let timed_out =
                 |by_this_client| AcquireError::TimedOut { name, waited: clock.now().since(began), by_this_client };
             if now >= until {
-                return Err(out_of_time(false));
+                return Err(timed_out(false));
             }
-            let wait = said.wait.map(|_| until.since(now));
-            let request = AcquireRequest { wait, ..lock.options().with(&said).request(false)? };
-            match one(lock, request).await {
+            let wait = options.wait.map(|_| until.since(now));
+            let request = AcquireRequest { wait, ..lock.acquire_builder().with_options(&options).request(false)? };
+            match acquire_member(lock, request).await {
                 Ok(grant) => waited = grant.map(|grant| (busy, grant)),
-                Err(AcquireError::TimedOut { by_this_client, .. }) => return Err(out_of_time(by_this_client)),
+                Err(AcquireError::TimedOut { by_this_client, .. }) => return Err(timed_out(by_this_client)),
                 Err(error) => return Err(error),
             }
         }
     }
 }
 
-async fn one(lock: &Lock, request: AcquireRequest) -> Result<Option<HoldGuard>, AcquireError> {
+/// Acquires one lock as a member of the multi-lock; `None` if it is taken.
+async fn acquire_member(lock: &Lock, request: AcquireRequest) -> Result<Option<HoldGuard>, AcquireError> {
     lock.client().enter(lock.kind(), lock.target()?, request)?.member().await
 }
 
-/// One look at all of them: what was taken, and which one was busy. What was waited for is there already.
-async fn round(
+/// Makes one attempt to acquire all locks. `waited` is the grant of the lock that was waited for.
+///
+/// Returns the grants, and the index of the first lock that is busy.
+async fn attempt(
     members: &Members,
-    said: &Said,
-    once: bool,
+    options: &AcquireOptions,
+    try_only: bool,
     until: Instant,
     waited: Option<(usize, HoldGuard)>,
 ) -> Result<(Vec<MultiGrant>, Option<usize>), AcquireError> {
-    let mut have: Vec<usize> = waited.iter().map(|(at, _)| *at).collect();
-    let mut taken: Vec<MultiGrant> = waited.into_iter().map(|(_, grant)| MultiGrant::of(vec![grant])).collect();
+    let mut held: Vec<usize> = waited.iter().map(|(at, _)| *at).collect();
+    let mut acquired: Vec<MultiGrant> = waited.into_iter().map(|(_, grant)| MultiGrant::of(vec![grant])).collect();
     for group in &members.groups {
         let lock = &members.locks[group.start];
         loop {
-            let missing: Vec<usize> = group.clone().filter(|at| !have.contains(at)).collect();
+            let missing: Vec<usize> = group.clone().filter(|at| !held.contains(at)).collect();
             if missing.is_empty() {
                 break;
             }
             let targets =
                 missing.iter().map(|at| members.locks[*at].target().cloned()).collect::<Result<Vec<_>, _>>()?;
-            let request = lock.options().with(said).request(once)?;
+            let request = lock.acquire_builder().with_options(options).request(try_only)?;
             match lock.client().take_all(lock.kind(), targets, request, until).await? {
-                MultiOutcome::All(bundle) => {
-                    taken.push(bundle);
+                MultiOutcome::All(grant) => {
+                    acquired.push(grant);
                     break;
                 }
-                MultiOutcome::Busy { at, theirs: true } => return Ok((taken, Some(missing[at]))),
-                // Just being asked for or given back here: one look behind that, which waits for nobody.
+                MultiOutcome::Busy { at, theirs: true } => return Ok((acquired, Some(missing[at]))),
+                // This process is acquiring or releasing it at the moment: try once more after
+                // that, without waiting for other holders.
                 MultiOutcome::Busy { at, theirs: false } => {
                     let at = missing[at];
                     let lock = &members.locks[at];
-                    let wanted = AcquireRequest { wait: None, ..lock.options().with(said).request(true)? };
-                    let Some(grant) = one(lock, wanted).await? else { return Ok((taken, Some(at))) };
-                    have.push(at);
-                    taken.push(MultiGrant::of(vec![grant]));
+                    let retry =
+                        AcquireRequest { wait: None, ..lock.acquire_builder().with_options(options).request(true)? };
+                    let Some(grant) = acquire_member(lock, retry).await? else { return Ok((acquired, Some(at))) };
+                    held.push(at);
+                    acquired.push(MultiGrant::of(vec![grant]));
                 }
             }
         }
     }
-    Ok((taken, None))
+    Ok((acquired, None))
 }

@@ -1,4 +1,4 @@
-//! The proof that several locks are held, and the means to end it.
+//! The guard of several locks that are held together.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -10,62 +10,66 @@ use redgrid_core::{Name, Token};
 
 use crate::guard::LockLost;
 
-/// Extensions that are under way at the same time.
-const AT_A_TIME: usize = 64;
+/// Maximum number of lease extensions in flight: 64.
+const MAX_IN_FLIGHT: usize = 64;
 
-/// Several held locks, which belong together. Dropping it gives all back in the background; [`MultiGuard::release`] waits and
-/// tells.
+/// Several locks that are held together. Dropping the guard releases all of them in the background;
+/// [`MultiGuard::release`] waits for the result.
 ///
-/// Owned, `Send` and `Sync`. Each lock is renewed, and may be lost, on its own; the guard is held while all of them are.
+/// The guard is owned, `Send` and `Sync`. Each lock is renewed on its own, and may be lost on its
+/// own. The guard is held while all locks are.
 #[must_use = "dropping the guard gives the locks back"]
 pub struct MultiGuard {
-    bundles: Vec<MultiGrant>,
+    /// The grants, in groups that are released together.
+    groups: Vec<MultiGrant>,
 }
 
 impl MultiGuard {
-    /// All that was asked for: from here on each of them is had.
-    pub(crate) fn new(bundles: Vec<MultiGrant>) -> Self {
-        bundles.iter().for_each(MultiGrant::commit);
-        MultiGuard { bundles }
+    /// Creates the guard of a complete acquire, and hands all grants over to the caller.
+    pub(crate) fn new(groups: Vec<MultiGrant>) -> Self {
+        groups.iter().for_each(MultiGrant::commit);
+        MultiGuard { groups }
     }
 
     fn grants(&self) -> impl Iterator<Item = &HoldGuard> {
-        self.bundles.iter().flat_map(MultiGrant::iter)
+        self.groups.iter().flat_map(MultiGrant::iter)
     }
 
-    /// Each name with its fencing token, which is higher than that of every earlier holder of the name.
+    /// Returns each name with its fencing token, which is higher than that of every earlier holder.
     pub fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
         self.grants().map(|grant| (grant.name(), grant.token()))
     }
 
-    /// The fencing token of one of the names; `None` for another.
+    /// Returns the fencing token of one of the names; `None` for other names.
     pub fn token(&self, name: &str) -> Option<Token> {
         self.tokens().find_map(|(held, token)| (held.as_str() == name).then_some(token))
     }
 
-    /// Whether all may be believed to be ours at this instant, by our own clock and with a margin. Asks nobody.
+    /// Returns whether all holds are valid at this instant, by the local clock and with a margin.
+    ///
+    /// It sends no request.
     pub fn is_held(&self) -> bool {
         self.grants().all(HoldGuard::is_held)
     }
 
-    /// How long all may be believed without a further renewal; zero when one is lost.
+    /// Returns how long all holds are valid without a further renewal; zero when one is lost.
     pub fn remaining(&self) -> Duration {
         self.grants().map(HoldGuard::remaining).min().unwrap_or_default()
     }
 
-    /// Completes when one of them is no longer certainly ours, and tells which.
+    /// Completes when one of the holds is no longer certain. Returns its name and the reason.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn lost(&self) -> LockLost {
-        let watched = |grant: &HoldGuard| {
+        let watch_grant = |grant: &HoldGuard| {
             let (name, watch) = (grant.name().clone(), grant.watch());
             Box::pin(async move { LockLost { name, reason: watch.lost().await } })
         };
-        let mut all: Vec<_> = self.grants().map(watched).collect();
+        let mut watches: Vec<_> = self.grants().map(watch_grant).collect();
         poll_fn(|cx| {
-            let lost = all.iter_mut().find_map(|one| match one.as_mut().poll(cx) {
+            let lost = watches.iter_mut().find_map(|watch| match watch.as_mut().poll(cx) {
                 Poll::Ready(lost) => Some(lost),
                 Poll::Pending => None,
             });
@@ -74,15 +78,15 @@ impl MultiGuard {
         .await
     }
 
-    /// Runs `work` while all are held, and drops it when one is lost.
+    /// Runs `work` while all locks are held, and drops it when one is lost.
     ///
     /// # Errors
     ///
-    /// [`LockLost`] when one was lost first; the work is dropped then.
+    /// [`LockLost`] when a lock was lost before the work completed. The work is dropped then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the work; the guard still holds.
+    /// Dropping the future drops the work. The guard keeps the locks.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LockLost> {
         tokio::select! {
             biased;
@@ -91,44 +95,48 @@ impl MultiGuard {
         }
     }
 
-    /// Sets fixed leases to end `lease` from now. Renewed ones are only ever lengthened. As
-    /// [`LockGuard::extend`](crate::LockGuard::extend), for each.
+    /// Extends each lock, as [`LockGuard::extend`](crate::LockGuard::extend).
+    ///
+    /// Fixed leases end `lease` from now. Renewed leases are only extended, never shortened.
     ///
     /// # Errors
     ///
-    /// The first [`ExtendError`]; others may have been extended.
+    /// The first [`ExtendError`]. Other locks may have been extended.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, each new lease may or may not be in force; the earlier end of the two is believed.
+    /// If the future is dropped early, each new lease may or may not be in force. The earlier end
+    /// of the old and the new lease is valid.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let grants: Vec<_> = self.grants().collect();
         let mut outcome = Ok(());
-        for part in grants.chunks(AT_A_TIME) {
-            let under_way =
-                part.iter().map(|grant| Box::pin(grant.extend(lease)) as Pin<Box<dyn Future<Output = _> + Send>>);
-            for extended in all(under_way.collect()).await {
+        for chunk in grants.chunks(MAX_IN_FLIGHT) {
+            let extensions =
+                chunk.iter().map(|grant| Box::pin(grant.extend(lease)) as Pin<Box<dyn Future<Output = _> + Send>>);
+            for extended in join_all(extensions.collect()).await {
                 outcome = outcome.and(extended);
             }
         }
         outcome
     }
 
-    /// Gives all back and waits for the servers' answers.
+    /// Releases all locks and waits for the replies of the servers.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] where one had ended before: somebody else may have been in. Otherwise the first that could not be
-    /// confirmed. All that can be given back are, in either case.
+    /// [`ReleaseError::Lost`] when a hold had ended before: another holder may have had its lock.
+    /// Otherwise the error of the first release that was not confirmed. In both cases, all other
+    /// locks are released.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the release goes on in the background.
+    /// If the future is dropped early, the release goes on in the background.
     #[doc(alias = "unlock")]
     pub async fn release(self) -> Result<(), ReleaseError> {
         let mut errors = Vec::new();
-        for told in self.bundles.into_iter().map(MultiGrant::release).collect::<Vec<_>>() {
-            errors.extend(told.await);
+        let releases = self.groups.into_iter().map(MultiGrant::release).collect::<Vec<_>>();
+        for release in releases {
+            errors.extend(release.await);
         }
         let lost = errors.iter().position(|error| matches!(error, ReleaseError::Lost { .. }));
         match errors.into_iter().nth(lost.unwrap_or(0)) {
@@ -139,15 +147,15 @@ impl MultiGuard {
 
     /// Stops renewing and leaves each lock to its lease.
     pub fn forget(self) {
-        self.bundles.into_iter().for_each(MultiGrant::forget);
+        self.groups.into_iter().for_each(MultiGrant::forget);
     }
 }
 
-/// Waits for all of them, each polled in turn.
-async fn all<T>(mut under_way: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
-    let mut done: Vec<Option<T>> = under_way.iter().map(|_| None).collect();
+/// Waits for all futures, which are polled in order.
+async fn join_all<T>(mut futures: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
+    let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
     poll_fn(|cx| {
-        for (future, done) in under_way.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
+        for (future, done) in futures.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
             if let Poll::Ready(value) = future.as_mut().poll(cx) {
                 *done = Some(value);
             }
@@ -169,10 +177,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guards_move_between_tasks() {
-        fn is_free_to_move<T: Send + Sync + 'static>() {}
-        is_free_to_move::<MultiGuard>();
-        is_free_to_move::<crate::MultiLock>();
-        is_free_to_move::<crate::AcquireMany<crate::MultiLock>>();
+    fn guards_can_move_between_tasks() {
+        fn assert_movable<T: Send + Sync + 'static>() {}
+        assert_movable::<MultiGuard>();
+        assert_movable::<crate::MultiLock>();
+        assert_movable::<crate::AcquireMany<crate::MultiLock>>();
     }
 }

@@ -1,4 +1,4 @@
-//! One lock over several servers that know nothing of each other: held where a majority grants it.
+//! A lock over several independent servers, which is held while a majority grants it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,38 +13,44 @@ use redgrid_core::{Client, DeploymentKind, Name, Script, ServerError, Token, Wat
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::AcquireError;
-use crate::acquire::Said;
-use crate::driven::driven;
+use crate::acquire::AcquireOptions;
+use crate::drive::drive;
 use crate::lock::Lock;
 use crate::many::{Acquirable, AcquireMany, TryAcquireMany, sealed};
 use crate::quorum_guard::QuorumGuard;
 use crate::scripts::{VOTE, VOTE_COUNTED};
 
-static BIRTH: Script<1> = Script::new("lock/birth", include_str!("scripts/birth.lua"));
-static RAISE: Script<1> = Script::new("lock/raise", include_str!("scripts/raise.lua"));
+static MARK_INCARNATION: Script<1> = Script::new("lock/birth", include_str!("scripts/server_incarnation.lua"));
+static RAISE_TOKEN: Script<1> = Script::new("lock/raise", include_str!("scripts/raise_token.lua"));
 
-/// The longest lease unless set: a minute. A server that was born anew abstains for so long.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Default longest lease: a minute. A new process of a server abstains for a tenth longer.
+const LONGEST_LEASE: Duration = Duration::from_secs(60);
 
-/// What each server has for its answer unless set: 100 ms, some round trips within a region.
-const SHARE: Duration = Duration::from_millis(100);
+/// Default time for the reply of each server: 100 ms, some round trips within a region.
+const REPLY_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How often a server is asked for its mark at most: every 100 ms, in nanoseconds.
-const REMINDED_NANOS: u64 = 100_000_000;
+/// Shortest interval between two mark requests to a server: 100 ms, in nanoseconds.
+const MARK_INTERVAL_NANOS: u64 = 100_000_000;
 
-/// The longest pause between two rounds: 128 ms. A release is told by a message meanwhile.
+/// Longest pause between two rounds: 128 ms. A message about a release can end it earlier.
 const LONGEST_PAUSE: Duration = Duration::from_millis(128);
 
-/// How often a token is written back before it is given up: three times. Each finds a higher one only where somebody was in meanwhile.
-const WRITES: usize = 3;
-
-/// How long a majority may be out of reach before a call that waits without a bound gives up: 15 s.
-const PATIENCE: Duration = Duration::from_secs(15);
-
-/// Several independent servers, of which a majority decides: each a deployment of its own, with a client of its own.
+/// Maximum number of attempts to write a token back: 3.
 ///
-/// Each carries a *birth mark*, the process behind it and when it begins to vote. A server whose mark is missing, or that of
-/// another process, may have forgotten who holds: it abstains until the longest lease that it could have granted is over.
+/// Another attempt is needed only if another holder got a higher token meanwhile.
+const WRITE_BACKS: usize = 3;
+
+/// How long a majority may be unreachable before an acquire gives up, even with a longer timeout:
+/// 15 s.
+const CONTACT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Several independent servers, of which a majority decides.
+///
+/// Each server is a deployment of its own, with a client of its own.
+///
+/// Each server stores an *incarnation mark* (key `redgrid_birth`): the id of its process, and since
+/// when that process votes. If the mark is missing or names another process, the server may have
+/// lost its holders. It then abstains until the longest lease that it could have granted has ended.
 /// [`bootstrap`](Quorum::bootstrap) sets the marks once, when the servers are new.
 ///
 /// ```no_run
@@ -60,18 +66,20 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub struct Quorum {
     clients: Arc<[Client]>,
-    longest: Duration,
-    share: Duration,
-    /// When each server was last asked for its mark, in nanoseconds.
-    reminded: Arc<[AtomicU64]>,
+    longest_lease: Duration,
+    reply_timeout: Duration,
+    /// When the incarnation of each server was last marked, in nanoseconds.
+    last_marked: Arc<[AtomicU64]>,
 }
 
 impl Quorum {
-    /// The servers behind these clients, three at least. A cluster is none: its nodes forget one by one.
+    /// Creates a quorum of the servers of these clients, at least three.
+    ///
+    /// None of them may be a cluster, whose nodes lose their memory one by one.
     ///
     /// # Errors
     ///
-    /// [`InvalidQuorum`] when they can not decide together.
+    /// [`InvalidQuorum`] when the servers cannot form a quorum.
     pub fn new(clients: impl IntoIterator<Item = Client>) -> Result<Quorum, InvalidQuorum> {
         let clients: Arc<[Client]> = clients.into_iter().collect();
         if clients.len() < 3 {
@@ -80,157 +88,180 @@ impl Quorum {
         if let Some(at) = clients.iter().position(|client| client.topology().kind == DeploymentKind::Cluster) {
             return Err(InvalidQuorum::Cluster { at });
         }
-        let reminded = clients.iter().map(|_| AtomicU64::new(0)).collect();
-        Ok(Quorum { clients, longest: LONGEST, share: SHARE, reminded })
+        let last_marked = clients.iter().map(|_| AtomicU64::new(0)).collect();
+        Ok(Quorum { clients, longest_lease: LONGEST_LEASE, reply_timeout: REPLY_TIMEOUT, last_marked })
     }
 
-    /// The longest lease that is granted: a minute unless set, and the same for all who use these servers. A server that was
-    /// born anew abstains for a tenth longer. Longer leases are refused.
+    /// Sets the longest lease that is granted; a minute unless set. Longer leases are refused.
+    ///
+    /// It must be the same for all clients of these servers. A new incarnation of a server abstains
+    /// for a tenth longer.
     #[must_use]
     pub fn longest_lease(self, longest: Duration) -> Self {
-        Quorum { longest, ..self }
+        Quorum { longest_lease: longest, ..self }
     }
 
-    /// What each server has for its answer: 100 ms unless set. A server that is out of reach costs this only where it is
-    /// needed for a majority.
+    /// Sets the time for the reply of each server; 100 ms unless set.
+    ///
+    /// An unreachable server costs this time only if it is needed for a majority.
     #[must_use]
     pub fn share(self, share: Duration) -> Self {
-        Quorum { share, ..self }
+        Quorum { reply_timeout: share, ..self }
     }
 
-    /// Lets servers that are new vote at once. Where a server has a mark it changes nothing, and tells so.
+    /// Lets new servers vote at once.
     ///
-    /// Only for the first installation: on a server that has lost its memory it would end the protection that the mark is for.
+    /// A server that already has a mark is not changed. Returns whether all servers were new.
+    ///
+    /// This is only for the first installation. On a server that lost its memory it would disable
+    /// the protection by the mark.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when one of the servers could not be asked; those before it are marked.
+    /// [`ServerError`] when the request to a server failed. The servers before it are marked.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, some servers are marked; calling it again marks the rest.
+    /// If the future is dropped early, some servers are marked. Another call marks the rest.
     pub async fn bootstrap(&self) -> Result<bool, ServerError> {
-        let mut new = true;
+        let mut all_new = true;
         for client in self.clients.iter() {
-            new &= mark(client, Duration::ZERO, true).await? == 1;
+            all_new &= mark_incarnation(client, Duration::ZERO, true).await? == 1;
         }
-        Ok(new)
+        Ok(all_new)
     }
 
-    /// The lock with this name on these servers.
+    /// Returns the lock with this name on these servers.
     pub fn lock(&self, name: impl AsRef<str>) -> QuorumLock {
         QuorumLock::of(self, name, false)
     }
 
-    /// How many make a majority.
+    /// Returns the number of servers that form a majority.
     pub(crate) fn majority(&self) -> usize {
         self.clients.len() / 2 + 1
     }
 
-    /// One that did not grant may have no mark, or one of another process: it is marked, to vote when nobody it has forgotten can
-    /// still hold. By a task of its own: nobody waits for it.
-    fn remind(&self, at: usize) {
-        let (client, after) = (self.clients[at].clone(), self.longest + self.longest / 10);
+    /// Marks the incarnation of a server that did not grant, in a task of its own.
+    ///
+    /// It may have no mark, or that of another process. It votes again when no hold that it lost
+    /// can still be valid.
+    fn mark_in_background(&self, at: usize) {
+        let (client, after) = (self.clients[at].clone(), self.longest_lease + self.longest_lease / 10);
         let now = client.clock().now();
-        let last = self.reminded[at].load(Ordering::Relaxed);
-        let due = now.as_nanos() >= last.saturating_add(REMINDED_NANOS);
-        if due && self.reminded[at].compare_exchange(last, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            tokio::spawn(async move { mark(&client, after, false).await });
+        let last_marked = &self.last_marked[at];
+        let last = last_marked.load(Ordering::Relaxed);
+        let due = now.as_nanos() >= last.saturating_add(MARK_INTERVAL_NANOS);
+        if due && last_marked.compare_exchange(last, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            tokio::spawn(async move { mark_incarnation(&client, after, false).await });
         }
     }
 }
 
-async fn mark(client: &Client, after: Duration, only_new: bool) -> Result<i64, ServerError> {
-    let key = birth_key(client);
-    let after = i64::try_from(after.as_micros()).unwrap_or(i64::MAX);
-    let request = BIRTH.with([key]).int(after).int(i64::from(only_new)).idempotent();
+/// Marks the incarnation of a server, which then votes in `after`. Returns the status of the
+/// script.
+async fn mark_incarnation(client: &Client, after: Duration, only_new: bool) -> Result<i64, ServerError> {
+    let key = incarnation_key(client);
+    let after_micros = i64::try_from(after.as_micros()).unwrap_or(i64::MAX);
+    let request = MARK_INCARNATION.with([key]).int(after_micros).int(i64::from(only_new)).idempotent();
     let (status, _): (i64, u64) = client.run(request).await?;
     Ok(status)
 }
 
-/// The key of a server's mark, behind the client's namespace.
-fn birth_key(client: &Client) -> bytes::Bytes {
+/// Returns the key of a server's incarnation mark, in the client's namespace.
+fn incarnation_key(client: &Client) -> bytes::Bytes {
     Name::new("redgrid_birth").map(|name| client.key(&name)).unwrap_or_default()
 }
 
-/// Why several servers can not decide together.
+/// Reason why several servers cannot form a quorum.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidQuorum {
-    /// Two servers outvote nobody.
+    /// There are fewer than three servers: no majority could outvote one that fails.
     #[error("a quorum has three servers at least, not {servers}")]
     TooFew {
-        /// How many were given.
+        /// Number of servers.
         servers: usize,
     },
-    /// One of them is a cluster.
+    /// One of the servers is a cluster.
     #[error("the client at place {at} is that of a cluster, whose nodes forget one by one")]
     Cluster {
-        /// Which one, from 0.
+        /// Index of its client, from 0.
         at: usize,
     },
 }
 
-/// A lock over several independent servers, held where a majority of them grants it: RedLock, with its gaps closed.
+/// A lock over several independent servers, held while a majority of them grants it.
 ///
-/// All are asked at the same time. Each grant is counted from before its own request left, less a twentieth of the lease for
-/// clocks that drift; the lock is held while a majority of the grants may be believed. Renewals go to all of them, also to those
-/// that are more than a majority.
+/// It is RedLock with its gaps closed. All servers are requested at the same time. Each grant
+/// counts from before its own request was sent, less a twentieth of the lease for the drift of
+/// clocks. The lock is held while a majority of the grants is valid. All grants are renewed, also
+/// those beyond a majority.
 ///
-/// Not on Redisson's wire: its RedissonRedLock knows no birth marks.
+/// It is not compatible with Redisson, whose RedissonRedLock has no incarnation marks.
 #[doc(alias = "RedLock")]
 #[doc(alias = "RedissonRedLock")]
 #[derive(Clone, Debug)]
 pub struct QuorumLock {
     quorum: Quorum,
     locks: Arc<[Lock]>,
-    counts: bool,
+    /// Whether fencing tokens are counted.
+    counts_tokens: bool,
 }
 
 impl QuorumLock {
-    fn of(quorum: &Quorum, name: impl AsRef<str>, counts: bool) -> Self {
-        let kind: &'static dyn LockProtocol = if counts { &VOTE_COUNTED } else { &VOTE };
-        let at = |client: &Client| {
-            let birth = birth_key(client);
-            Lock::of_kind(client, &name, kind, |key| match counts {
-                true => [birth, companion("redgrid_quorum_token", key)].into(),
-                false => [birth].into(),
+    fn of(quorum: &Quorum, name: impl AsRef<str>, counts_tokens: bool) -> Self {
+        let kind: &'static dyn LockProtocol = if counts_tokens { &VOTE_COUNTED } else { &VOTE };
+        let lock_at = |client: &Client| {
+            let incarnation = incarnation_key(client);
+            Lock::of_kind(client, &name, kind, |key| {
+                if counts_tokens {
+                    [incarnation, companion("redgrid_quorum_token", key)].into()
+                } else {
+                    [incarnation].into()
+                }
             })
         };
-        QuorumLock { quorum: quorum.clone(), locks: quorum.clients.iter().map(at).collect(), counts }
+        QuorumLock { quorum: quorum.clone(), locks: quorum.clients.iter().map(lock_at).collect(), counts_tokens }
     }
 
-    /// The same lock with fencing tokens. They are counted at each server and written back to a majority before the guard is
-    /// given, so that the next holder's majority knows of them: one round trip more for each acquire.
+    /// Returns the same lock with fencing tokens.
+    ///
+    /// Tokens are counted at each server, and written back to a majority before the guard is
+    /// returned. So the majority of the next holder knows them. This costs one more round trip for
+    /// each acquire.
     #[must_use]
     pub fn fenced(self) -> Self {
-        let name = self.locks[0].sure_target().map(|target| target.name.as_str().to_owned()).unwrap_or_default();
+        let name = self.locks[0].checked_target().map(|target| target.name.as_str().to_owned()).unwrap_or_default();
         QuorumLock::of(&self.quorum, name, true)
     }
 
-    /// Acquires it at a majority of the servers, waiting as long as it takes or as [`AcquireMany::timeout`] says.
+    /// Acquires the lock at a majority of the servers.
+    ///
+    /// It waits as long as it takes or as [`AcquireMany::timeout`] says.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then. Leases longer than the longest, and `hold_at_least`, are refused.
+    /// [`AcquireError`] describes the state of the lock for each error. Leases that exceed the
+    /// longest lease, and `hold_at_least`, are refused.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives back in the background what some servers have granted.
+    /// Dropping the future releases the grants of single servers in the background.
     pub fn acquire(&self) -> AcquireMany<QuorumLock> {
         AcquireMany::new(self)
     }
 
-    /// Acquires it if a majority grants it at once: `None` when others hold it, or too many abstain.
+    /// Acquires the lock if a majority grants it at once, or returns `None`.
+    ///
+    /// `None` means that other holders have it, or that too many servers abstain.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the lock for each error.
     ///
     /// # Cancel safety
     ///
-    /// As [`QuorumLock::acquire`].
+    /// That of [`QuorumLock::acquire`].
     pub fn try_acquire(&self) -> TryAcquireMany<QuorumLock> {
         TryAcquireMany::new(self)
     }
@@ -243,19 +274,23 @@ impl QuorumLock {
         self.locks.len()
     }
 
-    /// One look at all servers but those that have it; their answers come one by one.
-    pub(crate) fn ask_all(&self, request: &AcquireRequest, but: &[usize]) -> Answers<Vote> {
-        let asking = self.locks.iter().enumerate().filter(|(at, _)| !but.contains(at)).map(|(at, lock)| {
-            let (lock, wanted, quorum, share) = (lock.clone(), request.clone(), self.quorum.clone(), self.quorum.share);
+    /// Requests one vote of each server whose index is not in `except`.
+    ///
+    /// The replies arrive one by one.
+    pub(crate) fn request_votes(&self, request: &AcquireRequest, except: &[usize]) -> Replies<Vote> {
+        let votes = self.locks.iter().enumerate().filter(|(at, _)| !except.contains(at)).map(|(at, lock)| {
+            let (lock, attempt_request, quorum) = (lock.clone(), request.clone(), self.quorum.clone());
+            let timeout = self.quorum.reply_timeout;
             async move {
-                let until = lock.client().clock().now() + share;
-                let look = async { lock.client().enter(lock.kind(), lock.target()?, wanted)?.outcome().await };
+                let until = lock.client().clock().now() + timeout;
+                let attempt =
+                    async { lock.client().enter(lock.kind(), lock.target()?, attempt_request)?.outcome().await };
                 let late =
                     || ServerError::NotSent { reason: "the server did not answer within its share of the time".into() };
-                match within(lock.client(), until, look).await {
+                match within(lock.client(), until, attempt).await {
                     Some(vote) => {
                         if let Ok(None) = vote {
-                            quorum.remind(at);
+                            quorum.mark_in_background(at);
                         }
                         (at, vote)
                     }
@@ -263,14 +298,16 @@ impl QuorumLock {
                 }
             }
         });
-        each(asking)
+        spawn_each(votes)
     }
 
-    /// A token that a majority knows of, so that nobody gets a lower one next: this one, or a higher one, where servers whose votes
-    /// are older have given some since.
-    async fn written_back(&self, mut token: Token) -> Option<Token> {
-        for _ in 0..WRITES {
-            let highest = self.write_back(token).await?;
+    /// Writes a token back to a majority, so that the next holder gets a higher one.
+    ///
+    /// Returns this token, or a higher one if servers have assigned higher tokens since their
+    /// votes. `None` if no majority stored the token in time, or within [`WRITE_BACKS`] attempts.
+    async fn write_token_back(&self, mut token: Token) -> Option<Token> {
+        for _ in 0..WRITE_BACKS {
+            let highest = self.raise_counters(token).await?;
             if highest <= token.get() {
                 return Some(token);
             }
@@ -279,29 +316,31 @@ impl QuorumLock {
         None
     }
 
-    /// The highest that a majority has behind it.
-    async fn write_back(&self, token: Token) -> Option<u64> {
-        let key = |lock: &Lock| Some(lock.sure_target().ok()?.more.get(1)?.clone());
-        let asking =
-            self.locks.iter().filter_map(|lock| Some((lock.client().clone(), key(lock)?))).map(
-                |(client, key)| async move {
-                    client.run::<u64>(RAISE.with([key]).arg(token.to_string()).idempotent()).await
-                },
-            );
-        let (mut answers, mut written, mut highest) = (each(asking), 0, 0);
-        let until = self.clock_now() + self.quorum.share;
+    /// Raises the token counters to at least `token`, and waits for a majority.
+    ///
+    /// Returns the highest counter of that majority; `None` without a majority in time.
+    async fn raise_counters(&self, token: Token) -> Option<u64> {
+        let key = |lock: &Lock| Some(lock.checked_target().ok()?.more.get(1)?.clone());
+        let requests = self.locks.iter().filter_map(|lock| Some((lock.client().clone(), key(lock)?))).map(
+            |(client, key)| async move {
+                client.run::<u64>(RAISE_TOKEN.with([key]).arg(token.to_string()).idempotent()).await
+            },
+        );
+        let mut replies = spawn_each(requests);
+        let (mut written, mut highest) = (0, 0);
+        let until = self.clock_now() + self.quorum.reply_timeout;
         while written < self.majority() {
-            let answer = within(self.locks[0].client(), until, answers.recv()).await.flatten()?;
-            if let Ok(is) = answer {
+            let reply = within(self.locks[0].client(), until, replies.recv()).await.flatten()?;
+            if let Ok(counter) = reply {
                 written += 1;
-                highest = highest.max(is);
+                highest = highest.max(counter);
             }
         }
         Some(highest)
     }
 
-    pub(crate) fn longest(&self) -> Duration {
-        self.quorum.longest
+    pub(crate) fn longest_lease(&self) -> Duration {
+        self.quorum.longest_lease
     }
 
     fn clock_now(&self) -> Instant {
@@ -313,28 +352,30 @@ fn unavailable(target: &Arc<LockKeys>, source: ServerError) -> AcquireError {
     AcquireError::Unavailable { name: target.name.clone(), source }
 }
 
-/// What the server at a place said.
+/// Index of a server, and its reply.
 pub(crate) type Vote = (usize, Result<Option<HoldGuard>, AcquireError>);
 
-/// Answers as they come. What comes when nobody receives any more is dropped, and so given back.
-pub(crate) type Answers<T> = UnboundedReceiver<T>;
+/// Replies in the order of their arrival.
+///
+/// A grant that arrives after the receiver was dropped is dropped, and thereby released.
+pub(crate) type Replies<T> = UnboundedReceiver<T>;
 
-/// Drives each of them by a task of its own: one that hangs delays nobody.
-pub(crate) fn each<F>(work: impl Iterator<Item = F>) -> Answers<F::Output>
+/// Drives each future in a task of its own: one that hangs does not delay the others.
+pub(crate) fn spawn_each<F>(futures: impl Iterator<Item = F>) -> Replies<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    let (sender, answers) = unbounded_channel();
-    for one in work {
+    let (sender, replies) = unbounded_channel();
+    for future in futures {
         let sender = sender.clone();
         tokio::spawn(async move {
-            let _ = sender.send(one.await);
+            let _ = sender.send(future.await);
         });
     }
-    answers
+    replies
 }
 
-/// What comes by `until`.
+/// Returns the output of `work`, or `None` if it does not complete by `until`.
 pub(crate) async fn within<F: Future>(client: &Client, until: Instant, work: F) -> Option<F::Output> {
     tokio::select! {
         biased;
@@ -353,102 +394,113 @@ impl Acquirable for QuorumLock {
     }
 
     fn is_held_here(&self) -> bool {
-        self.locks.iter().any(|lock| lock.options().is_held_here())
+        self.locks.iter().any(|lock| lock.acquire_builder().is_held_here())
     }
 
-    async fn ask(&self, said: Said, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
-        let (lock, said) = (self, said.in_scope());
-        driven(lock.locks[0].client(), lock.first()?, said.wait, |wait| {
-            lock.clone().take(Said { wait, ..said.clone() }, once)
+    async fn ask(&self, options: AcquireOptions, try_only: bool) -> Result<Option<QuorumGuard>, AcquireError> {
+        let (lock, options) = (self, options.in_scope());
+        drive(lock.locks[0].client(), lock.first()?, options.wait, |wait| {
+            lock.clone().acquire_majority(AcquireOptions { wait, ..options.clone() }, try_only)
         })
         .await
     }
 }
 
 impl QuorumLock {
-    /// Takes it at a majority of the servers. `None` if another holder has it and the request does not wait.
-    async fn take(self, said: Said, once: bool) -> Result<Option<QuorumGuard>, AcquireError> {
+    /// Acquires the lock at a majority of the servers; `None` if it is taken and the request does
+    /// not wait.
+    async fn acquire_majority(
+        self,
+        options: AcquireOptions,
+        try_only: bool,
+    ) -> Result<Option<QuorumGuard>, AcquireError> {
         let lock = &self;
         let name = lock.first()?.clone();
-        let request = AcquireRequest { wait: None, ..lock.locks[0].options().with(&said).request(true)? };
-        for (option, got, most) in [
-            ("lease", request.lease.duration(), lock.quorum.longest),
+        let request =
+            AcquireRequest { wait: None, ..lock.locks[0].acquire_builder().with_options(&options).request(true)? };
+        for (option, got, max) in [
+            ("lease", request.lease.duration(), lock.quorum.longest_lease),
             ("hold_at_least", request.at_least, Duration::ZERO),
         ] {
-            if got > most {
+            if got > max {
                 let expected = "at most the longest lease of the quorum, and no `hold_at_least`";
                 return Err(AcquireError::InvalidArgument { name, option, expected, got });
             }
         }
         let (client, began) = (lock.locks[0].client(), lock.clock_now());
-        let until = said.wait.map_or(Instant::MAX, |wait| began + wait);
+        let until = options.wait.map_or(Instant::MAX, |wait| began + wait);
         let (mut contact, mut tries) = (began, 0_u32);
         let mut watches: Vec<Watch> = Vec::new();
         loop {
-            let (failed, voted) = match round(lock, &request).await {
+            let (failed, voted) = match run_round(lock, &request).await {
                 Round::Held(guard) => return Ok(Some(*guard)),
                 Round::Busy { voted } => (None, voted),
                 Round::Failed(error) => (Some(error), false),
             };
             let now = lock.clock_now();
             match failed {
-                Some(error) if once || now >= contact + PATIENCE || now >= until => return Err(error),
+                Some(error) if try_only || now >= contact + CONTACT_TIMEOUT || now >= until => return Err(error),
                 Some(_) => {}
-                None if once => return Ok(None),
+                None if try_only => return Ok(None),
                 None => contact = now,
             }
             if now >= until {
                 return Err(AcquireError::TimedOut { name, waited: now.since(began), by_this_client: false });
             }
             if watches.is_empty() {
-                // What is released from here on is told; what was before is looked for once more.
-                let targets = lock.locks.iter().filter_map(|lock| Some((lock, lock.sure_target().ok()?)));
-                watches = targets.map(|(lock, it)| lock.client().watch(it.channel.clone(), it.key.clone())).collect();
+                // Releases from now on are notified. An earlier one is found by one more round.
+                let targets = lock.locks.iter().filter_map(|lock| Some((lock, lock.checked_target().ok()?)));
+                watches = targets
+                    .map(|(lock, target)| lock.client().watch(target.channel.clone(), target.key.clone()))
+                    .collect();
                 continue;
             }
             let pause = LONGEST_PAUSE.min(Duration::from_millis(1 << tries.min(7)));
             tries = tries.saturating_add(1);
-            let ends = (now + pause.mul_f64(0.5 + fastrand::f64() / 2.0)).min(until);
+            let pause_ends = (now + pause.mul_f64(0.5 + fastrand::f64() / 2.0)).min(until);
             if voted {
-                // What goes back now is told here, too, and to others who had some: who were woken by that would ask for ever,
-                // and get in each other's way.
-                client.clock().sleep_until(ends).await;
+                // The releases of this round are notified here, too, and to other clients that had
+                // some votes. If they woke each other, they would retry forever and obstruct each
+                // other.
+                client.clock().sleep_until(pause_ends).await;
                 for watch in &mut watches {
                     watch.take();
                 }
                 continue;
             }
-            within(client, ends, any_wakes(&mut watches)).await;
-            // Those who were told together do not all ask together.
-            let apart = Duration::from_micros(fastrand::u64(0..2_000));
-            client.clock().sleep_until((lock.clock_now() + apart).min(until)).await;
+            within(client, pause_ends, any_wake(&mut watches)).await;
+            // Clients that were notified together do not all retry together.
+            let jitter = Duration::from_micros(fastrand::u64(0..2_000));
+            client.clock().sleep_until((lock.clock_now() + jitter).min(until)).await;
         }
     }
 }
 
-async fn any_wakes(watches: &mut [Watch]) {
-    let mut waking: Vec<_> = watches.iter_mut().map(|watch| Box::pin(watch.wake())).collect();
+/// Completes when one of the watches wakes.
+async fn any_wake(watches: &mut [Watch]) {
+    let mut wakes: Vec<_> = watches.iter_mut().map(|watch| Box::pin(watch.wake())).collect();
     std::future::poll_fn(|cx: &mut Context<'_>| {
-        let woken = waking.iter_mut().any(|one| Pin::new(one).poll(cx).is_ready());
+        let woken = wakes.iter_mut().any(|wake| Pin::new(wake).poll(cx).is_ready());
         if woken { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
 }
 
-/// What asking all of them once came to.
+/// The result of one attempt at all servers.
 enum Round {
     Held(Box<QuorumGuard>),
     Busy {
-        /// Some servers granted it, and got it back.
+        /// Whether some servers granted the lock, which was released again.
         voted: bool,
     },
-    /// So many could not be asked that the rest is no majority.
+    /// So many requests failed that the other servers are no majority.
     Failed(AcquireError),
 }
 
-async fn round(lock: &QuorumLock, request: &AcquireRequest) -> Round {
+/// Makes one attempt at all servers.
+async fn run_round(lock: &QuorumLock, request: &AcquireRequest) -> Round {
     let (majority, servers) = (lock.majority(), lock.servers());
-    let (mut votes, mut grants) = (lock.ask_all(request, &[]), Vec::new());
+    let (mut votes, mut grants) = (lock.request_votes(request, &[]), Vec::new());
     let (mut busy, mut failures) = (0, Vec::new());
     while grants.len() < majority {
         match votes.recv().await {
@@ -458,21 +510,22 @@ async fn round(lock: &QuorumLock, request: &AcquireRequest) -> Round {
             None => return Round::Busy { voted: !grants.is_empty() },
         }
         if busy + failures.len() > servers - majority {
-            // What has been granted goes back as it is dropped here, what still comes as nobody receives it.
+            // Dropping the grants releases them. Those that are still to arrive have no receiver,
+            // and are released as well.
             return match failures.pop() {
                 Some(error) if failures.len() + 1 > servers - majority => Round::Failed(error),
                 _ => Round::Busy { voted: !grants.is_empty() },
             };
         }
     }
-    let mut token = lock.counts.then(|| grants.iter().map(|(_, grant)| grant.token()).max()).flatten();
-    if let Some(given) = token {
-        token = lock.written_back(given).await;
+    let mut token = lock.counts_tokens.then(|| grants.iter().map(|(_, grant)| grant.token()).max()).flatten();
+    if let Some(highest) = token {
+        token = lock.write_token_back(highest).await;
         if token.is_none() {
             return Round::Busy { voted: true };
         }
     }
     let guard = QuorumGuard::new(lock.clone(), request.clone(), grants, votes, token);
-    // A majority whose answers took too long holds nothing.
+    // If the replies took too long, the majority is already invalid.
     if guard.is_held() { Round::Held(Box::new(guard)) } else { Round::Busy { voted: true } }
 }

@@ -1,4 +1,4 @@
-//! The proof that a majority of servers has granted a lock.
+//! The guard of a lock that a majority of servers has granted.
 
 use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard};
@@ -11,41 +11,46 @@ use redgrid_core::lock::{
 use redgrid_core::{Name, ServerError, Token};
 
 use crate::guard::LockLost;
-use crate::quorum::{Answers, QuorumLock, Vote, each};
+use crate::quorum::{QuorumLock, Replies, Vote, spawn_each};
 
-/// A lock that a majority of servers has granted. Dropping it gives it back at all of them in the background.
+/// A lock that a majority of servers has granted. Dropping the guard releases it at all servers in
+/// the background.
 ///
-/// Each grant is renewed, and may be lost, on its own; the lock is held while a majority of them may be believed.
+/// Each grant is renewed on its own, and may be lost on its own. The lock is held while a majority
+/// of the grants is valid.
 #[must_use = "dropping the guard gives the lock back"]
 pub struct QuorumGuard {
     lock: QuorumLock,
     name: Name,
     request: AcquireRequest,
     token: Option<Token>,
-    held: Mutex<Held>,
+    grants: Mutex<Grants>,
 }
 
-/// What the servers have granted.
-struct Held {
-    grants: Vec<(usize, HoldGuard)>,
-    /// Those that answered after the majority did.
-    late: Answers<Vote>,
-    /// Fewer than a majority could be believed, once: somebody else may have been in.
-    over: bool,
+/// The grants of the servers.
+struct Grants {
+    /// Index of the server, and its grant.
+    votes: Vec<(usize, HoldGuard)>,
+    /// Votes that arrive after those of the majority.
+    late_votes: Replies<Vote>,
+    /// Fewer than a majority were valid at some time: another holder may have had the lock.
+    is_lost: bool,
 }
 
-impl Held {
-    fn votes(&self) -> usize {
-        self.grants.iter().filter(|(_, grant)| grant.is_held()).count()
+impl Grants {
+    fn valid_votes(&self) -> usize {
+        self.votes.iter().filter(|(_, grant)| grant.is_held()).count()
     }
 
-    /// One more, which counts only while there is a majority without it. Each server has one vote.
+    /// Adds a grant, which counts only while there is a majority without it.
+    ///
+    /// Each server has one vote.
     fn add(&mut self, majority: usize, at: usize, grant: HoldGuard) {
-        self.over |= self.votes() < majority;
-        let has_voted = self.grants.iter().any(|(voter, grant)| *voter == at && grant.is_held());
-        if !self.over && !has_voted {
-            self.grants.retain(|(voter, _)| *voter != at);
-            self.grants.push((at, grant));
+        self.is_lost |= self.valid_votes() < majority;
+        let has_voted = self.votes.iter().any(|(voter, grant)| *voter == at && grant.is_held());
+        if !self.is_lost && !has_voted {
+            self.votes.retain(|(voter, _)| *voter != at);
+            self.votes.push((at, grant));
         }
     }
 }
@@ -53,67 +58,76 @@ impl Held {
 impl QuorumGuard {
     pub(crate) fn new(
         lock: QuorumLock,
-        wanted: AcquireRequest,
-        grants: Vec<(usize, HoldGuard)>,
-        late: Answers<Vote>,
+        request: AcquireRequest,
+        votes: Vec<(usize, HoldGuard)>,
+        late_votes: Replies<Vote>,
         token: Option<Token>,
     ) -> Self {
-        let name = grants[0].1.name().clone();
-        QuorumGuard { lock, name, request: wanted, token, held: Mutex::new(Held { grants, late, over: false }) }
+        let name = votes[0].1.name().clone();
+        let grants = Mutex::new(Grants { votes, late_votes, is_lost: false });
+        QuorumGuard { lock, name, request, token, grants }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        let mut held = self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        while let Ok((at, vote)) = held.late.try_recv() {
+    /// Locks the grants, after adding late votes and checking the majority.
+    fn current_grants(&self) -> MutexGuard<'_, Grants> {
+        let mut grants = self.grants.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        while let Ok((at, vote)) = grants.late_votes.try_recv() {
             if let Ok(Some(grant)) = vote {
-                held.add(self.lock.majority(), at, grant);
+                grants.add(self.lock.majority(), at, grant);
             }
         }
-        held.over |= held.votes() < self.lock.majority();
-        held
+        grants.is_lost |= grants.valid_votes() < self.lock.majority();
+        grants
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The fencing token, where the lock is [`fenced`](QuorumLock::fenced): higher than that of every earlier holder.
+    /// Returns the fencing token of a [`fenced`](QuorumLock::fenced) lock.
+    ///
+    /// It is higher than that of every earlier holder.
     pub fn token(&self) -> Option<Token> {
         self.token
     }
 
-    /// How many servers' grants may be believed at this instant.
+    /// Returns the number of servers whose grants are valid at this instant.
     pub fn votes(&self) -> usize {
-        self.held().votes()
+        self.current_grants().valid_votes()
     }
 
-    /// Whether a majority of the grants may be believed at this instant, by our own clock and with a margin. Asks nobody.
+    /// Returns whether a majority of the grants is valid at this instant, by the local clock and
+    /// with a margin.
+    ///
+    /// It sends no request.
     pub fn is_held(&self) -> bool {
-        !self.held().over
+        !self.current_grants().is_lost
     }
 
-    /// How long a majority may be believed without a further renewal; zero when it is lost.
+    /// Returns how long a majority is valid without a further renewal; zero when it is lost.
     pub fn remaining(&self) -> Duration {
-        let held = self.held();
-        if held.over {
+        let grants = self.current_grants();
+        if grants.is_lost {
             return Duration::ZERO;
         }
-        let mut remaining: Vec<_> = held.grants.iter().map(|(_, grant)| grant.remaining()).collect();
-        drop(held);
-        remaining.sort_unstable_by(|one, other| other.cmp(one));
+        let mut remaining: Vec<_> = grants.votes.iter().map(|(_, grant)| grant.remaining()).collect();
+        drop(grants);
+        remaining.sort_unstable_by(|a, b| b.cmp(a));
         remaining.get(self.lock.majority() - 1).copied().unwrap_or_default()
     }
 
-    /// Completes when a majority may be believed no more, and tells how the last of them was lost.
+    /// Completes when no majority of the grants is valid any more.
+    ///
+    /// Returns how the last of them was lost.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn lost(&self) -> LostReason {
         loop {
             let watches: Vec<HoldWatch> =
-                self.held().grants.iter().map(|(_, grant)| grant.watch()).filter(HoldWatch::is_held).collect();
+                self.current_grants().votes.iter().map(|(_, grant)| grant.watch()).filter(HoldWatch::is_held).collect();
             if watches.len() < self.lock.majority() || !self.is_held() {
                 return self.reason();
             }
@@ -127,18 +141,23 @@ impl QuorumGuard {
     }
 
     fn reason(&self) -> LostReason {
-        self.held().grants.iter().rev().find_map(|(_, grant)| grant.lost_reason()).unwrap_or(LostReason::Expired)
+        self.current_grants()
+            .votes
+            .iter()
+            .rev()
+            .find_map(|(_, grant)| grant.lost_reason())
+            .unwrap_or(LostReason::Expired)
     }
 
     /// Runs `work` while the lock is held, and drops it when it is lost.
     ///
     /// # Errors
     ///
-    /// [`LockLost`] when the lock was lost first; the work is dropped then.
+    /// [`LockLost`] when the lock was lost before the work completed. The work is dropped then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the work; the guard still holds.
+    /// Dropping the future drops the work. The guard keeps the lock.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LockLost> {
         tokio::select! {
             biased;
@@ -147,49 +166,53 @@ impl QuorumGuard {
         }
     }
 
-    /// Sets the lease anew at all servers. Those that have lost it, or never had it, are asked for it again while a majority
-    /// has it.
+    /// Sets the lease at all servers.
+    ///
+    /// Servers that lost the lock, or never granted it, are requested again while a majority has
+    /// it.
     ///
     /// # Errors
     ///
-    /// [`ExtendError`] when fewer than a majority confirmed it; where each has confirmed, that is believed.
+    /// [`ExtendError`] when fewer than a majority confirmed the new lease. It is valid at each
+    /// server that confirmed it.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, some servers have the new lease.
+    /// If the future is dropped early, some servers may have the new lease.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        let (majority, longest) = (self.lock.majority(), self.lock.longest());
+        let (majority, longest) = (self.lock.majority(), self.lock.longest_lease());
         if lease > longest {
             let expected = "at most the longest lease of the quorum";
             return Err(ExtendError::InvalidArgument { name: self.name.clone(), expected, got: lease });
         }
-        let mine: Vec<(usize, Extender)> = {
-            let mut held = self.held();
-            held.grants.retain(|(_, grant)| grant.is_held());
-            held.grants.iter().map(|(at, grant)| (*at, grant.extender())).collect()
+        let extenders: Vec<(usize, Extender)> = {
+            let mut grants = self.current_grants();
+            grants.votes.retain(|(_, grant)| grant.is_held());
+            grants.votes.iter().map(|(at, grant)| (*at, grant.extender())).collect()
         };
-        let have: Vec<usize> = mine.iter().map(|(at, _)| *at).collect();
-        if have.len() < majority || !self.is_held() {
+        let voters: Vec<usize> = extenders.iter().map(|(at, _)| *at).collect();
+        if voters.len() < majority || !self.is_held() {
             return Err(ExtendError::Lost { name: self.name.clone(), reason: LostReason::Expired });
         }
         let request = match self.request.lease {
             LeaseMode::Fixed(_) => AcquireRequest { lease: LeaseMode::Fixed(lease), ..self.request.clone() },
             LeaseMode::Renewed(_) => self.request.clone(),
         };
-        let mut again = self.lock.ask_all(&request, &have);
-        let mut answers = each(mine.into_iter().map(|(_, mine)| async move { mine.extend(lease).await }));
-        let (mut confirmed, mut error) = (0, None);
-        while let Some(extended) = answers.recv().await {
+        let mut new_votes = self.lock.request_votes(&request, &voters);
+        let mut replies =
+            spawn_each(extenders.into_iter().map(|(_, extender)| async move { extender.extend(lease).await }));
+        let (mut confirmed, mut last_error) = (0, None);
+        while let Some(extended) = replies.recv().await {
             match extended {
                 Ok(()) => confirmed += 1,
-                Err(trouble) => error = Some(trouble),
+                Err(error) => last_error = Some(error),
             }
         }
-        while let Some((at, vote)) = again.recv().await {
+        while let Some((at, vote)) = new_votes.recv().await {
             let grant = vote.ok().flatten();
             confirmed += usize::from(grant.is_some());
             if let Some(grant) = grant {
-                self.held().add(majority, at, grant);
+                self.current_grants().add(majority, at, grant);
             }
         }
         if !self.is_held() {
@@ -199,34 +222,36 @@ impl QuorumGuard {
             return Ok(());
         }
         let source = ServerError::NotSent { reason: "fewer than a majority of the servers could be asked".into() };
-        Err(error.unwrap_or(ExtendError::NotExtended { name: self.name.clone(), source }))
+        Err(last_error.unwrap_or(ExtendError::NotExtended { name: self.name.clone(), source }))
     }
 
-    /// Gives it back at all servers, and waits until a majority has confirmed it. The rest goes on in the background.
+    /// Releases the lock at all servers, and waits until a majority has confirmed it.
+    ///
+    /// The other releases go on in the background.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when a majority could be believed no more: somebody else may have been in. Otherwise what the
-    /// last of too many servers said.
+    /// [`ReleaseError::Lost`] when no majority was valid any more: another holder may have had the
+    /// lock. Otherwise, if too many servers failed, the error of the last of them.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the release goes on in the background.
+    /// If the future is dropped early, the release goes on in the background.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        let (held, reason) = (self.is_held(), self.reason());
+        let (was_held, reason) = (self.is_held(), self.reason());
         let majority = self.lock.majority();
-        let grants = std::mem::take(&mut self.held().grants);
-        let mut answers = each(grants.into_iter().map(|(_, grant)| grant.release()));
-        let (mut confirmed, mut error) = (0, None);
+        let votes = std::mem::take(&mut self.current_grants().votes);
+        let mut replies = spawn_each(votes.into_iter().map(|(_, grant)| grant.release()));
+        let (mut confirmed, mut last_error) = (0, None);
         while confirmed < majority {
-            match answers.recv().await {
+            match replies.recv().await {
                 Some(Ok(())) => confirmed += 1,
-                Some(Err(trouble)) => error = Some(trouble),
+                Some(Err(error)) => last_error = Some(error),
                 None => break,
             }
         }
-        match error {
-            _ if !held => Err(ReleaseError::Lost { name: self.name.clone(), reason }),
+        match last_error {
+            _ if !was_held => Err(ReleaseError::Lost { name: self.name.clone(), reason }),
             Some(error) if confirmed < majority => Err(error),
             _ => Ok(()),
         }
@@ -244,10 +269,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guards_move_between_tasks() {
-        fn is_free_to_move<T: Send + Sync + 'static>() {}
-        is_free_to_move::<QuorumGuard>();
-        is_free_to_move::<QuorumLock>();
-        is_free_to_move::<crate::Quorum>();
+    fn guards_can_move_between_tasks() {
+        fn assert_movable<T: Send + Sync + 'static>() {}
+        assert_movable::<QuorumGuard>();
+        assert_movable::<QuorumLock>();
+        assert_movable::<crate::Quorum>();
     }
 }

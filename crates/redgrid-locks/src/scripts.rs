@@ -1,4 +1,6 @@
-//! The scripts of a lock on Redisson's hash, and their calls. Each script's header is its contract.
+//! The scripts of a lock on Redisson's hash, and the requests that call them.
+//!
+//! The header of each script is its contract.
 
 use std::time::Duration;
 
@@ -10,55 +12,65 @@ static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/ac
 static ACQUIRE_MANY: BulkScript = BulkScript::new("lock/acquire-many", include_str!("scripts/acquire_many.lua"));
 static ACQUIRE_FENCED: Script<2> = Script::new("lock/acquire-fenced", include_str!("scripts/acquire_fenced.lua"));
 static ACQUIRE_VOTE: BulkScript = BulkScript::new("lock/acquire-vote", include_str!("scripts/acquire_vote.lua"));
-static SEIZE: BulkScript = BulkScript::new("lock/seize", include_str!("scripts/seize.lua"));
+static TAKE_OVER: BulkScript = BulkScript::new("lock/seize", include_str!("scripts/seize.lua"));
 static RELEASE: Script<1> = Script::new("lock/release", include_str!("scripts/release.lua"));
-static GIVE_WAY: Script<2> = Script::new("lock/give-way", include_str!("scripts/give_way.lua"));
-static LINGER: Script<1> = Script::new("lock/linger", include_str!("scripts/linger.lua"));
+static RELEASE_YIELDING: Script<2> = Script::new("lock/give-way", include_str!("scripts/give_way.lua"));
+static RETAIN: Script<1> = Script::new("lock/linger", include_str!("scripts/linger.lua"));
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
 static ATTACH: Script<1> = Script::new("lock/attach", include_str!("scripts/attach.lua"));
 pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
-/// Of `RELEASE` and `ACQUIRE`, which have two arguments each of their own.
-static JOINT: BatchScript = BatchScript::new("lock/joint", include_str!("scripts/joint.lua"), 2);
+/// Batches `RELEASE` and `ACQUIRE`, which have two arguments of their own each.
+static BATCH: BatchScript = BatchScript::new("lock/joint", include_str!("scripts/joint.lua"), 2);
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
-/// What follows the holder in the field that keeps a lock taken for its `hold_at_least` after a release.
-pub(crate) const KEPT: &str = ":kept";
+/// Suffix of the holder field that keeps a lock taken for its `hold_at_least` after a release.
+pub(crate) const RETAINED: &str = ":kept";
 
-/// A lock of one holder in a hash of its own: Redisson's RLock on the wire, and what differs from it in a point.
-pub(crate) struct OneHolder {
+/// The protocol of an exclusive lock in a hash of its own: Redisson's RLock on the wire, with its
+/// variants.
+pub(crate) struct ExclusiveLock {
     name: &'static str,
-    /// Its tokens are counted in the first of the target's further keys.
+    /// Tokens are counted in the first of the further keys.
     counts_tokens: bool,
-    /// Its releases are published.
-    tells: bool,
-    /// Its server is one of several that decide, and has its birth mark in the first of the target's further keys.
+    /// Releases are published.
+    publishes_releases: bool,
+    /// The server is one of a quorum. Its incarnation mark is the first of the further keys.
     votes: bool,
 }
 
-pub(crate) static PLAIN: OneHolder = OneHolder { name: "lock", counts_tokens: false, tells: true, votes: false };
+pub(crate) static PLAIN: ExclusiveLock =
+    ExclusiveLock { name: "lock", counts_tokens: false, publishes_releases: true, votes: false };
 /// Redisson's RFencedLock.
-pub(crate) static FENCED: OneHolder = OneHolder { name: "fenced", counts_tokens: true, tells: true, votes: false };
+pub(crate) static FENCED: ExclusiveLock =
+    ExclusiveLock { name: "fenced", counts_tokens: true, publishes_releases: true, votes: false };
 /// Redisson's RSpinLock.
-pub(crate) static SPIN: OneHolder = OneHolder { name: "spin", counts_tokens: false, tells: false, votes: false };
-/// At one server of a quorum; with tokens, their counter is the second of the further keys.
-pub(crate) static VOTE: OneHolder = OneHolder { name: "quorum", counts_tokens: false, tells: true, votes: true };
-/// A name of its own, so that a request for a token is never answered by a vote without one.
-pub(crate) static VOTE_COUNTED: OneHolder =
-    OneHolder { name: "quorum-fenced", counts_tokens: true, tells: true, votes: true };
+pub(crate) static SPIN: ExclusiveLock =
+    ExclusiveLock { name: "spin", counts_tokens: false, publishes_releases: false, votes: false };
+/// A lock at one server of a quorum.
+pub(crate) static VOTE: ExclusiveLock =
+    ExclusiveLock { name: "quorum", counts_tokens: false, publishes_releases: true, votes: true };
+/// A lock at one server of a quorum, with a token counter as the second of the further keys.
+///
+/// Its name differs from that of [`VOTE`], so that a request for a token is never granted by a vote
+/// without one.
+pub(crate) static VOTE_COUNTED: ExclusiveLock =
+    ExclusiveLock { name: "quorum-fenced", counts_tokens: true, publishes_releases: true, votes: true };
 
-impl OneHolder {
-    /// Adds where a release is told, if it is.
-    fn told(&self, request: Request, claim: HoldArgs<'_>) -> Request {
-        if self.tells { request.publish_here().arg(claim.target.channel.clone()) } else { request }
+impl ExclusiveLock {
+    /// Adds the arguments of the release message, if releases are published.
+    fn with_release_message(&self, request: Request, claim: HoldArgs<'_>) -> Request {
+        if self.publishes_releases { request.publish_here().arg(claim.target.channel.clone()) } else { request }
     }
 }
 
-fn one(script: &'static Script<1>, claim: HoldArgs<'_>) -> Request {
+/// Calls a script on one lock, with the holder field as the first argument.
+fn on_lock(script: &'static Script<1>, claim: HoldArgs<'_>) -> Request {
     script.with([claim.target.key.clone()]).arg(claim.field.clone())
 }
 
-/// Adds from whom a name may be taken; `field` is what a holder has on the server.
-pub(crate) fn seized_from(
+/// Adds from which holders a lock may be taken over. `field` maps a holder to its field on the
+/// server.
+pub(crate) fn with_takeover_from(
     request: Request,
     notices: &str,
     from: &TakeoverFrom,
@@ -71,22 +83,24 @@ pub(crate) fn seized_from(
     }
 }
 
+/// Returns a lease in milliseconds, rounded up.
+///
+/// The server then never ends a lease before the deadline that was computed from it.
 pub(crate) fn millis(lease: Duration) -> i64 {
-    // Rounded up, so that the server never ends a lease before the deadline that was counted from it.
     i64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-impl LockProtocol for OneHolder {
+impl LockProtocol for ExclusiveLock {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    /// A token that is counted is the server's to give.
+    /// Locks with counted tokens are not handed over locally: the server assigns the tokens.
     fn hands_over_locally(&self) -> bool {
         !self.counts_tokens && !self.votes
     }
 
-    /// A counter is read for one at a time.
+    /// Locks with counted tokens are acquired one by one: a script reads one counter.
     fn multi_key(&self) -> Option<&dyn MultiKeyProtocol> {
         (!self.counts_tokens && !self.votes).then_some(self)
     }
@@ -99,8 +113,8 @@ impl LockProtocol for OneHolder {
             }
             Some(token) => ACQUIRE_FENCED.with([claim.target.key.clone(), token.clone()]).arg(claim.field.clone()),
             None => {
-                let request = one(&ACQUIRE, claim).int(millis(claim.lease)).not_after_here();
-                return request.joins(&JOINT, BatchPhase::Acquire).idempotent();
+                let request = on_lock(&ACQUIRE, claim).int(millis(claim.lease)).not_after_here();
+                return request.joins(&BATCH, BatchPhase::Acquire).idempotent();
             }
         };
         request.int(millis(claim.lease)).not_after_here().idempotent()
@@ -109,61 +123,63 @@ impl LockProtocol for OneHolder {
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request {
         let counter = claim.target.more.first().filter(|_| self.counts_tokens && !self.votes);
         let keys = std::iter::once(&claim.target.key).chain(counter).cloned();
-        let request = SEIZE.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
-        seized_from(request, notices, from, Bytes::clone).idempotent()
+        let request = TAKE_OVER.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
+        with_takeover_from(request, notices, from, Bytes::clone).idempotent()
     }
 
-    /// One vote of several goes to nobody alone.
+    /// A single vote of a quorum cannot be handed to another process.
     fn adopt(&self, claim: HoldArgs<'_>, former: &Bytes) -> Option<Request> {
         if self.votes {
             return None;
         }
-        let request = one(&ATTACH, claim).arg(former.clone()).int(millis(claim.lease));
+        let request = on_lock(&ATTACH, claim).arg(former.clone()).int(millis(claim.lease));
         Some(request.not_after_here().idempotent())
     }
 
     fn release(&self, claim: HoldArgs<'_>) -> Request {
-        let request = one(&RELEASE, claim);
-        // In this order it is an argument less in most places.
-        let request = if self.tells { request.arg(claim.target.channel.clone()).sharded_here() } else { request };
-        request.joins(&JOINT, BatchPhase::Release).idempotent()
+        let request = on_lock(&RELEASE, claim);
+        // In this order most calls have one argument less: PUBLISH needs none, only SPUBLISH does.
+        let request =
+            if self.publishes_releases { request.arg(claim.target.channel.clone()).sharded_here() } else { request };
+        request.joins(&BATCH, BatchPhase::Release).idempotent()
     }
 
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
-        let request =
-            GIVE_WAY.with([claim.target.key.clone(), claim.target.poll_waiter_flag.clone()]).arg(claim.field.clone());
-        self.told(request, claim).idempotent()
+        let request = RELEASE_YIELDING
+            .with([claim.target.key.clone(), claim.target.poll_waiter_flag.clone()])
+            .arg(claim.field.clone());
+        self.with_release_message(request, claim).idempotent()
     }
 
     fn retain(&self, claim: HoldArgs<'_>) -> Request {
-        self.told(one(&LINGER, claim).int(millis(claim.lease)), claim).idempotent()
+        self.with_release_message(on_lock(&RETAIN, claim).int(millis(claim.lease)), claim).idempotent()
     }
 
     fn extend(&self, claim: HoldArgs<'_>) -> Request {
-        one(&EXTEND, claim).int(millis(claim.lease)).not_after_here()
+        on_lock(&EXTEND, claim).int(millis(claim.lease)).not_after_here()
     }
 
     fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
         let request = RENEW.with(claims.iter().map(|claim| claim.target.key.clone()));
-        // Most leases are alike: written once for all of a row, and not for each.
-        let rows = claims.chunk_by(|one, next| one.lease == next.lease).map(|row| {
-            let lease = Bytes::from(millis(row[0].lease).to_string());
-            row.iter().map(move |claim| (claim.field.clone(), lease.clone()))
+        // Most leases have the same length: format it once for each run of equal leases.
+        let runs = claims.chunk_by(|claim, next| claim.lease == next.lease).map(|run| {
+            let lease = Bytes::from(millis(run[0].lease).to_string());
+            run.iter().map(move |claim| (claim.field.clone(), lease.clone()))
         });
-        rows.flatten().fold(request, |request, (field, lease)| request.arg(field).arg(lease)).idempotent()
+        runs.flatten().fold(request, |request, (field, lease)| request.arg(field).arg(lease)).idempotent()
     }
 
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
         let request = RELEASE_MANY.with(claims.iter().map(|claim| claim.target.key.clone())).publish_here();
         let add = |request: Request, claim: &HoldArgs<'_>| {
-            let channel = if self.tells { claim.target.channel.clone() } else { Bytes::new() };
+            let channel = if self.publishes_releases { claim.target.channel.clone() } else { Bytes::new() };
             request.arg(claim.field.clone()).arg(channel)
         };
         claims.iter().fold(request, add).idempotent()
     }
 }
 
-impl MultiKeyProtocol for OneHolder {
+impl MultiKeyProtocol for ExclusiveLock {
     fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request {
         let lease = claims.iter().map(|claim| claim.lease).max().unwrap_or_default();
         let request = ACQUIRE_MANY.with(claims.iter().map(|claim| claim.target.key.clone()));
@@ -184,24 +200,24 @@ mod tests {
     }
 
     #[test]
-    fn every_script_tells_its_contract() {
-        for body in [
+    fn every_script_states_its_contract() {
+        for script in [
             ACQUIRE.body(),
             ACQUIRE_MANY.body(),
             ACQUIRE_FENCED.body(),
             ACQUIRE_VOTE.body(),
-            SEIZE.body(),
+            TAKE_OVER.body(),
             RELEASE.body(),
-            GIVE_WAY.body(),
-            LINGER.body(),
+            RELEASE_YIELDING.body(),
+            RETAIN.body(),
             EXTEND.body(),
             ATTACH.body(),
             RENEW.body(),
             RELEASE_MANY.body(),
-            JOINT.body(),
+            BATCH.body(),
         ] {
             for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
-                assert!(body.text().contains(part), "{}: {part}", body.name());
+                assert!(script.text().contains(part), "{}: {part}", script.name());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One hot name as several: who finds a segment taken, or empty, goes on to the next.
+//! Splits a contended lock into segments. A caller that finds one taken, or empty, tries the next.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,24 +11,26 @@ use redgrid_core::Client;
 use redgrid_core::clock::Instant;
 use redgrid_core::lock::HoldGuard;
 
-use crate::driven::driven;
+use crate::drive::drive;
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::{AcquireError, ReleaseError};
 
-/// A lock in segments, for one hot thing that can be divided: a stock, a budget, a quota. Each segment guards its own part,
-/// so as many holders work at a time as there are segments.
+/// A lock in segments, for contended data that can be divided: a stock, a budget, a quota.
 ///
-/// Segment `n` of `stock:7` is the [`Lock`] named `stock:7:n`. What it guards is yours to divide ([`SegmentedLock::shares`]):
-/// whoever holds a segment may touch its part and no other. In a cluster the segments are spread over the nodes, unless the
-/// name has a hash tag.
+/// Each segment guards its own part of the data. So there can be as many holders at a time as
+/// segments.
+///
+/// Segment `n` of `stock:7` is the [`Lock`] named `stock:7:n`. The application divides the data
+/// ([`SegmentedLock::shares`]). The holder of a segment may access its part and no other. In a
+/// cluster the segments are spread over the nodes, unless the name has a hash tag.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_locks::Client, user: u64) -> Result<(), Box<dyn std::error::Error>> {
 /// use redgrid_locks::SegmentedLock;
 ///
 /// let hot = SegmentedLock::new(client, "stock:7", 8);
-/// let mut tour = hot.tour(user); // where it begins depends on the user: they spread by themselves
+/// let mut tour = hot.tour(user); // starts at a segment that depends on the user
 /// while let Some(segment) = tour.next().await? {
 ///     let stock = format!("stock:7:{}:left", segment.index());
 ///     let left: Option<i64> = client.command("GET").key(&stock)?.query().await?;
@@ -36,7 +38,7 @@ use crate::{AcquireError, ReleaseError};
 ///         // … sell one of this segment's part …
 ///         return Ok(segment.release().await?);
 ///     }
-///     segment.exhaust().await?; // this one is empty, for all of this process: on to the next
+///     segment.exhaust().await?; // empty: all tours of this process skip it from now on
 /// }
 /// println!("sold out"); // every segment was held once, and was empty
 /// # Ok(()) }
@@ -49,19 +51,23 @@ pub struct SegmentedLock {
 #[derive(Debug)]
 struct Segment {
     lock: Lock,
-    /// Whoever held it in this process found nothing in it, and nothing comes back.
+    /// A holder in this process found the segment permanently empty.
     exhausted: AtomicBool,
 }
 
-/// How long a tour waits for a segment while there are others to go on to: 500 ms unless set. Waiting in line costs nothing, and
-/// looking around makes processes compete for each other's segments: so it is for one whose holder hangs or is dead.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Default wait for a segment while there are others to try: 500 ms.
+///
+/// Waiting in the queue costs nothing. Trying other segments makes processes compete for each
+/// other's segments. So the timeout is long, and meant for a segment whose holder hangs or is dead.
+const SEGMENT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The shortest time in line for a segment after the first round: 50 ms. Looking costs a request.
-const LEAST_PATIENCE: Duration = Duration::from_millis(50);
+/// Shortest wait for a segment after the first round: 50 ms. Each attempt costs a request.
+const MIN_SEGMENT_TIMEOUT: Duration = Duration::from_millis(50);
 
 impl SegmentedLock {
-    /// The lock with this name in so many segments, at least one. All who use it must say the same number.
+    /// Returns the lock with this name and number of segments, at least one.
+    ///
+    /// All users of the lock must specify the same number.
     pub fn new(client: &Client, name: impl AsRef<str>, segments: usize) -> Self {
         let name = name.as_ref();
         let segment =
@@ -69,151 +75,175 @@ impl SegmentedLock {
         SegmentedLock { segments: (0..segments.max(1)).map(segment).collect() }
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// The lock of one segment; `None` beyond the last.
+    /// Returns the lock of one segment; `None` beyond the last.
     pub fn segment(&self, index: usize) -> Option<&Lock> {
         self.segments.get(index).map(|segment| &segment.lock)
     }
 
-    /// A whole as parts, one for each segment: as equal as can be, and together the whole.
+    /// Divides a number into parts, one for each segment.
+    ///
+    /// The parts are as equal as possible, and their sum is the number.
     pub fn shares(&self, whole: u64) -> Vec<u64> {
         let count = self.segments.len() as u64;
         (0..count).map(|index| whole / count + u64::from(index < whole % count)).collect()
     }
 
-    /// A way through all segments that are not [exhausted](SegmentGuard::exhaust), each once, that begins where `by` has its own:
-    /// a user, an order, a task.
-    pub fn tour(&self, by: impl Hash) -> Tour {
+    /// Returns an iterator over the segments that starts at the segment to which `key` hashes.
+    ///
+    /// The key is a user, an order, or a task, for example. Each segment comes once;
+    /// [exhausted](SegmentGuard::exhaust) ones are skipped.
+    pub fn tour(&self, key: impl Hash) -> Tour {
         let mut hasher = DefaultHasher::new();
-        by.hash(&mut hasher);
+        key.hash(&mut hasher);
         self.tour_from(usize::try_from(hasher.finish() % self.segments.len() as u64).unwrap_or_default())
     }
 
-    /// The same, beginning at this segment (modulo their number): for workers that are given segments. Where the workers of one
-    /// process keep to some, and those of another to others, segments pass from task to task without the server.
+    /// Returns an iterator over the segments that starts at this index, modulo their number.
+    ///
+    /// It is for workers with assigned segments. If the workers of different processes use
+    /// different segments, a segment is handed over from task to task without a request.
     pub fn tour_from(&self, first: usize) -> Tour {
         let count = self.segments.len();
         let first = first % count;
-        let ahead = (first..count).chain(0..first).collect();
-        Tour { lock: self.clone(), ahead, patience: PATIENCE, wait: None, lease: None }
+        let remaining = (first..count).chain(0..first).collect();
+        Tour { lock: self.clone(), remaining, segment_timeout: SEGMENT_TIMEOUT, wait: None, lease: None }
     }
 
-    /// Nothing is known of any segment any more: tours go through all of them again. Each process has to be told for itself.
+    /// Marks all segments as not exhausted, so that tours return them again.
+    ///
+    /// This concerns only this process: each process must call it for itself.
     pub fn refilled(&self) {
         self.segments.iter().for_each(|segment| segment.exhausted.store(false, Ordering::Relaxed));
     }
 
-    /// Holds all segments at a time, for what concerns the whole: counting, filling up, dividing anew. They are taken in
-    /// their order, so two that take all do not block each other; who takes all while it holds one may wait for itself.
+    /// Acquires all segments, for work on the whole: counting, filling up, dividing anew.
+    ///
+    /// The segments are acquired in order, so that two callers do not block each other. A caller
+    /// that already holds a segment may wait for itself.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] of the first that could not be had; what was taken before it is given back.
+    /// [`AcquireError`] of the first segment that was not acquired. Those before it are released.
     ///
     /// # Cancel safety
     ///
-    /// As [`Lock::acquire`]; what was taken is given back.
+    /// That of [`Lock::acquire`]. Acquired segments are released.
     pub async fn acquire_all(&self) -> Result<Vec<LockGuard>, AcquireError> {
         let first = &self.segments[0].lock;
-        let all = driven(first.client(), &first.target()?.name, None, |_| {
-            let steps: Vec<_> = self.segments.iter().map(|segment| segment.lock.options().in_scope()).collect();
+        let acquire = drive(first.client(), &first.target()?.name, None, |_| {
+            let builders: Vec<_> =
+                self.segments.iter().map(|segment| segment.lock.acquire_builder().in_scope()).collect();
             async move {
-                let mut all = Vec::with_capacity(steps.len());
-                for step in steps {
-                    all.push(step.step().await?);
+                let mut grants = Vec::with_capacity(builders.len());
+                for builder in builders {
+                    grants.push(builder.acquire_member().await?);
                 }
-                Ok::<_, AcquireError>(all)
+                Ok::<_, AcquireError>(grants)
             }
         });
-        let all = all.await?;
-        all.iter().for_each(HoldGuard::accept_member);
-        Ok(all.into_iter().map(LockGuard::new).collect())
+        let grants = acquire.await?;
+        grants.iter().for_each(HoldGuard::accept_member);
+        Ok(grants.into_iter().map(LockGuard::new).collect())
     }
 }
 
-/// A way through the segments of a lock; made by [`SegmentedLock::tour`].
+/// An asynchronous iterator over the segments of a lock; made by [`SegmentedLock::tour`].
 #[derive(Debug)]
 pub struct Tour {
     lock: SegmentedLock,
-    /// The segments that it has not held yet.
-    ahead: VecDeque<usize>,
-    patience: Duration,
+    /// Indices of the segments that it has not returned yet.
+    remaining: VecDeque<usize>,
+    segment_timeout: Duration,
     wait: Option<Duration>,
     lease: Option<Duration>,
 }
 
 impl Tour {
-    /// Waits this long for a segment before it goes on to the next one: 500 ms unless set, enough for those that wait in line
-    /// where sections are short. With zero it looks once, and from the second round on waits 50 ms for each.
-    pub fn segment_timeout(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    /// Limits the wait for each segment, before the next one is tried; 500 ms unless set.
+    ///
+    /// The default suffices for the waiters of short critical sections. With zero, the first round
+    /// makes one attempt for each segment, and later rounds wait 50 ms for each.
+    pub fn segment_timeout(mut self, timeout: Duration) -> Self {
+        self.segment_timeout = timeout;
         self
     }
 
-    /// Waits at most this long for a segment, each of those ahead looked at once however short it is; as long as it takes unless
-    /// set.
+    /// Limits the wait for the next segment; unlimited unless set.
+    ///
+    /// However short it is, each remaining segment is tried once.
     pub fn timeout(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Holds each segment for this long at most, renewed by nobody. See [`Acquire::lease`](crate::Acquire::lease).
+    /// Sets a fixed lease for each segment. See [`Acquire::lease`](crate::Acquire::lease).
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// The next segment: the first of those ahead that can be had within the [patience](Tour::segment_timeout), round after round while
-    /// all are taken for longer. `None` when all were held once.
+    /// Acquires the next segment; `None` when all were returned once.
     ///
-    /// Release the one before first: two that each wait while they hold can wait for each other.
+    /// It is the first of the remaining segments that can be acquired within the
+    /// [segment timeout](Tour::segment_timeout). If all are taken for longer, they are tried again,
+    /// round after round.
+    ///
+    /// Release the previous segment first: two callers that wait while they hold one can deadlock.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then. The segment is still ahead.
+    /// [`AcquireError`] describes the state for each error. The segment remains in the tour.
     ///
     /// # Cancel safety
     ///
-    /// As [`Lock::acquire`]; the segment is still ahead.
+    /// That of [`Lock::acquire`]. The segment remains in the tour.
     pub async fn next(&mut self) -> Result<Option<SegmentGuard>, AcquireError> {
         let client = self.lock.segments[0].lock.client().clone();
         let clock = client.clock();
-        let (mut contact, mut patience) = (clock.now(), self.patience);
+        let (mut contact, mut segment_timeout) = (clock.now(), self.segment_timeout);
         let until = self.wait.map_or(Instant::MAX, |wait| contact + wait);
         loop {
-            self.leave_out();
-            // With nothing to go on to, in line for what is left of the wait.
-            let alone = self.ahead.len() == 1;
-            let mut told = None;
-            for at in 0..self.ahead.len() {
+            self.skip_exhausted();
+            // If no other segment remains, wait for this one until the timeout of the tour.
+            let is_last = self.remaining.len() == 1;
+            let mut last_error = None;
+            for at in 0..self.remaining.len() {
                 let left = self.wait.map(|_| until.since(clock.now()));
-                let within = if alone { left } else { Some(left.map_or(patience, |left| left.min(patience))) };
-                match self.acquire(self.ahead[at], within).await {
+                let wait =
+                    if is_last { left } else { Some(left.map_or(segment_timeout, |left| left.min(segment_timeout))) };
+                match self.acquire(self.remaining[at], wait).await {
                     Ok(guard) => return Ok(self.take(at, guard)),
-                    Err(error @ AcquireError::TimedOut { .. }) => (contact, told) = (clock.now(), Some(error)),
-                    // So little time may be over before any answer: nothing is held, or will not be for long.
-                    Err(error @ (AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. })) if !alone => {
-                        told = Some(error);
+                    Err(error @ AcquireError::TimedOut { .. }) => {
+                        contact = clock.now();
+                        last_error = Some(error);
+                    }
+                    // The short timeout may pass before any reply. Nothing is held, or only for a
+                    // moment.
+                    Err(error @ (AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. }))
+                        if !is_last =>
+                    {
+                        last_error = Some(error);
                     }
                     Err(error) => return Err(error),
                 }
             }
-            let (Some(error), now) = (told, clock.now()) else { return Ok(None) };
+            let (Some(error), now) = (last_error, clock.now()) else { return Ok(None) };
             if now >= until || now.since(contact) >= client.patience() {
                 return Err(error);
             }
-            patience = patience.max(LEAST_PATIENCE);
+            segment_timeout = segment_timeout.max(MIN_SEGMENT_TIMEOUT);
         }
     }
 
-    /// Segments in which nothing is left are not ahead any more.
-    fn leave_out(&mut self) {
+    /// Removes exhausted segments from the tour.
+    fn skip_exhausted(&mut self) {
         let segments = Arc::clone(&self.lock.segments);
-        self.ahead.retain(|index| !segments[*index].exhausted.load(Ordering::Relaxed));
+        self.remaining.retain(|index| !segments[*index].exhausted.load(Ordering::Relaxed));
     }
 
     async fn acquire(&self, index: usize, wait: Option<Duration>) -> Result<LockGuard, AcquireError> {
@@ -223,12 +253,12 @@ impl Tour {
     }
 
     fn take(&mut self, at: usize, guard: LockGuard) -> Option<SegmentGuard> {
-        let index = self.ahead.remove(at)?;
+        let index = self.remaining.remove(at)?;
         Some(SegmentGuard { index, guard, lock: self.lock.clone() })
     }
 }
 
-/// A held segment: a [`LockGuard`], and which one.
+/// A held segment: a [`LockGuard`] and the index of the segment.
 #[must_use = "dropping it gives the segment back"]
 #[derive(Debug)]
 pub struct SegmentGuard {
@@ -238,34 +268,36 @@ pub struct SegmentGuard {
 }
 
 impl SegmentGuard {
-    /// Which segment it is, from 0.
+    /// Returns the index of the segment, from 0.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Gives the segment back and waits for the server's answer. See [`LockGuard::release`].
+    /// Releases the segment and waits for the reply of the server. See [`LockGuard::release`].
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when it had ended before.
+    /// [`ReleaseError::Lost`] when the hold had ended before.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the release goes on in the background.
+    /// If the future is dropped early, the release goes on in the background.
     pub async fn release(self) -> Result<(), ReleaseError> {
         self.guard.release().await
     }
 
-    /// Gives back a segment in which nothing is left, and to which nothing comes back: tours of this [`SegmentedLock`] and its
-    /// clones leave it out, until [`SegmentedLock::refilled`].
+    /// Releases a segment and marks it as permanently empty.
+    ///
+    /// Tours of this [`SegmentedLock`] and its clones skip it until [`SegmentedLock::refilled`].
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when it had ended before: then it is not left out.
+    /// [`ReleaseError::Lost`] when the hold had ended before. The segment is not marked if the
+    /// loss was known before the release.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the release goes on in the background.
+    /// If the future is dropped early, the release goes on in the background.
     pub async fn exhaust(self) -> Result<(), ReleaseError> {
         if self.guard.is_held() {
             self.lock.segments[self.index].exhausted.store(true, Ordering::Relaxed);

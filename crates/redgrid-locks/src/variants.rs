@@ -1,4 +1,4 @@
-//! Locks that differ from [`Lock`] in a point: fenced by a counter that is stored, and waited for without messages.
+//! Variants of [`Lock`]: with a stored token counter, and without release messages.
 
 use std::time::Duration;
 
@@ -15,15 +15,18 @@ use crate::inspect::{LockHolder, LockState};
 use crate::lock::Lock;
 use crate::scripts::{FENCED, SPIN};
 
-/// A lock whose fencing tokens are counted in a key of their own, Redisson's `RFencedLock` on the wire.
+/// A lock whose fencing tokens are counted in a key of their own. Redisson's `RFencedLock` on the
+/// wire.
 ///
-/// The guard's [`token`](LockGuard::token) is one more than the last that anybody was given, Java services included, and at
-/// least the server's time in microseconds: where the counter was lost, tokens go on above those that were given. The
-/// counter, `redisson_lock_token:{name}`, has no lifetime.
+/// The guard's [`token`](LockGuard::token) is one more than the last token of any holder, including
+/// Java services. It is also at least the server's time in microseconds. So if the counter is lost,
+/// new tokens are still higher than earlier ones. The counter, `redisson_lock_token:{name}`, has no
+/// lifetime.
 ///
-/// Entering again as a [`Holder`](crate::Holder) keeps the token; Redisson counts there, so that a holder can fence out
-/// itself. Each owner is granted by the server: tasks of one process do not pass it on among themselves. Where that is not
-/// needed a [`Lock`] has tokens too, and is faster.
+/// Re-entry with a [`Holder`](crate::Holder) keeps the token. Redisson increments it, so that a
+/// holder can fence out itself. Each hold is granted by the server: the lock is not handed over
+/// between the tasks of a process. If no stored counter is needed, a [`Lock`] has tokens too, and
+/// is faster.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -37,38 +40,44 @@ use crate::scripts::{FENCED, SPIN};
 pub struct FencedLock(Lock);
 
 impl FencedLock {
-    /// The lock with this name.
+    /// Returns the lock with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         FencedLock(Lock::of_kind(client, name, &FENCED, |key| [companion("redisson_lock_token", key)].into()))
     }
 
-    /// The last token that was given, to whomever; `None` before the first.
+    /// Returns the last token of any holder; `None` before the first.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked, or the counter is not a number.
+    /// [`ServerError`] when the request failed, or the counter is not a number.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getToken")]
     pub async fn token(&self) -> Result<Option<Token>, ServerError> {
-        let key = self.0.reachable()?.more[0].clone();
+        let key = self.0.query_target()?.more[0].clone();
         let last: Option<u64> = self.0.client().run(Request::command("GET").key(key).idempotent()).await?;
         Ok(last.map(Token::new))
     }
 }
 
-/// A lock without messages, Redisson's `RSpinLock` on the wire: a release tells nobody, and who waits tries again and again.
+/// A lock without messages: releases are not published, and waiters retry. Redisson's `RSpinLock`
+/// on the wire.
 ///
-/// For very many locks that are rarely waited for, and where channels are not to be had. Tasks of one process queue and pass
-/// it on as those of a [`Lock`] do; between processes there is no order but that at the end of a stretch others get the time
-/// of the longest pause. A [`Lock`] of the same name keeps out and is kept out, and is not told of this one's releases.
+/// It is for very many locks with little contention, and for servers where channels are not
+/// available. Tasks of one process queue, and hand the lock over as those of a [`Lock`] do. Between
+/// processes there is no order. At the end of a hand-over window, other processes get the time of
+/// the longest pause.
+///
+/// A [`Lock`] of the same name excludes this one and is excluded by it. It is not notified of this
+/// one's releases.
 ///
 /// ```no_run
 /// # use std::time::Duration;
 /// # async fn demo(client: &redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// let lock = redgrid_locks::SpinLock::new(client, "shelf:7").backoff(Duration::from_millis(2), Duration::from_millis(50));
+/// let lock = redgrid_locks::SpinLock::new(client, "shelf:7");
+/// let lock = lock.backoff(Duration::from_millis(2), Duration::from_millis(50));
 /// let guard = lock.acquire().timeout(Duration::from_secs(1)).await?;
 /// # Ok(()) }
 /// ```
@@ -77,67 +86,71 @@ impl FencedLock {
 pub struct SpinLock(Lock);
 
 impl SpinLock {
-    /// The lock with this name; tried again after 1 ms at first and 128 ms at last, as Redisson does.
+    /// Returns the lock with this name. The pauses between tries grow from 1 ms to 128 ms, as with
+    /// Redisson.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         SpinLock(Lock::of_kind(client, name, &SPIN, |_| Box::default())).backoff(FIRST_PAUSE, LONGEST_PAUSE)
     }
 
-    /// The pauses between two tries: `first`, twice as long each time, at most `longest`, each shortened at random by up to
-    /// half. At least a millisecond. Short ones find a release sooner and ask the server more often. Of all that wait in one
-    /// process, those of the first count.
+    /// Sets the pauses between two tries.
+    ///
+    /// They begin with `first` and double up to `longest`. Each is shortened at random by up to
+    /// half, and is at least a millisecond before that. Short pauses find a release sooner and send
+    /// more requests. Of all waiters in a process, the pauses of the first one apply.
     #[must_use]
     pub fn backoff(self, first: Duration, longest: Duration) -> Self {
         let first = first.max(SHORTEST_PAUSE);
-        SpinLock(self.0.backing_off(Backoff { first, longest: longest.max(first) }))
+        SpinLock(self.0.with_backoff(Backoff { first, longest: longest.max(first) }))
     }
 }
 
-/// Redisson's.
+/// Redisson's defaults.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(128);
 
-/// The resolution of tokio's timers.
+/// The resolution of tokio's timers: 1 ms.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// What a kind of lock shares with [`Lock`], by its words.
-macro_rules! as_a_lock {
+/// The methods that a variant shares with [`Lock`].
+macro_rules! lock_methods {
     ($kind:ident) => {
         impl $kind {
-            /// Acquires it. As [`Lock::acquire`].
+            /// Acquires the lock, as [`Lock::acquire`].
             ///
             /// # Errors
             ///
-            /// [`AcquireError`] says what is true then.
+            /// [`AcquireError`] describes the state of the lock for each error.
             ///
             /// # Cancel safety
             ///
-            /// As [`Lock::acquire`].
+            /// That of [`Lock::acquire`].
             pub fn acquire(&self) -> Acquire {
                 self.0.acquire()
             }
 
-            /// Acquires it if it is free. As [`Lock::try_acquire`].
+            /// Acquires the lock if it is free, as [`Lock::try_acquire`].
             ///
             /// # Errors
             ///
-            /// [`AcquireError`] says what is true then.
+            /// [`AcquireError`] describes the state of the lock for each error.
             ///
             /// # Cancel safety
             ///
-            /// As [`Lock::acquire`].
+            /// That of [`Lock::acquire`].
             pub fn try_acquire(&self) -> TryAcquire {
                 self.0.try_acquire()
             }
 
-            /// Acquires it, runs `work` with its fencing token, and releases. As [`Lock::with`].
+            /// Acquires the lock, runs `work` with the fencing token, and releases the lock, as
+            /// [`Lock::with`].
             ///
             /// # Errors
             ///
-            /// [`WithError`]: not acquired, or lost before the work was done.
+            /// [`WithError`] when the lock was not acquired, or was lost before the work was done.
             ///
             /// # Cancel safety
             ///
-            /// As [`Lock::with`].
+            /// That of [`Lock::with`].
             pub async fn with<F, Fut>(&self, work: F) -> Result<Fut::Output, WithError>
             where
                 F: FnOnce(Token) -> Fut + Send,
@@ -146,96 +159,96 @@ macro_rules! as_a_lock {
                 self.0.with(work).await
             }
 
-            /// The same lock, which nobody enters twice. As [`Lock::non_reentrant`].
+            /// Returns the same lock without re-entry, as [`Lock::non_reentrant`].
             #[must_use]
             pub fn non_reentrant(self) -> Self {
                 $kind(self.0.non_reentrant())
             }
 
-            /// Whether anybody holds it. As [`Lock::is_locked`].
+            /// Returns whether the lock has a holder, as [`Lock::is_locked`].
             ///
             /// # Errors
             ///
-            /// [`ServerError`] when it could not be asked.
+            /// [`ServerError`] when the request failed.
             ///
             /// # Cancel safety
             ///
-            /// Dropping it changes nothing.
+            /// Dropping the future changes nothing.
             pub async fn is_locked(&self) -> Result<bool, ServerError> {
                 self.0.is_locked().await
             }
 
-            /// Who holds it, and for how long. As [`Lock::inspect`].
+            /// Returns the holder and the remaining lease, as [`Lock::inspect`].
             ///
             /// # Errors
             ///
-            /// [`ServerError`] when it could not be asked.
+            /// [`ServerError`] when the request failed.
             ///
             /// # Cancel safety
             ///
-            /// Dropping it changes nothing.
+            /// Dropping the future changes nothing.
             pub async fn inspect(&self) -> Result<Option<LockState>, ServerError> {
                 self.0.inspect().await
             }
 
-            /// Frees it whoever holds it. As [`Lock::force_release`].
+            /// Frees the lock, whichever holder has it, as [`Lock::force_release`].
             ///
             /// # Errors
             ///
-            /// [`AcquireError`] when it could not be done.
+            /// [`AcquireError`] when the takeover failed.
             ///
             /// # Cancel safety
             ///
-            /// As [`Lock::force_release`].
+            /// That of [`Lock::force_release`].
             pub async fn force_release(&self) -> Result<bool, AcquireError> {
                 self.0.force_release().await
             }
 
-            /// Frees it only while this holder has it. As [`Lock::force_release_if`].
+            /// Frees the lock only while this holder has it, as [`Lock::force_release_if`].
             ///
             /// # Errors
             ///
-            /// [`AcquireError`] when it could not be done.
+            /// [`AcquireError`] when the takeover failed.
             ///
             /// # Cancel safety
             ///
-            /// As [`Lock::force_release`].
+            /// That of [`Lock::force_release`].
             pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
                 self.0.force_release_if(holder).await
             }
 
-            /// Takes it whoever holds it. As [`Lock::steal`].
+            /// Takes the lock over, whichever holder has it, as [`Lock::steal`].
             ///
             /// # Errors
             ///
-            /// [`AcquireError`] when it could not be done.
+            /// [`AcquireError`] when the takeover failed.
             ///
             /// # Cancel safety
             ///
-            /// As [`Lock::steal`].
+            /// That of [`Lock::steal`].
             pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
                 self.0.steal().await
             }
 
-            /// Takes over one that another process has detached. As [`Lock::attach`].
+            /// Takes over a hold that another process detached, as [`Lock::attach`].
             ///
             /// # Errors
             ///
-            /// [`AttachError`] says what is true then.
+            /// [`AttachError`] describes the state of the hold for each error.
             ///
             /// # Cancel safety
             ///
-            /// As [`Lock::attach`].
+            /// That of [`Lock::attach`].
             pub async fn attach(&self, detached: &Detached) -> Result<LockGuard, AttachError> {
                 self.0.attach(detached).await
             }
 
-            /// What every object has. As [`Lock::object`].
+            /// Returns the operations that every object has, as [`Lock::object`].
             pub fn object(&self) -> Object {
                 self.0.object()
             }
 
-            /// The lock beneath, to be one of several of different kinds.
+            /// Returns the underlying lock, for a [`MultiLock`](crate::MultiLock) of several kinds.
             pub fn as_lock(&self) -> &Lock {
                 &self.0
             }
@@ -243,5 +256,5 @@ macro_rules! as_a_lock {
     };
 }
 
-as_a_lock!(FencedLock);
-as_a_lock!(SpinLock);
+lock_methods!(FencedLock);
+lock_methods!(SpinLock);

@@ -1,4 +1,4 @@
-//! Numbers that the server adds to.
+//! Addition on the server.
 
 use std::borrow::Borrow;
 
@@ -9,15 +9,18 @@ use redgrid_core::object::ObjectError;
 use crate::map::Map;
 
 impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
-    /// Adds to the key's number on the server, 0 where it is not in the map; tells what it is then.
+    /// Adds to the number of a key on the server. Returns the sum.
+    ///
+    /// A key that is not in the map counts as 0.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; a sum beyond the server's numbers is refused.
+    /// [`ObjectError`] states what failed and whether anything may have changed. The server refuses
+    /// a sum beyond the range of its numbers.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "addAndGet")]
     pub async fn add<Q: ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
     where
@@ -36,6 +39,6 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
                 self.place.change(self.place.command("HINCRBYFLOAT")?.arg(field.clone()).arg(by)).await?
             }
         };
-        self.place.decoded(&self.values, &sum, || crate::read::shown(&field))
+        self.place.decoded(&self.values, &sum, || crate::read::key_for_error(&field))
     }
 }

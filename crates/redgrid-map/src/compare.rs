@@ -1,4 +1,4 @@
-//! Changes of keys whose value is the one that is expected.
+//! Compare-and-set and compare-and-remove.
 
 use std::borrow::Borrow;
 
@@ -13,54 +13,63 @@ static COMPARE_AND_SET: Script<1> = Script::new("map/compare_and_set", include_s
 static COMPARE_AND_REMOVE: Script<1> =
     Script::new("map/compare_and_remove", include_str!("scripts/compare_and_remove.lua"));
 
-/// Asks to give a key (first) another value (last) for the one that is expected; and, where that is to be told, for what it has instead.
-pub(crate) fn compare_and_set(map: &Bytes, told: bool, args: [Bytes; 3]) -> Request {
-    args.into_iter().fold(COMPARE_AND_SET.with([map.clone()]).int(told.into()), Request::arg)
+/// Returns the request of a compare-and-set. `args` are the key, the expected value and the new
+/// one.
+///
+/// With `return_current`, the reply contains the current value if it is not the expected one.
+pub(crate) fn compare_and_set(map: &Bytes, return_current: bool, args: [Bytes; 3]) -> Request {
+    args.into_iter().fold(COMPARE_AND_SET.with([map.clone()]).int(return_current.into()), Request::arg)
 }
 
-/// The same of removing it.
-pub(crate) fn compare_and_remove(map: &Bytes, told: bool, args: [Bytes; 2]) -> Request {
-    args.into_iter().fold(COMPARE_AND_REMOVE.with([map.clone()]).int(told.into()), Request::arg)
+/// Returns the request of a compare-and-remove. `args` are the key and the expected value.
+///
+/// With `return_current`, the reply contains the current value if it is not the expected one.
+pub(crate) fn compare_and_remove(map: &Bytes, return_current: bool, args: [Bytes; 2]) -> Request {
+    args.into_iter().fold(COMPARE_AND_REMOVE.with([map.clone()]).int(return_current.into()), Request::arg)
 }
 
 impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
-    /// Gives the key a value if it has `expected`; tells whether it did. Values are equal whose bytes are.
+    /// Sets the value of a key if it is `expected`. Returns whether it was set.
+    ///
+    /// Values are equal if their encoded bytes are equal.
     ///
     /// # Errors
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     #[doc(alias = "replace")]
     pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, expected) = self.both(key, expected)?;
+        let (field, expected) = self.encode_entry(key, expected)?;
         let new = self.place.encoded(&self.values, new)?;
         let (_, map) = self.place.named()?;
         self.place.change(compare_and_set(map, false, [field, expected, new])).await
     }
 
-    /// Removes the key if it has `expected`; tells whether it did. Values are equal whose bytes are.
+    /// Removes a key if its value is `expected`. Returns whether it was removed.
+    ///
+    /// Values are equal if their encoded bytes are equal.
     ///
     /// # Errors
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     #[doc(alias = "remove")]
     pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, expected) = self.both(key, expected)?;
+        let (field, expected) = self.encode_entry(key, expected)?;
         let (_, map) = self.place.named()?;
         self.place.change(compare_and_remove(map, false, [field, expected])).await
     }

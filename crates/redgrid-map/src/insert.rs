@@ -1,4 +1,4 @@
-//! Values for keys, and what they had.
+//! Writes that return the previous value.
 
 use std::borrow::Borrow;
 
@@ -14,63 +14,63 @@ pub(crate) static INSERT_IF_ABSENT: Script<1> =
 pub(crate) static REPLACE: Script<1> = Script::new("map/replace", include_str!("scripts/replace.lua"));
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
-    /// Gives the key a value; tells what it had.
+    /// Sets the value of a key. Returns the previous value.
     ///
     /// # Errors
     ///
-    /// As [`Map::set`]; the value is given also where what it had can not be decoded.
+    /// As for [`Map::set`]. The value is set even if the previous one cannot be decoded.
     ///
     /// # Cancel safety
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, value) = self.both(key, value)?;
-        let was = self.scripted(&INSERT, [field.clone(), value]).await?;
-        self.value(&field, was)
+        let (field, value) = self.encode_entry(key, value)?;
+        let previous = self.run_script(&INSERT, [field.clone(), value]).await?;
+        self.decode_value(&field, previous)
     }
 
-    /// Gives the key a value if it is not in the map; else tells what it has.
+    /// Sets the value of a key that is not in the map. Otherwise returns the current value.
     ///
     /// # Errors
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     #[doc(alias = "putIfAbsent")]
     pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, value) = self.both(key, value)?;
-        let has = self.scripted(&INSERT_IF_ABSENT, [field.clone(), value]).await?;
-        self.value(&field, has)
+        let (field, value) = self.encode_entry(key, value)?;
+        let current = self.run_script(&INSERT_IF_ABSENT, [field.clone(), value]).await?;
+        self.decode_value(&field, current)
     }
 
-    /// Gives the key a value if it is in the map; tells what it had.
+    /// Sets the value of a key that is in the map. Returns the previous value.
     ///
     /// # Errors
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     #[doc(alias = "putIfExists")]
     pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, value) = self.both(key, value)?;
-        let was = self.scripted(&REPLACE, [field.clone(), value]).await?;
-        self.value(&field, was)
+        let (field, value) = self.encode_entry(key, value)?;
+        let previous = self.run_script(&REPLACE, [field.clone(), value]).await?;
+        self.decode_value(&field, previous)
     }
 }

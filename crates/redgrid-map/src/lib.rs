@@ -1,4 +1,4 @@
-//! Maps that all processes share, in the wire format of Redisson's RMap.
+//! Maps shared by all processes, in the wire format of Redisson's RMap.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -25,20 +25,23 @@
 //!
 //! # Promises
 //!
-//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
-//! - Keys are equal whose bytes are: a codec that writes one value in two ways is none for keys.
-//! - A stream holds a page at a time, whatever the size of the map.
-//! - What can not be decoded is an error about this one entry, which stays; a stream goes on behind it.
+//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//!   and is not repeated.
+//! - Keys are equal if their encoded bytes are equal. A codec that encodes a value in more than one
+//!   way is unsuitable for keys.
+//! - A stream holds one page in memory at a time, whatever the size of the map.
+//! - An entry that cannot be decoded is an error for this entry only. It stays in the map, and a
+//!   stream continues after it.
 
 mod add;
 mod backed;
 mod compare;
+#[cfg(feature = "locks")]
+mod compute_locked;
 mod insert;
 #[cfg(feature = "locks")]
-mod locked;
+mod key_locks;
 mod map;
-#[cfg(feature = "locks")]
-mod of_key;
 mod read;
 mod remove;
 mod scan;
@@ -49,9 +52,9 @@ pub use async_trait::async_trait;
 pub use backed::{
     BackedError, BackedMap, Backing, Behind, Fault, Loaded, Loader, Loss, TookTooLong, WriteBehind, Writer,
 };
-pub use futures_util::stream::BoxStream;
 #[cfg(feature = "locks")]
-pub use locked::{ComputeError, Locked};
+pub use compute_locked::{ComputeError, Locked};
+pub use futures_util::stream::BoxStream;
 pub use map::Map;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};

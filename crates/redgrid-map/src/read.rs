@@ -1,4 +1,4 @@
-//! What keys have.
+//! Reads of values, keys and entries.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -12,15 +12,15 @@ use redgrid_core::object::{ObjectError, parts};
 use crate::map::Map;
 
 impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
-    /// What the key has; `None` where it is not in the map.
+    /// Returns the value of a key; `None` if it is not in the map.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getOrDefault")]
     pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
@@ -29,18 +29,18 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     {
         let field = self.place.encoded(&self.keys, key)?;
         let value: Option<Bytes> = self.place.read(self.place.command("HGET")?.arg(field.clone())).await?;
-        self.value(&field, value)
+        self.decode_value(&field, value)
     }
 
-    /// What the keys have, in their order; 500 of them at a time.
+    /// Returns the values of keys, in their order, up to 500 keys a request.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getAll")]
     pub async fn get_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -57,26 +57,28 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
             let request = part.iter().fold(request, |request, field| request.arg(field.clone()));
             let values: Vec<Option<Bytes>> = self.place.read(request).await?;
             for (field, value) in part.iter().zip(values) {
-                found.push(self.value(field, value)?);
+                found.push(self.decode_value(field, value)?);
             }
         }
         Ok(found)
     }
 
-    pub(crate) fn value(&self, field: &Bytes, bytes: Option<Bytes>) -> Result<Option<V>, ObjectError> {
-        let read = |bytes: Bytes| self.place.decoded(&self.values, &bytes, || shown(field));
+    pub(crate) fn decode_value(&self, field: &Bytes, bytes: Option<Bytes>) -> Result<Option<V>, ObjectError> {
+        let read = |bytes: Bytes| self.place.decoded(&self.values, &bytes, || key_for_error(field));
         bytes.map(read).transpose()
     }
 
-    /// All values in one answer: as large as all of them. For large maps there is [`Map::values`].
+    /// Returns all values in one reply, which is as large as all of them.
+    ///
+    /// For large maps use [`Map::values`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAllValues")]
     pub async fn read_all_values(&self) -> Result<Vec<V>, ObjectError> {
         let values: Vec<Bytes> = self.place.read(self.place.command("HVALS")?).await?;
@@ -85,15 +87,15 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
-    /// Whether the key is in the map.
+    /// Returns whether a key is in the map.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
@@ -104,15 +106,15 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         self.place.read(self.place.command("HEXISTS")?.arg(field)).await
     }
 
-    /// How many bytes the key's value has as its codec writes it; 0 where it is not in the map.
+    /// Returns the size of a key's encoded value in bytes; 0 if the key is not in the map.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "valueSize")]
     pub async fn value_size<Q: ?Sized>(&self, key: &Q) -> Result<u64, ObjectError>
     where
@@ -125,51 +127,55 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Decode<K>, VC: Codec> Map<K, V, KC, VC> {
-    /// All keys in one answer: as large as all of them. For large maps there is [`Map::keys`].
+    /// Returns all keys in one reply, which is as large as all of them.
+    ///
+    /// For large maps use [`Map::keys`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAllKeySet")]
     pub async fn read_all_keys(&self) -> Result<Vec<K>, ObjectError> {
         let keys: Vec<Bytes> = self.place.read(self.place.command("HKEYS")?).await?;
-        keys.iter().map(|bytes| self.key(bytes)).collect()
+        keys.iter().map(|bytes| self.decode_key(bytes)).collect()
     }
 
-    /// Some keys by chance, each once: `count` of them, or all where there are fewer.
+    /// Returns random keys, each at most once: `count` of them, or all if there are fewer.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "randomKeys")]
     pub async fn random_keys(&self, count: u32) -> Result<Vec<K>, ObjectError> {
         let keys: Vec<Bytes> = self.place.read(self.place.command("HRANDFIELD")?.int(count.into())).await?;
-        keys.iter().map(|bytes| self.key(bytes)).collect()
+        keys.iter().map(|bytes| self.decode_key(bytes)).collect()
     }
 
-    pub(crate) fn key(&self, bytes: &Bytes) -> Result<K, ObjectError> {
+    pub(crate) fn decode_key(&self, bytes: &Bytes) -> Result<K, ObjectError> {
         self.place.decoded(&self.keys, bytes, || Some("a key".into()))
     }
 }
 
 impl<K, V, KC: Decode<K>, VC: Decode<V>> Map<K, V, KC, VC> {
-    /// All entries in one answer: as large as all of them. For large maps there is [`Map::entries`].
+    /// Returns all entries in one reply, which is as large as all of them.
+    ///
+    /// For large maps use [`Map::entries`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAllMap")]
     #[doc(alias = "readAllEntrySet")]
     pub async fn read_all(&self) -> Result<HashMap<K, V>, ObjectError>
@@ -177,32 +183,32 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Map<K, V, KC, VC> {
         K: Eq + Hash,
     {
         let entries: Pairs = self.place.read(self.place.command("HGETALL")?).await?;
-        entries.0.iter().map(|(field, value)| self.entry(field, value)).collect()
+        entries.0.iter().map(|(field, value)| self.decode_entry(field, value)).collect()
     }
 
-    /// Some entries by chance, each once: `count` of them, or all where there are fewer.
+    /// Returns random entries, each at most once: `count` of them, or all if there are fewer.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "randomEntries")]
     pub async fn random_entries(&self, count: u32) -> Result<Vec<(K, V)>, ObjectError> {
         let request = self.place.command("HRANDFIELD")?.int(count.into()).arg("WITHVALUES");
         let entries: Pairs = self.place.read(request).await?;
-        entries.0.iter().map(|(field, value)| self.entry(field, value)).collect()
+        entries.0.iter().map(|(field, value)| self.decode_entry(field, value)).collect()
     }
 
-    pub(crate) fn entry(&self, field: &Bytes, value: &Bytes) -> Result<(K, V), ObjectError> {
-        Ok((self.key(field)?, self.place.decoded(&self.values, value, || shown(field))?))
+    pub(crate) fn decode_entry(&self, field: &Bytes, value: &Bytes) -> Result<(K, V), ObjectError> {
+        Ok((self.decode_key(field)?, self.place.decoded(&self.values, value, || key_for_error(field))?))
     }
 }
 
-/// A key as it is shown in errors: its first 64 characters.
-pub(crate) fn shown(key: &[u8]) -> Option<String> {
+/// Returns a key as shown in errors: its first 64 characters.
+pub(crate) fn key_for_error(key: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(key);
     Some(format!("the key `{}`", text.chars().take(64).collect::<String>().escape_debug()))
 }

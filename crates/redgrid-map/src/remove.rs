@@ -1,4 +1,4 @@
-//! Keys that go.
+//! Removal of keys.
 
 use std::borrow::Borrow;
 
@@ -12,15 +12,18 @@ use crate::map::Map;
 pub(crate) static REMOVE: Script<1> = Script::new("map/remove", include_str!("scripts/remove.lua"));
 
 impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
-    /// Removes keys, 500 or about 4 MiB at a time; tells how many were in the map. Cheaper than [`Map::remove`], which tells what one had.
+    /// Removes keys, up to 500 or about 4 MiB a request. Returns how many were in the map.
+    ///
+    /// This is cheaper than [`Map::remove`], which returns the removed value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; of many some may be removed.
+    /// [`ObjectError`] states what failed and whether anything may have changed. Some of the keys
+    /// may have been removed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastRemove")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -34,15 +37,17 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         self.place.change_parts(&fields, || self.place.command("HDEL")).await
     }
 
-    /// Removes the key if `token` is not stale; tells whether it was in the map. See [`Map::set_fenced`].
+    /// Removes a key if `token` is not stale. Returns whether it was in the map. See
+    /// [`Map::set_fenced`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Fenced`] when a newer holder has written; else as [`Map::remove_many`].
+    /// [`ObjectError::Fenced`] if a newer holder has written. Otherwise as for
+    /// [`Map::remove_many`].
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn remove_fenced<Q: ?Sized>(&self, key: &Q, token: Token) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
@@ -54,22 +59,23 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
-    /// Removes the key; tells what it had.
+    /// Removes a key. Returns the removed value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one whose value can not be decoded is removed all the same.
+    /// [`ObjectError`] states what failed and whether anything may have changed. A key whose value
+    /// cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
         let field = self.place.encoded(&self.keys, key)?;
-        let was = self.scripted(&REMOVE, [field.clone()]).await?;
-        self.value(&field, was)
+        let removed = self.run_script(&REMOVE, [field.clone()]).await?;
+        self.decode_value(&field, removed)
     }
 }

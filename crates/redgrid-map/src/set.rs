@@ -1,4 +1,4 @@
-//! Values for keys, without what they had.
+//! Writes that do not return the previous value.
 
 use std::borrow::Borrow;
 
@@ -13,73 +13,81 @@ use crate::map::Map;
 static SET_IF_EXISTS: Script<1> = Script::new("map/set_if_exists", include_str!("scripts/set_if_exists.lua"));
 
 impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
-    /// Gives the key a value; tells whether it is new in the map. Cheaper than [`Map::insert`], which tells what it had.
+    /// Sets the value of a key. Returns whether the key is new in the map.
+    ///
+    /// This is cheaper than [`Map::insert`], which returns the previous value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastPut")]
     pub async fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, value) = self.both(key, value)?;
+        let (field, value) = self.encode_entry(key, value)?;
         self.place.change(self.place.command("HSET")?.arg(field).arg(value)).await
     }
 
-    /// Gives the key a value if `token` is not stale: the server compares it with the highest that has written this map. Tells whether
-    /// the key is new. All who write must say their token, and tokens are to be of one lock, and times, as most are: counted ones go through
-    /// [`Fence::write`](redgrid_core::fence::Fence::write) of a fence without a lifetime. Where a slot moves it waits until map and fence are on one side.
+    /// Sets the value of a key if `token` is not stale. Returns whether the key is new in the map.
+    ///
+    /// The server compares the token with the highest one that has written this map. All writers
+    /// must pass their tokens, and the tokens must come from one lock. They must be times, as most
+    /// tokens are. For counted tokens use [`Fence::write`](redgrid_core::fence::Fence::write) of a
+    /// fence without a lifetime.
+    ///
+    /// While the slot is being moved to another node, the call waits until map and fence are on the
+    /// same node.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Fenced`] when a newer holder has written; else as [`Map::set`].
+    /// [`ObjectError::Fenced`] if a newer holder has written. Otherwise as for [`Map::set`].
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn set_fenced<Q: ?Sized>(&self, key: &Q, value: &V, token: Token) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let fields = vec![self.both(key, value)?];
+        let fields = vec![self.encode_entry(key, value)?];
         Ok(self.place.fenced(Write::HashSet { fields }, token).await? > 0)
     }
 
-    /// Gives the key a value if it is not in the map; tells whether it did.
+    /// Sets the value of a key that is not in the map. Returns whether it was set.
     ///
     /// # Errors
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     #[doc(alias = "fastPutIfAbsent")]
     pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, value) = self.both(key, value)?;
+        let (field, value) = self.encode_entry(key, value)?;
         self.place.change(self.place.command("HSETNX")?.arg(field).arg(value)).await
     }
 
-    /// Gives the key a value if it is in the map; tells whether it did.
+    /// Sets the value of a key that is in the map. Returns whether it was set.
     ///
     /// # Errors
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
     pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
@@ -87,19 +95,19 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (field, value) = self.both(key, value)?;
-        self.scripted(&SET_IF_EXISTS, [field, value]).await
+        let (field, value) = self.encode_entry(key, value)?;
+        self.run_script(&SET_IF_EXISTS, [field, value]).await
     }
 
-    /// Gives many keys values, 500 of them or about 4 MiB at a time: after an error some may have theirs.
+    /// Sets the values of keys, up to 500 or about 4 MiB a request. After an error some may be set.
     ///
     /// # Errors
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Map::set`].
+    /// As for [`Map::set`].
     #[doc(alias = "putAll")]
     pub async fn set_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -110,7 +118,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         KC: Encode<Q>,
         V: 'a,
     {
-        let entries: Result<Vec<_>, _> = entries.into_iter().map(|(key, value)| self.both(key, value)).collect();
+        let entries: Result<Vec<_>, _> =
+            entries.into_iter().map(|(key, value)| self.encode_entry(key, value)).collect();
         let entries = entries?;
         for part in parts(&entries, |(field, value)| field.len() + value.len()) {
             let request = self.place.command("HSET")?;
@@ -121,7 +130,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         Ok(())
     }
 
-    pub(crate) fn both<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError>
+    pub(crate) fn encode_entry<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError>
     where
         KC: Encode<Q>,
     {
@@ -130,7 +139,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
-    pub(crate) async fn scripted<T: FromReply, const N: usize>(
+    pub(crate) async fn run_script<T: FromReply, const N: usize>(
         &self,
         script: &'static Script<1>,
         args: [Bytes; N],

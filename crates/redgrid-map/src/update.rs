@@ -1,4 +1,4 @@
-//! Changing a key's value by a function, whatever others do meanwhile.
+//! Changes the value of a key by a function, with optimistic retries.
 
 use std::borrow::Borrow;
 
@@ -11,20 +11,22 @@ use crate::compare::{compare_and_remove, compare_and_set};
 use crate::map::Map;
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
-    /// Changes the key's value in place, whatever others do meanwhile: `change` is called anew with each new value. Tells what it is then;
-    /// `None`, and nothing is changed, where the key is not in the map.
+    /// Changes the value of a key in place. Returns the new value.
     ///
-    /// Updates of one key by one client come one after another while they go on; one that is not polled is not waited for. After an
-    /// unknown answer it does not go on.
+    /// `change` is called again if another client has changed the value meanwhile. If the key is
+    /// not in the map, nothing is changed and the result is `None`.
+    ///
+    /// Concurrent updates of one key by one client run one after another. An update that is not
+    /// polled does not block the others. An unknown outcome ends the update.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] when others were quicker for as long as a call may take, [`Client::patience`](crate::Client::patience);
-    /// else as the rest.
+    /// [`ObjectError::Contended`] if other clients were faster until the time limit of a call,
+    /// [`Client::patience`](crate::Client::patience). Otherwise as for [`Map::set`].
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "computeIfPresent")]
     #[doc(alias = "replaceAll")]
     pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
@@ -35,22 +37,25 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
         self.alter(key, in_place(change)).await
     }
 
-    /// Replaces the key's value, or its absence, by what `change` makes of it: `None` removes it. Tells what it is then.
+    /// Replaces the value of a key with the result of `change`. Returns the new value.
+    ///
+    /// `change` receives `None` if the key is not in the map. If it returns `None`, the key is
+    /// removed.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
     /// # async fn demo(words: &redgrid_map::Map<String, u64>) -> Result<(), redgrid_map::ObjectError> {
-    /// let so_many = words.alter("hello", |count| Some(count.unwrap_or(0) + 1)).await?;
+    /// let total = words.alter("hello", |count| Some(count.unwrap_or(0) + 1)).await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`Map::update`].
+    /// As for [`Map::update`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Map::update`].
+    /// As for [`Map::update`].
     #[doc(alias = "compute")]
     #[doc(alias = "computeIfAbsent")]
     #[doc(alias = "merge")]
@@ -66,54 +71,58 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
         let field = self.place.encoded(&self.keys, key)?;
         let mut rounds = Rounds::of_part(&self.place, &field).await?;
         loop {
-            let was = rounds.stored(|| self.look(&field)).await?;
-            let new = change(self.value(&field, was.clone())?);
-            match self.step(&rounds, &field, was, new.as_ref()).await? {
-                Step::Done => return Ok(new),
-                Step::Other(told) => rounds.lost_to(told).await?,
+            let previous = rounds.stored(|| self.read_request(&field)).await?;
+            let new = change(self.decode_value(&field, previous.clone())?);
+            match self.try_replace(&rounds, &field, previous, new.as_ref()).await? {
+                Attempt::Done => return Ok(new),
+                Attempt::Conflict(current) => rounds.lost_to(current).await?,
             }
         }
     }
 
-    /// What a key has, from the primary, whatever the read mode: an old value would only be refused.
-    pub(crate) async fn stored(&self, rounds: &Rounds, field: &Bytes) -> Result<Option<Bytes>, ObjectError> {
-        rounds.read(self.look(field)?).await
+    /// Reads the value of a key from the primary, whatever the read mode. A change based on an
+    /// outdated value would only be rejected.
+    pub(crate) async fn read_stored(&self, rounds: &Rounds, field: &Bytes) -> Result<Option<Bytes>, ObjectError> {
+        rounds.read(self.read_request(field)?).await
     }
 
-    fn look(&self, field: &Bytes) -> Result<Request, ObjectError> {
+    fn read_request(&self, field: &Bytes) -> Result<Request, ObjectError> {
         Ok(self.place.command("HGET")?.arg(field.clone()))
     }
 
-    /// One round: gives the key a value, or none, where it still has what it had.
-    pub(crate) async fn step(
+    /// Makes one attempt: sets or removes the value of a key if it is still `previous`.
+    pub(crate) async fn try_replace(
         &self,
         rounds: &Rounds,
         field: &Bytes,
-        was: Option<Bytes>,
+        previous: Option<Bytes>,
         new: Option<&V>,
-    ) -> Result<Step, ObjectError> {
+    ) -> Result<Attempt, ObjectError> {
         let (_, map) = self.place.named()?;
         let new = new.map(|new| self.place.encoded(&self.values, new)).transpose()?;
-        let told = match (was, new) {
+        let reply = match (previous, new) {
             (None, None) => Compared::Done,
-            (Some(was), Some(new)) => rounds.change(compare_and_set(map, true, [field.clone(), was, new])).await?,
-            (Some(was), None) => rounds.change(compare_and_remove(map, true, [field.clone(), was])).await?,
+            (Some(previous), Some(new)) => {
+                rounds.change(compare_and_set(map, true, [field.clone(), previous, new])).await?
+            }
+            (Some(previous), None) => rounds.change(compare_and_remove(map, true, [field.clone(), previous])).await?,
             (None, Some(new)) => {
                 let request = self.place.command("HSETNX")?.arg(field.clone()).arg(new);
-                return Ok(if rounds.change(request).await? { Step::Done } else { Step::Other(None) });
+                return Ok(if rounds.change(request).await? { Attempt::Done } else { Attempt::Conflict(None) });
             }
         };
-        Ok(match told {
-            Compared::Done => Step::Done,
-            Compared::Other(has) => Step::Other(Some(has)),
+        Ok(match reply {
+            Compared::Done => Attempt::Done,
+            Compared::Other(current) => Attempt::Conflict(Some(current)),
         })
     }
 }
 
-/// What became of a round.
-pub(crate) enum Step {
-    /// It is as it was to be.
+/// The outcome of one attempt.
+pub(crate) enum Attempt {
+    /// The change was made.
     Done,
-    /// Others were quicker; what is there, where that was told.
-    Other(Option<Option<Bytes>>),
+    /// Another client was faster. Contains the current value if the reply contained it;
+    /// `Some(None)` if the key is not in the map.
+    Conflict(Option<Option<Bytes>>),
 }

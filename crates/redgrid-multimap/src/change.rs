@@ -9,26 +9,26 @@ use redgrid_core::{BulkScript, Request};
 
 use crate::kind::Kind;
 use crate::kind::sealed::Values;
-use crate::multimap::{Found, Multimap, script};
+use crate::multimap::{KeyRef, Multimap, script};
 
 script!(INSERT, "insert");
 script!(REMOVE, "remove");
 script!(REPLACE, "replace");
 script!(REMOVE_KEYS, "remove_keys");
 
-/// How many values replace others at most: some tens of milliseconds.
-const TOGETHER: usize = 100_000;
+/// Maximum number of replacement values in one step, which takes some tens of milliseconds.
+const MAX_REPLACED: usize = 100_000;
 
 impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// Adds a value to those of a key; tells whether it is new, as it always is in a list.
+    /// Adds a value to those of a key. Returns whether it is new, which is always true for a list.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
@@ -38,15 +38,17 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         Ok(self.insert_many(key, [value]).await? > 0)
     }
 
-    /// Adds values to those of a key, 500 of them or about 4 MiB at a time; tells how many are new. After an error some may be in.
+    /// Adds values to those of a key, up to 500 or about 4 MiB a request. Returns how many are new.
+    ///
+    /// After an error some values may have been added.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::insert`].
+    /// As for [`Multimap::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::insert`].
+    /// As for [`Multimap::insert`].
     #[doc(alias = "putAll")]
     pub async fn insert_many<'a, Q: ?Sized>(
         &self,
@@ -58,43 +60,44 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         KC: Encode<Q>,
         V: 'a,
     {
-        let (found, values, mut new) = (self.found(key)?, self.written(values)?, 0);
+        let (key, values, mut new) = (self.key_ref(key)?, self.encode_values(values)?, 0);
         for part in parts(&values, Bytes::len) {
-            let request = self.on(&INSERT, &found)?.arg(Y::Values::LEN).arg(Y::Values::ADD);
+            let request = self.key_request(&INSERT, &key)?.arg(Y::Values::LEN).arg(Y::Values::ADD);
             let request = part.iter().cloned().fold(request, Request::arg);
-            new += self.changed::<u64>(request).await?;
+            new += self.change_and_purge::<u64>(request).await?;
         }
         Ok(new)
     }
 
-    /// Removes a value of a key, of a list the first that is equal; tells whether it was in.
+    /// Removes a value of a key; of a list, the first equal one. Returns whether it was found.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::insert`].
+    /// As for [`Multimap::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::insert`].
+    /// As for [`Multimap::insert`].
     pub async fn remove<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (found, value) = (self.found(key)?, self.place.encoded(&self.values, value)?);
-        let request = self.on(&REMOVE, &found)?.arg(Y::Values::LEN).arg(Y::Values::REMOVE);
-        self.changed(request.arg(value)).await
+        let (key, value) = (self.key_ref(key)?, self.place.encoded(&self.values, value)?);
+        let request = self.key_request(&REMOVE, &key)?.arg(Y::Values::LEN).arg(Y::Values::REMOVE);
+        self.change_and_purge(request.arg(value)).await
     }
 
-    /// Gives a key other values, up to 100,000, in place of those that it has, in one step. Without any it is removed.
+    /// Replaces the values of a key with up to 100,000 others in one step. Without values the key
+    /// is removed.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::insert`]; [`ObjectError::InvalidArgument`] of more.
+    /// As for [`Multimap::insert`]. [`ObjectError::InvalidArgument`] if there are more values.
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::insert`].
+    /// As for [`Multimap::insert`].
     #[doc(alias = "fastReplaceValues")]
     pub async fn set_all<'a, Q: ?Sized>(
         &self,
@@ -106,33 +109,41 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         KC: Encode<Q>,
         V: 'a,
     {
-        self.replaced(key, self.written(values)?, false).await.map(drop)
+        self.replace(key, self.encode_values(values)?, false).await.map(drop)
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    async fn replaced<Q: ?Sized>(&self, key: &Q, by: Vec<Bytes>, told: bool) -> Result<Vec<Bytes>, ObjectError>
+    async fn replace<Q: ?Sized>(
+        &self,
+        key: &Q,
+        values: Vec<Bytes>,
+        return_previous: bool,
+    ) -> Result<Vec<Bytes>, ObjectError>
     where
         KC: Encode<Q>,
     {
-        let found = self.found(key)?;
-        if by.len() > TOGETHER {
-            return Err(self.place.invalid("values", format_args!("up to {TOGETHER} at once"), by.len()));
+        let key = self.key_ref(key)?;
+        if values.len() > MAX_REPLACED {
+            return Err(self.place.invalid("values", format_args!("up to {MAX_REPLACED} at once"), values.len()));
         }
-        let told = if told { Y::Values::ALL[0] } else { "" };
-        let request = self.on(&REPLACE, &found)?.arg(told).arg(Y::Values::LEN).arg(Y::Values::ADD);
-        self.changed(by.into_iter().fold(request, Request::arg)).await
+        let read_command = if return_previous { Y::Values::ALL[0] } else { "" };
+        let request = self.key_request(&REPLACE, &key)?.arg(read_command).arg(Y::Values::LEN).arg(Y::Values::ADD);
+        self.change_and_purge(values.into_iter().fold(request, Request::arg)).await
     }
 
-    /// Removes keys with all their values, 500 of them at a time; tells how many were in the map. The memory is freed in the background.
+    /// Removes keys with all their values, up to 500 a request. Returns how many were in the map.
+    ///
+    /// The server frees the memory in the background.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; of many some may be removed.
+    /// [`ObjectError`] states what failed and whether anything may have changed. Some of the keys
+    /// may have been removed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastRemove")]
     pub async fn remove_keys<'a, Q: ?Sized + 'a>(
         &self,
@@ -142,40 +153,46 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let found: Result<Vec<Found>, _> = keys.into_iter().map(|key| self.found(key)).collect();
-        self.remove_found(&found?).await
+        let keys: Result<Vec<KeyRef>, _> = keys.into_iter().map(|key| self.key_ref(key)).collect();
+        self.remove_key_refs(&keys?).await
     }
 
-    pub(crate) async fn remove_found(&self, all: &[Found]) -> Result<u64, ObjectError> {
+    pub(crate) async fn remove_key_refs(&self, keys: &[KeyRef]) -> Result<u64, ObjectError> {
         let mut removed = 0;
-        for part in parts(all, |found| found.field.len() + found.values.len()) {
-            removed += self.changed::<u64>(self.removing("any", part)?).await?;
+        for part in parts(keys, |key| key.field.len() + key.values_key.len()) {
+            removed += self.change_and_purge::<u64>(self.remove_request("any", part)?).await?;
         }
         Ok(removed)
     }
 
-    /// Has keys removed: any, or those that are over. Without keys the ends that no map has any more.
-    pub(crate) fn removing(&self, which: &'static str, all: &[Found]) -> Result<Request, ObjectError> {
-        let request = self.script(&REMOVE_KEYS, all.iter().map(|found| found.values.clone()))?.arg(which);
-        Ok(all.iter().fold(request, |request, found| request.arg(found.field.clone()).arg(found.hash.clone())))
+    /// Returns the request that removes keys: `any` of them, or only those that are `over`
+    /// (expired). It also removes the expiries if the map does not exist; without keys it does only
+    /// that.
+    pub(crate) fn remove_request(&self, which: &'static str, keys: &[KeyRef]) -> Result<Request, ObjectError> {
+        let values_keys = keys.iter().map(|key| key.values_key.clone());
+        let request = self.script_request(&REMOVE_KEYS, values_keys)?.arg(which);
+        Ok(keys.iter().fold(request, |request, key| request.arg(key.field.clone()).arg(key.hash.clone())))
     }
 
-    /// A script on a key of the map, and its values.
-    pub(crate) fn on(&self, script: &'static BulkScript, found: &Found) -> Result<Request, ObjectError> {
-        Ok(self.script(script, [found.values.clone()])?.arg(found.field.clone()).arg(found.hash.clone()))
+    /// Returns the request of a script on a key of the map and its values.
+    pub(crate) fn key_request(&self, script: &'static BulkScript, key: &KeyRef) -> Result<Request, ObjectError> {
+        let request = self.script_request(script, [key.values_key.clone()])?;
+        Ok(request.arg(key.field.clone()).arg(key.hash.clone()))
     }
 }
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// Gives a key other values, up to 100,000, in place of those that it has, in one step; tells those. Without any it is removed.
+    /// Replaces the values of a key with up to 100,000 others in one step. Returns the previous
+    /// values. Without values the key is removed.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::set_all`]; where one of what it had can not be decoded, it is an error of all, and it is done all the same.
+    /// As for [`Multimap::set_all`]. If a previous value cannot be decoded, the call returns an
+    /// error, and the values are replaced nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::insert`].
+    /// As for [`Multimap::insert`].
     #[doc(alias = "replaceValues")]
     pub async fn replace_all<'a, Q: ?Sized>(
         &self,
@@ -187,28 +204,29 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Kind> Multimap<K, V, KC, VC,
         KC: Encode<Q>,
         V: 'a,
     {
-        let had = self.replaced(key, self.written(values)?, true).await?;
-        had.iter().map(|bytes| self.value(bytes)).collect()
+        let previous = self.replace(key, self.encode_values(values)?, true).await?;
+        previous.iter().map(|bytes| self.decode_value(bytes)).collect()
     }
 }
 
 impl<K, V, KC: Codec, VC: Decode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// Removes a key with all its values, in one step; tells those.
+    /// Removes a key with all its values in one step. Returns these values.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then. A value that can not be decoded is an error of all, and the key is removed all the same;
-    /// [`Multimap::get_all`] reads and removes nothing.
+    /// [`ObjectError`] states what failed and whether anything may have changed. If a value cannot
+    /// be decoded, the call returns an error, and the key is removed nevertheless.
+    /// [`Multimap::get_all`] reads the values without removing them.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "removeAll")]
     pub async fn remove_all<Q: ?Sized>(&self, key: &Q) -> Result<Vec<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.replaced(key, Vec::new(), true).await?.iter().map(|bytes| self.value(bytes)).collect()
+        self.replace(key, Vec::new(), true).await?.iter().map(|bytes| self.decode_value(bytes)).collect()
     }
 }

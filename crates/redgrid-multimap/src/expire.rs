@@ -10,21 +10,25 @@ use redgrid_core::object::{Lifetime, ObjectError, millis};
 use redgrid_core::{describe_time, unix_millis};
 
 use crate::kind::Lifetimes;
-use crate::kind::sealed::Way;
+use crate::kind::sealed::LifetimeMode;
 use crate::multimap::{Multimap, script};
 
 script!(EXPIRE, "expire");
-script!(LEFT, "left");
+script!(KEY_TTL, "key_ttl");
 
-/// What is told where the server knows no lifetimes of fields.
-const NEEDED: &str = "lifetimes of fields of hashes are known to Redis from 7.4 and to Valkey from 9.0";
+/// The error text for servers without lifetimes of fields.
+const FIELD_LIFETIMES_NEEDED: &str = "lifetimes of fields of hashes are known to Redis from 7.4 and to Valkey from 9.0";
 
-/// The last time at which a field may end, in milliseconds since 1970: Redis keeps 46 bits.
-const LATEST: u128 = (1 << 46) - 1;
+/// The latest expiry of a field, in milliseconds since 1970: Redis stores 46 bits.
+const MAX_FIELD_EXPIRY: u128 = (1 << 46) - 1;
 
 impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
-    /// Gives a key a lifetime from now on, by the server's clock, 1 ms to 3650 days: after it the key is gone with all its values. Tells whether it has it:
-    /// not where there is no such key. What is inserted meanwhile has the lifetime of its key; a key that is removed has none when it comes again.
+    /// Sets the lifetime of a key from now on, by the server's clock, 1 ms to 3650 days. Returns
+    /// whether it was set; false if there is no such key.
+    ///
+    /// After its lifetime the key is gone with all its values. Values that are inserted meanwhile
+    /// have the lifetime of their key. A key that was removed and is inserted again has no
+    /// lifetime.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -38,85 +42,90 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::Unsupported`] of a native one on a server that knows no lifetimes of fields.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::Unsupported`] for a native multimap on a server without lifetimes of fields.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "expireKey")]
     pub async fn expire_key<Q: ?Sized>(&self, key: &Q, lifetime: Duration) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.lives(key, millis(self.place.named()?.0, lifetime)?).await
+        self.set_lifetime(key, millis(self.place.named()?.0, lifetime)?).await
     }
 
-    /// Has a key end at this time by the server's clock; at once where that has passed. Tells whether there was such a key. Servers keep the ends of a
-    /// native map up to November 4199.
+    /// Sets the expiry of a key by the server's clock; a past time removes it at once. Returns
+    /// whether there was such a key.
+    ///
+    /// Servers store expiries of a native map up to November 4199.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::expire_key`].
+    /// As for [`Multimap::expire_key`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::expire_key`].
+    /// As for [`Multimap::expire_key`].
     pub async fn expire_key_at<Q: ?Sized>(&self, key: &Q, at: SystemTime) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let fits = |millis: &u128| Y::WAY != Way::Native || *millis <= LATEST;
+        let fits = |millis: &u128| Y::LIFETIME_MODE != LifetimeMode::Native || *millis <= MAX_FIELD_EXPIRY;
         match unix_millis(at).filter(fits) {
-            Some(millis) => self.lives(key, format!("@{}", millis.max(1)).into()).await,
+            Some(millis) => self.set_lifetime(key, format!("@{}", millis.max(1)).into()).await,
             None => Err(self.place.invalid("lifetime", TIMES_EXPECTED, describe_time(at))),
         }
     }
 
-    /// Has a key live on without an end, as long as the map does; tells whether there is such a key.
+    /// Removes the lifetime of a key: it then lives as long as the map. Returns whether there is
+    /// such a key.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::expire_key`].
+    /// As for [`Multimap::expire_key`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::expire_key`].
+    /// As for [`Multimap::expire_key`].
     pub async fn persist_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.lives(key, "0".into()).await
+        self.set_lifetime(key, "0".into()).await
     }
 
-    async fn lives<Q: ?Sized>(&self, key: &Q, said: Bytes) -> Result<bool, ObjectError>
+    async fn set_lifetime<Q: ?Sized>(&self, key: &Q, lifetime: Bytes) -> Result<bool, ObjectError>
     where
         KC: Encode<Q>,
     {
-        let found = self.found(key)?;
-        let request = self.script(&EXPIRE, [found.values])?.arg(found.field).arg(said);
-        self.place.change(request).await.map_err(|error| error.or_unsupported(NEEDED))
+        let key = self.key_ref(key)?;
+        let request = self.script_request(&EXPIRE, [key.values_key])?.arg(key.field).arg(lifetime);
+        self.place.change(request).await.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))
     }
 
-    /// How long a key lives.
+    /// Returns the remaining lifetime of a key.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::expire_key`].
+    /// As for [`Multimap::expire_key`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn key_lifetime<Q: ?Sized>(&self, key: &Q) -> Result<Lifetime, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let found = self.found(key)?;
-        let request = self.script(&LEFT, [found.values])?.arg(found.field);
-        let left = self.place.ask(request).await.map_err(|error: ObjectError| error.or_unsupported(NEEDED))?;
-        Ok(Lifetime::of(left))
+        let key = self.key_ref(key)?;
+        let request = self.script_request(&KEY_TTL, [key.values_key])?.arg(key.field);
+        let ttl =
+            self.place.ask(request).await.map_err(|error: ObjectError| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
+        Ok(Lifetime::of(ttl))
     }
 }

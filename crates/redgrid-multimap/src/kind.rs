@@ -1,27 +1,29 @@
-//! What the values of a key are, a set or a list, and where the lifetimes of keys are.
+//! Kinds of multimaps: sets or lists of values, and the lifetimes of keys.
 
 use std::marker::PhantomData;
 
-/// What the values of a key are to the server, and whether keys have lifetimes: [`Sets`] and [`Lists`], these as [`Expiring`] and as [`Native`] are all
-/// there are.
-pub trait Kind: sealed::Commands + Send + Sync + 'static {}
+/// The kind of a multimap: the type of a key's values, and whether keys have lifetimes. The kinds
+/// are [`Sets`] and [`Lists`], alone, as [`Expiring`] and as [`Native`].
+pub trait Kind: sealed::KindInfo + Send + Sync + 'static {}
 
-/// Of which keys have lifetimes: [`Expiring`] and [`Native`].
+/// The kinds whose keys have lifetimes: [`Expiring`] and [`Native`].
 pub trait Lifetimes: Kind {}
 
-/// Each value once, in no order.
+/// Each value occurs once, in no order.
 #[derive(Debug, Clone, Copy)]
 pub enum Sets {}
 
-/// Values in the order in which they came, some of them several times.
+/// Values in the order of their insertion, possibly with duplicates.
 #[derive(Debug, Clone, Copy)]
 pub enum Lists {}
 
-/// [`Sets`] or [`Lists`] whose keys have lifetimes in a sorted set beside the map, as in Redisson's `RMultimapCache`: on every server.
+/// [`Sets`] or [`Lists`] whose keys have lifetimes in an additional sorted set, as in Redisson's
+/// `RMultimapCache`. For all servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Expiring<Y>(PhantomData<fn() -> Y>);
 
-/// [`Sets`] or [`Lists`] whose keys the server takes out when their lifetimes are over, as in Redisson's `RSetMultimapCacheNative`: Redis 7.4, Valkey 9.
+/// [`Sets`] or [`Lists`] whose expired keys the server removes, as in Redisson's
+/// `RSetMultimapCacheNative`. Requires Redis 7.4 or Valkey 9.
 #[derive(Debug, Clone, Copy)]
 pub struct Native<Y>(PhantomData<fn() -> Y>);
 
@@ -35,94 +37,95 @@ impl<Y: sealed::Values> Lifetimes for Native<Y> {}
 pub(crate) mod sealed {
     use super::{Expiring, Lists, Native, Sets};
 
-    /// How keys have lifetimes, as the scripts are told it.
+    /// Where the lifetimes of keys are stored; an argument of the scripts.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Way {
-        /// They have none.
+    pub enum LifetimeMode {
+        /// Keys have no lifetimes.
         Plain,
-        /// In a sorted set.
-        Ends,
-        /// As fields of the hash, and their values as keys.
+        /// In a sorted set of expiries.
+        SortedSet,
+        /// As lifetimes of the hash fields; the keys of values get the same lifetimes.
         Native,
     }
 
-    impl Way {
-        pub fn word(self) -> &'static str {
+    impl LifetimeMode {
+        pub fn name(self) -> &'static str {
             match self {
-                Way::Plain => "plain",
-                Way::Ends => "ends",
-                Way::Native => "native",
+                LifetimeMode::Plain => "plain",
+                LifetimeMode::SortedSet => "ends",
+                LifetimeMode::Native => "native",
             }
         }
     }
 
-    /// The commands for values, and names.
+    /// The commands for the values of a key, and names.
     pub trait Values: Send + Sync + 'static {
-        /// Names of the types: plain, with lifetimes, with native ones.
+        /// Names of the types: without lifetimes, with lifetimes, with native lifetimes.
         const NAMES: [&'static str; 3];
-        /// What is behind the name of the map for its sorted set of lifetimes.
-        const ENDS: &'static str;
+        /// Suffix of the sorted set of expiries.
+        const EXPIRY_SUFFIX: &'static str;
         const ADD: &'static str;
         const LEN: &'static str;
         const REMOVE: &'static str;
-        /// All values, and what stands behind the key.
+        /// The command for all values, with its arguments after the key.
         const ALL: &'static [&'static str];
         const CONTAINS: &'static str;
 
-        /// What that tells: of a set 1 or 0, of a list where it is.
-        fn is_in(told: Option<i64>) -> bool;
+        /// Returns whether a reply of `CONTAINS` means that the value was found. It is 1 or 0 for a
+        /// set, and the index or nil for a list.
+        fn is_found(reply: Option<i64>) -> bool;
     }
 
     impl Values for Sets {
         const NAMES: [&'static str; 3] = ["SetMultimap", "SetMultimapCache", "NativeSetMultimapCache"];
-        const ENDS: &'static str = redgrid_core::object::layouts::SET_MULTIMAP_ENDS;
+        const EXPIRY_SUFFIX: &'static str = redgrid_core::object::layouts::SET_MULTIMAP_ENDS;
         const ADD: &'static str = "SADD";
         const LEN: &'static str = "SCARD";
         const REMOVE: &'static str = "SREM";
         const ALL: &'static [&'static str] = &["SMEMBERS"];
         const CONTAINS: &'static str = "SISMEMBER";
 
-        fn is_in(told: Option<i64>) -> bool {
-            told == Some(1)
+        fn is_found(reply: Option<i64>) -> bool {
+            reply == Some(1)
         }
     }
 
     impl Values for Lists {
         const NAMES: [&'static str; 3] = ["ListMultimap", "ListMultimapCache", "NativeListMultimapCache"];
-        const ENDS: &'static str = redgrid_core::object::layouts::LIST_MULTIMAP_ENDS;
+        const EXPIRY_SUFFIX: &'static str = redgrid_core::object::layouts::LIST_MULTIMAP_ENDS;
         const ADD: &'static str = "RPUSH";
         const LEN: &'static str = "LLEN";
         const REMOVE: &'static str = "LREM";
         const ALL: &'static [&'static str] = &["LRANGE", "0", "-1"];
         const CONTAINS: &'static str = "LPOS";
 
-        fn is_in(told: Option<i64>) -> bool {
-            told.is_some()
+        fn is_found(reply: Option<i64>) -> bool {
+            reply.is_some()
         }
     }
 
-    /// What a kind is.
-    pub trait Commands {
+    /// The properties of a kind.
+    pub trait KindInfo {
         type Values: Values;
         const NAME: &'static str;
-        const WAY: Way;
+        const LIFETIME_MODE: LifetimeMode;
     }
 
-    impl<Y: Values> Commands for Y {
+    impl<Y: Values> KindInfo for Y {
         type Values = Y;
         const NAME: &'static str = Y::NAMES[0];
-        const WAY: Way = Way::Plain;
+        const LIFETIME_MODE: LifetimeMode = LifetimeMode::Plain;
     }
 
-    impl<Y: Values> Commands for Expiring<Y> {
+    impl<Y: Values> KindInfo for Expiring<Y> {
         type Values = Y;
         const NAME: &'static str = Y::NAMES[1];
-        const WAY: Way = Way::Ends;
+        const LIFETIME_MODE: LifetimeMode = LifetimeMode::SortedSet;
     }
 
-    impl<Y: Values> Commands for Native<Y> {
+    impl<Y: Values> KindInfo for Native<Y> {
         type Values = Y;
         const NAME: &'static str = Y::NAMES[2];
-        const WAY: Way = Way::Native;
+        const LIFETIME_MODE: LifetimeMode = LifetimeMode::Native;
     }
 }

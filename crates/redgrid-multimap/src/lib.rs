@@ -1,4 +1,5 @@
-//! Maps that have several values a key and that all processes share, in the wire format of Redisson: a set of values a key, or a list.
+//! Maps with several values per key, shared by all processes, in the wire format of Redisson. The
+//! values of a key are a set or a list.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -17,21 +18,22 @@
 //!
 //! | key | type | lifetime |
 //! |---|---|---|
-//! | `name` | hash: keys as their codec writes them, and the hash of each; Redisson's | none, unless set |
-//! | `{name}:<hash>` | set or list: the values of a key as their codec writes them; Redisson's | that of `name`, of native ones that of the key; gone with the last value |
-//! | `{name}:redisson_set_multimap_ttl`, `{name}:redisson_list_multimap_ttl` | sorted set: when keys are over, in ms since 1970, of one with lifetimes that is not native; Redisson's | that of `name`; gone with the last |
+//! | `name` | hash: encoded keys, and the hash of each; Redisson's | none, unless set |
+//! | `{name}:<hash>` | set or list: the encoded values of a key; Redisson's | that of `name`, for native multimaps that of the key; deleted with the last value |
+//! | `{name}:redisson_set_multimap_ttl`, `{name}:redisson_list_multimap_ttl` | sorted set: expiry of each key in ms since 1970, for multimaps with lifetimes that are not native; Redisson's | that of `name`; deleted with the last entry |
 //!
 //! # Promises
 //!
-//! - What concerns one key is one step. A change is sent once: where its answer is lost it ends [`ObjectError::OutcomeUnknown`].
-//! - What concerns all keys ([`Multimap::clear`], [`Multimap::len`]) goes by pages of keys, so that the server is never busy with it for long: each
-//!   page is as it is at one moment.
-//! - What has a lifetime is nowhere when that is over by the server's clock; who changes the map has some of it taken out ([`SetMultimapCache`]), or the
-//!   server does that ([`NativeSetMultimapCache`]).
-//! - What concerns the map as a whole ([`Multimap::object`]) is one step for up to 10,000 keys.
-//! - Keys are equal whose bytes are, and so are values.
+//! - A call about one key is one step. A change is sent once: if its reply is lost, the call
+//!   returns [`ObjectError::OutcomeUnknown`].
+//! - Calls about all keys ([`Multimap::clear`], [`Multimap::len`]) process pages of keys, so that
+//!   the server is never busy for long. Each page is processed in one step.
+//! - An expired key is never found, by the server's clock. Each change of a [`SetMultimapCache`]
+//!   removes some expired keys; those of a [`NativeSetMultimapCache`] are removed by the server.
+//! - Changes of the whole map ([`Multimap::object`]) are one step for up to 10,000 keys.
+//! - Keys are equal if their encoded bytes are equal, and so are values.
 
-mod all;
+mod all_keys;
 mod change;
 mod expire;
 mod kind;
@@ -39,7 +41,7 @@ mod multimap;
 pub mod object;
 mod read;
 
-pub use all::Stream;
+pub use all_keys::Stream;
 pub use kind::{Expiring, Kind, Lifetimes, Lists, Native, Sets};
 pub use multimap::{
     ListMultimap, ListMultimapCache, Multimap, NativeListMultimapCache, NativeSetMultimapCache, SetMultimap,

@@ -1,4 +1,4 @@
-//! The multimap, and where the values of its keys are.
+//! The multimap type, and the keys of its values on the server.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,27 +9,29 @@ use redgrid_core::name::suffixed;
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{BulkScript, Client, FromReply, Request};
 
-use crate::kind::sealed::{Values, Way};
+use crate::kind::sealed::{LifetimeMode, Values};
 use crate::kind::{Expiring, Kind, Lists, Native, Sets};
 
-/// A map with several values a key, shared by all processes that reach the same server: [`SetMultimap`], [`ListMultimap`], or one of these whose keys
-/// have lifetimes, by its kind `Y`.
+/// A map with several values per key, shared by all processes that use the same server. Its kind
+/// `Y` makes it a [`SetMultimap`], a [`ListMultimap`], or one of these whose keys have lifetimes.
 ///
-/// Cheap to clone; clones are the same map. The codecs of keys and of values are part of the type: all who share a map name the same. A key
-/// is there while it has values, and a map while it has keys.
+/// Cheap to clone; clones are the same map. The codecs of keys and values are part of the type: all
+/// users of a map must use the same ones.
+///
+/// A key exists while it has values, and a map while it has keys.
 #[doc(alias = "RMultimap")]
 pub struct Multimap<K, V, KC, VC, Y> {
     pub(crate) place: Place,
     pub(crate) keys: KC,
     pub(crate) values: VC,
-    entries: Entries<K, V, Y>,
+    entries: Types<K, V, Y>,
 }
 
-/// What it has none of in memory.
-type Entries<K, V, Y> = PhantomData<fn() -> (K, V, Y)>;
+/// The types of which a handle holds no value.
+type Types<K, V, Y> = PhantomData<fn() -> (K, V, Y)>;
 
-/// The types, with the codecs of one that names none: there are some only with the feature `json`, so that what a map stores never
-/// depends on the features that others ask for.
+/// Declares the types with their default codecs. Only the feature `json` has a default for keys, so
+/// that the stored format never depends on features that other crates enable.
 macro_rules! multimaps {
     ([$($key:tt)*]) => {
         /// A map with a set of values for each key. Redisson's `RSetMultimap` on the wire.
@@ -42,25 +44,28 @@ macro_rules! multimaps {
         #[doc(alias = "RedissonListMultimap")]
         pub type ListMultimap<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Lists>;
 
-        /// A map with a set of values for each key, and lifetimes of keys: on every server. Redisson's `RSetMultimapCache` on the wire.
+        /// A map with a set of values for each key, and lifetimes of keys, for all servers.
+        /// Redisson's `RSetMultimapCache` on the wire.
         #[doc(alias = "RSetMultimapCache")]
         #[doc(alias = "RMultimapCache")]
         #[doc(alias = "RedissonSetMultimapCache")]
         pub type SetMultimapCache<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Expiring<Sets>>;
 
-        /// A map with a list of values for each key, and lifetimes of keys: on every server. Redisson's `RListMultimapCache` on the wire.
+        /// A map with a list of values for each key, and lifetimes of keys, for all servers.
+        /// Redisson's `RListMultimapCache` on the wire.
         #[doc(alias = "RListMultimapCache")]
         #[doc(alias = "RedissonListMultimapCache")]
         pub type ListMultimapCache<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Expiring<Lists>>;
 
-        /// A map with a set of values for each key, and lifetimes of keys that the server itself ends: Redis 7.4, Valkey 9. Redisson's
-        /// `RSetMultimapCacheNative` on the wire.
+        /// A map with a set of values for each key, and lifetimes of keys that the server enforces.
+        /// Requires Redis 7.4 or Valkey 9. Redisson's `RSetMultimapCacheNative` on the wire.
         #[doc(alias = "RSetMultimapCacheNative")]
         #[doc(alias = "RedissonSetMultimapCacheNative")]
         pub type NativeSetMultimapCache<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Native<Sets>>;
 
-        /// A map with a list of values for each key, and lifetimes of keys that the server itself ends: Redis 7.4, Valkey 9. Redisson's
-        /// `RListMultimapCacheNative` on the wire.
+        /// A map with a list of values for each key, and lifetimes of keys that the server
+        /// enforces. Requires Redis 7.4 or Valkey 9. Redisson's `RListMultimapCacheNative` on the
+        /// wire.
         #[doc(alias = "RListMultimapCacheNative")]
         #[doc(alias = "RedissonListMultimapCacheNative")]
         pub type NativeListMultimapCache<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Native<Lists>>;
@@ -73,13 +78,15 @@ multimaps!([= redgrid_codecs::Json]);
 multimaps!([]);
 
 impl<K, V, KC: Codec + Default, VC: Codec + Default, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// The map with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the map with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Multimap { place: Place::new(client, name), keys: KC::default(), values: VC::default(), entries: PhantomData }
     }
 }
 
-/// A script behind what those of multimaps begin with.
+/// Declares a script of multimaps, with `head.lua` prepended.
 macro_rules! script {
     ($name:ident, $script:literal) => {
         static $name: redgrid_core::BulkScript = redgrid_core::BulkScript::new(
@@ -90,75 +97,77 @@ macro_rules! script {
 }
 pub(crate) use script;
 
-/// A key as its codec writes it, and what is there of it.
+/// An encoded key, its hash and the server's key of its values.
 #[derive(Clone)]
-pub(crate) struct Found {
+pub(crate) struct KeyRef {
     pub(crate) field: Bytes,
     pub(crate) hash: Bytes,
-    /// Its values.
-    pub(crate) values: Bytes,
+    /// The server's key of its values.
+    pub(crate) values_key: Bytes,
 }
 
 impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// The same name with other codecs for keys and for values.
+    /// Returns a handle of the same name with other codecs for keys and for values.
     pub fn with_codecs<A: Codec, B: Codec>(self, keys: A, values: B) -> Multimap<K, V, A, B, Y> {
         Multimap { place: self.place, keys, values, entries: PhantomData }
     }
 
-    /// The same name, of what is as it is written.
-    pub(crate) fn of_bytes(&self) -> Multimap<Bytes, Bytes, Raw, Raw, Y> {
+    /// Returns a handle of the same name for encoded keys and values.
+    pub(crate) fn raw(&self) -> Multimap<Bytes, Bytes, Raw, Raw, Y> {
         Multimap { place: self.place.clone(), keys: Raw, values: Raw, entries: PhantomData }
     }
 
-    pub(crate) fn found<Q: ?Sized>(&self, key: &Q) -> Result<Found, ObjectError>
+    pub(crate) fn key_ref<Q: ?Sized>(&self, key: &Q) -> Result<KeyRef, ObjectError>
     where
         KC: Encode<Q>,
     {
-        self.of_field(self.place.encoded(&self.keys, key)?)
+        self.key_ref_of_field(self.place.encoded(&self.keys, key)?)
     }
 
-    pub(crate) fn of_field(&self, field: Bytes) -> Result<Found, ObjectError> {
+    pub(crate) fn key_ref_of_field(&self, field: Bytes) -> Result<KeyRef, ObjectError> {
         let hash = Bytes::from(element_hash(&field));
         let (_, map) = self.place.named()?;
-        Ok(Found { values: values_of(map, &hash), field, hash })
+        Ok(KeyRef { values_key: values_key(map, &hash), field, hash })
     }
 
-    /// A script on the map and these keys of its values, told how keys have lifetimes.
-    pub(crate) fn script(
+    /// Returns the request of a script on the map and these keys of values, with the lifetime mode.
+    pub(crate) fn script_request(
         &self,
         script: &'static BulkScript,
-        values: impl IntoIterator<Item = Bytes>,
+        values_keys: impl IntoIterator<Item = Bytes>,
     ) -> Result<Request, ObjectError> {
         let (_, map) = self.place.named()?;
-        let keys = [map.clone()].into_iter().chain(values).chain(self.ends()?);
-        Ok(script.with(keys).arg(Y::WAY.word()))
+        let keys = [map.clone()].into_iter().chain(values_keys).chain(self.expiry_key()?);
+        Ok(script.with(keys).arg(Y::LIFETIME_MODE.name()))
     }
 
-    /// The sorted set with the ends of lifetimes, where there is one.
-    pub(crate) fn ends(&self) -> Result<Option<Bytes>, ObjectError> {
+    /// Returns the key of the sorted set of expiries; `None` if there is none.
+    pub(crate) fn expiry_key(&self) -> Result<Option<Bytes>, ObjectError> {
         let (_, map) = self.place.named()?;
-        Ok((Y::WAY == Way::Ends).then(|| suffixed(map, <Y::Values as Values>::ENDS)))
+        Ok((Y::LIFETIME_MODE == LifetimeMode::SortedSet).then(|| suffixed(map, <Y::Values as Values>::EXPIRY_SUFFIX)))
     }
 
-    /// Asks for a change, which also tells of some keys that are over: these are taken out, where the server does so in time. Else a later change finds
-    /// them.
-    pub(crate) async fn changed<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let (told, over): (T, Vec<Bytes>) = self.place.change(request).await?;
-        if !over.is_empty() {
+    /// Runs a change, and then removes the expired keys that its reply contains.
+    ///
+    /// If the removal does not complete in time, a later change finds these keys.
+    pub(crate) async fn change_and_purge<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
+        let (reply, expired): (T, Vec<Bytes>) = self.place.change(request).await?;
+        if !expired.is_empty() {
             let client = self.place.client();
             let until = client.clock().now() + client.response_timeout();
-            let _: Result<(u64, Vec<Bytes>), _> = client.run_until(self.purging(over)?, until).await;
+            let _: Result<(u64, Vec<Bytes>), _> = client.run_until(self.purge_request(expired)?, until).await;
         }
-        Ok(told)
+        Ok(reply)
     }
 
-    /// Has keys taken out, those whose lifetimes are over.
-    pub(crate) fn purging(&self, fields: Vec<Bytes>) -> Result<Request, ObjectError> {
-        let found: Vec<Found> = fields.into_iter().map(|field| self.of_field(field)).collect::<Result<_, _>>()?;
-        Ok(self.removing("over", &found)?.idempotent())
+    /// Returns the request that removes those of these keys that have expired.
+    pub(crate) fn purge_request(&self, fields: Vec<Bytes>) -> Result<Request, ObjectError> {
+        let keys: Vec<KeyRef> =
+            fields.into_iter().map(|field| self.key_ref_of_field(field)).collect::<Result<_, _>>()?;
+        Ok(self.remove_request("over", &keys)?.idempotent())
     }
 
-    pub(crate) fn written<'a>(&self, values: impl IntoIterator<Item = &'a V>) -> Result<Vec<Bytes>, ObjectError>
+    pub(crate) fn encode_values<'a>(&self, values: impl IntoIterator<Item = &'a V>) -> Result<Vec<Bytes>, ObjectError>
     where
         VC: Encode<V>,
         V: 'a,
@@ -166,14 +175,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         values.into_iter().map(|value| self.place.encoded(&self.values, value)).collect()
     }
 
-    pub(crate) fn key(&self, field: &Bytes) -> Result<K, ObjectError>
+    pub(crate) fn decode_key(&self, field: &Bytes) -> Result<K, ObjectError>
     where
         KC: Decode<K>,
     {
         self.place.decoded(&self.keys, field, || Some("a key".into()))
     }
 
-    pub(crate) fn value(&self, bytes: &Bytes) -> Result<V, ObjectError>
+    pub(crate) fn decode_value(&self, bytes: &Bytes) -> Result<V, ObjectError>
     where
         VC: Decode<V>,
     {
@@ -181,16 +190,16 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     }
 }
 
-impl Found {
-    /// As HSCAN tells a key and its hash.
-    pub(crate) fn new(map: &Bytes, found: &[Bytes]) -> Found {
-        let (field, hash) = (found[0].clone(), found[1].clone());
-        Found { values: values_of(map, &hash), field, hash }
+impl KeyRef {
+    /// Returns the reference of a key and its hash, as in a reply of HSCAN.
+    pub(crate) fn from_scan(map: &Bytes, entry: &[Bytes]) -> KeyRef {
+        let (field, hash) = (entry[0].clone(), entry[1].clone());
+        KeyRef { values_key: values_key(map, &hash), field, hash }
     }
 }
 
-/// Where the values of a key are that has this hash: as it is stored.
-pub(crate) fn values_of(map: &Bytes, hash: &[u8]) -> Bytes {
+/// Returns the server's key of the values of a key with this stored hash.
+pub(crate) fn values_key(map: &Bytes, hash: &[u8]) -> Bytes {
     suffixed(map, &String::from_utf8_lossy(hash))
 }
 
@@ -203,8 +212,8 @@ impl<K, V, KC: Clone, VC: Clone, Y> Clone for Multimap<K, V, KC, VC, Y> {
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug, Y: Kind> fmt::Debug for Multimap<K, V, KC, VC, Y> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct(Y::NAME);
-        shown.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
-        shown.finish_non_exhaustive()
+        let mut debug = f.debug_struct(Y::NAME);
+        debug.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
+        debug.finish_non_exhaustive()
     }
 }

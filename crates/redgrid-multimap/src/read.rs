@@ -1,4 +1,4 @@
-//! What a key has, and which keys there are.
+//! Reads of the values of a key, and of the keys.
 
 use std::borrow::Borrow;
 
@@ -8,122 +8,127 @@ use redgrid_core::object::{ObjectError, Place, Scan};
 use redgrid_core::{FromReply, Request};
 
 use crate::kind::Kind;
-use crate::kind::sealed::{Values, Way};
-use crate::multimap::{Found, Multimap, script};
+use crate::kind::sealed::{LifetimeMode, Values};
+use crate::multimap::{KeyRef, Multimap, script};
 
 script!(COUNT, "count");
 script!(KEYS, "keys");
 script!(SCAN, "scan");
 
-/// How many keys that are over a count takes out at a time.
-const COUNTED: i64 = 100;
+/// Number of expired keys that a count removes at a time.
+const PURGE_BATCH: i64 = 100;
 
 impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// Asks about a key; nothing where its lifetime is over.
-    async fn about<R: FromReply>(
+    /// Runs a command on the values of a key. Returns `None` if the key has expired.
+    async fn run_on_key<R: FromReply>(
         &self,
-        found: Found,
+        key: KeyRef,
         command: &[&'static str],
         arg: Option<Bytes>,
     ) -> Result<Option<R>, ObjectError> {
-        if Y::WAY == Way::Ends {
-            return Ok(self.each(&[found], command, arg.as_ref()).await?.pop().flatten());
+        if Y::LIFETIME_MODE == LifetimeMode::SortedSet {
+            return Ok(self.run_each(&[key], command, arg.as_ref()).await?.pop().flatten());
         }
-        let request = Request::command(command[0]).key(found.values);
+        let request = Request::command(command[0]).key(key.values_key);
         let request = command[1..].iter().fold(request, |request, arg| request.arg(*arg));
         self.place.read(arg.into_iter().fold(request, Request::arg)).await
     }
 
-    /// How many keys it has. Of one whose keys have lifetimes, those that are over are taken out for that, 100 at a time; a native one tells at once, and
-    /// may count what has ended within the last moments and the server has not taken out yet.
+    /// Returns the number of keys.
+    ///
+    /// A multimap with lifetimes first removes its expired keys, 100 at a time. A native one
+    /// returns the number at once, which may include keys that have just expired and that the
+    /// server has not removed yet.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::Contended`] where more is over than can be taken out in the time that a call may take,
-    /// [`Client::patience`](redgrid_core::Client::patience): the next call goes on with the rest.
+    /// [`ObjectError`] states what failed. [`ObjectError::Contended`] if there are more expired
+    /// keys than can be removed within the time limit of a call,
+    /// [`Client::patience`](redgrid_core::Client::patience). The next call continues with the rest.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing that is there.
+    /// Dropping the future changes no key that has not expired.
     #[doc(alias = "keySize")]
     pub async fn key_len(&self) -> Result<u64, ObjectError> {
-        if Y::WAY != Way::Ends {
+        if Y::LIFETIME_MODE != LifetimeMode::SortedSet {
             return self.place.read(self.place.command("HLEN")?).await;
         }
         let client = self.place.client();
         let until = client.clock().now() + client.patience();
         loop {
-            let (len, over): (u64, Vec<Bytes>) = self.place.ask(self.script(&COUNT, [])?.int(COUNTED)).await?;
-            if over.is_empty() {
+            let request = self.script_request(&COUNT, [])?.int(PURGE_BATCH);
+            let (len, expired): (u64, Vec<Bytes>) = self.place.ask(request).await?;
+            if expired.is_empty() {
                 return Ok(len);
             }
-            let _: (u64, Vec<Bytes>) = self.place.ask(self.purging(over)?).await?;
+            let _: (u64, Vec<Bytes>) = self.place.ask(self.purge_request(expired)?).await?;
             if client.clock().now() >= until {
                 return Err(ObjectError::Contended { name: self.place.named()?.0.clone(), times: 1 });
             }
         }
     }
 
-    /// Whether it has none.
+    /// Returns whether the map is empty.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     #[doc(alias = "isEmpty")]
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.key_len().await? == 0)
     }
 
-    /// Whether a key has values.
+    /// Returns whether a key has values.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(self.about::<bool>(self.found(key)?, &["EXISTS"], None).await?.unwrap_or(false))
+        Ok(self.run_on_key::<bool>(self.key_ref(key)?, &["EXISTS"], None).await?.unwrap_or(false))
     }
 
-    /// How many values a key has.
+    /// Returns the number of values of a key.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     pub async fn values_len<Q: ?Sized>(&self, key: &Q) -> Result<u64, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(self.about(self.found(key)?, &[Y::Values::LEN], None).await?.unwrap_or(0))
+        Ok(self.run_on_key(self.key_ref(key)?, &[Y::Values::LEN], None).await?.unwrap_or(0))
     }
 }
 
 impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// Whether a key has a value. Of a list the server looks through it.
+    /// Returns whether a key has a value. For a list the server searches it.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     #[doc(alias = "containsEntry")]
     pub async fn contains_entry<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
@@ -131,20 +136,22 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         KC: Encode<Q>,
     {
         let value = self.place.encoded(&self.values, value)?;
-        Ok(Y::Values::is_in(self.about(self.found(key)?, &[Y::Values::CONTAINS], Some(value)).await?))
+        let reply = self.run_on_key(self.key_ref(key)?, &[Y::Values::CONTAINS], Some(value)).await?;
+        Ok(Y::Values::is_found(reply))
     }
 }
 
 impl<K, V, KC: Codec, VC: Decode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// All values of a key in one answer: as large as all of them; of a list in their order. None where the key is not in the map.
+    /// Returns all values of a key in one reply, which is as large as all of them. Those of a list
+    /// are in order. The result is empty if the key is not in the map.
     ///
     /// # Errors
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     #[doc(alias = "getAll")]
     #[doc(alias = "get")]
     pub async fn get_all<Q: ?Sized>(&self, key: &Q) -> Result<Vec<V>, ObjectError>
@@ -152,55 +159,57 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let all: Option<Vec<Bytes>> = self.about(self.found(key)?, Y::Values::ALL, None).await?;
-        all.unwrap_or_default().iter().map(|bytes| self.value(bytes)).collect()
+        let all: Option<Vec<Bytes>> = self.run_on_key(self.key_ref(key)?, Y::Values::ALL, None).await?;
+        all.unwrap_or_default().iter().map(|bytes| self.decode_value(bytes)).collect()
     }
 }
 
 impl<K, V, KC: Decode<K>, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// All keys in one answer: as large as all of them. For large maps there is [`Multimap::keys`].
+    /// Returns all keys in one reply, which is as large as all of them.
+    ///
+    /// For large maps use [`Multimap::keys`].
     ///
     /// # Errors
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Multimap::key_len`].
+    /// As for [`Multimap::key_len`].
     #[doc(alias = "readAllKeySet")]
     pub async fn read_all_keys(&self) -> Result<Vec<K>, ObjectError> {
-        let all: Vec<Bytes> = match Y::WAY {
-            Way::Ends => self.place.ask(self.script(&KEYS, [])?).await?,
+        let all: Vec<Bytes> = match Y::LIFETIME_MODE {
+            LifetimeMode::SortedSet => self.place.ask(self.script_request(&KEYS, [])?).await?,
             _ => self.place.read(self.place.command("HKEYS")?).await?,
         };
-        all.iter().map(|bytes| self.key(bytes)).collect()
+        all.iter().map(|bytes| self.decode_key(bytes)).collect()
     }
 }
 
 impl<K: 'static, V: 'static, KC: Decode<K>, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// All keys, as a stream, in no order.
+    /// Returns a stream of all keys, in no order.
     #[doc(alias = "keySet")]
     pub fn keys(&self) -> Scan<K> {
         let map = self.clone();
-        self.scan_by(move |found| map.key(&found[0]))
+        self.scan_by(move |entry| map.decode_key(&entry[0]))
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// The keys that are not over, each with its hash.
+    /// Returns a scan of the keys that have not expired, each with its hash.
     pub(crate) fn scan_by<T>(
         &self,
-        read: impl Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync + 'static,
+        decode: impl Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync + 'static,
     ) -> Scan<T> {
-        if Y::WAY != Way::Ends {
-            return Scan::by("HSCAN", 2, self.place.clone(), read);
+        if Y::LIFETIME_MODE != LifetimeMode::SortedSet {
+            return Scan::by("HSCAN", 2, self.place.clone(), decode);
         }
-        let ends = self.ends();
-        let request = move |place: &Place, at: Bytes, page: u32, pattern: Option<Bytes>| {
-            let keys = [place.named()?.1.clone()].into_iter().chain(ends.clone()?);
-            let request = SCAN.with(keys).arg(Y::WAY.word()).arg(at).int(page.into());
+        let expiry_key = self.expiry_key();
+        let request = move |place: &Place, cursor: Bytes, page: u32, pattern: Option<Bytes>| {
+            let keys = [place.named()?.1.clone()].into_iter().chain(expiry_key.clone()?);
+            let request = SCAN.with(keys).arg(Y::LIFETIME_MODE.name()).arg(cursor).int(page.into());
             Ok(request.arg(pattern.unwrap_or_default()))
         };
-        Scan::asking(2, self.place.clone(), request, read)
+        Scan::asking(2, self.place.clone(), request, decode)
     }
 }

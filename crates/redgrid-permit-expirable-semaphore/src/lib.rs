@@ -1,5 +1,5 @@
-//! Semaphores whose permits have ids and leases, shared by every process at one Redis or Valkey, Java services with
-//! Redisson among them.
+//! Semaphores whose permits have ids and leases. All processes of a Redis or Valkey server share
+//! them, including Java services with Redisson.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,28 +11,30 @@
 //!
 //! let permit = seats.acquire().await?; // its lease is renewed while it lives
 //! // … take a seat …
-//! permit.release().await?;            // tells if it had been lost
+//! permit.release().await?;            // an error if it had been lost
 //! # Ok(()) }
 //! ```
 //!
-//! # What it promises
+//! # Promises
 //!
-//! A process that dies gives its permits back within one lease, and there are never more than were set. A guard tells the
-//! moment one of its permits is no longer certain. All times are the server's. `redgrid-semaphore` with a capacity promises
-//! the same; this one is for permits that are known by their ids: given back, or kept longer, from elsewhere.
+//! The permits of a process that dies are available again within one lease, and there are never
+//! more permits than were set. A guard reports at once when one of its permits is no longer valid
+//! locally. All times are the server's. `redgrid-semaphore` with a capacity promises the same. This
+//! crate is for permits that are identified by their ids: another process can return or extend
+//! them.
 //!
 //! # Keys
 //!
 //! | key or channel | type | lifetime |
 //! |---|---|---|
-//! | `name` | string: how many permits are left | none, unless set |
-//! | `{name}:timeout` | sorted set: the 16 bytes of each permit's id, by the millisecond of its end | that of `name` |
-//! | `redisson_sc:{name}` | channel; how many permits are left, when some came back | |
-//! | `redgrid_once:{name}:<client id>…` | string: the last answer to a client | 30 s and twice the timeout |
-//! | `redgrid_semaphore_line:{name}` | sorted set: who waits at a fair one | 60 s |
-//! | `redgrid_semaphore_living:{name}` | sorted set: who of them lives | 60 s |
+//! | `name` | string: the number of available permits | none, unless set |
+//! | `{name}:timeout` | sorted set: the 16 bytes of each permit's id, by the end of its lease in milliseconds | that of `name` |
+//! | `redisson_sc:{name}` | channel: the number of available permits after a release | |
+//! | `redgrid_once:{name}:<client id>…` | string: the last reply to a client | 30 s and twice the timeout |
+//! | `redgrid_semaphore_line:{name}` | sorted set: the waiters of a fair semaphore | 60 s |
+//! | `redgrid_semaphore_living:{name}` | sorted set: the live clients among them | 60 s |
 //!
-//! A namespace goes in front of the name, inside the braces too.
+//! A namespace precedes the name, also inside the braces.
 
 mod semaphore;
 

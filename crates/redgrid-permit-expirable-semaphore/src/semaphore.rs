@@ -7,49 +7,56 @@ use redgrid_core::object::{Lifetime, Object, layouts};
 use redgrid_core::permits::{Acquire, Counter, PermitId, Returned, SemaphoreError, TryAcquire};
 use tokio::sync::watch;
 
-/// A semaphore over all processes that reach the same server, whose permits have ids and leases. Redisson's
-/// `RPermitExpirableSemaphore` on the wire.
+/// A semaphore of all processes that use the same server, whose permits have ids and leases.
+/// Redisson's `RPermitExpirableSemaphore` on the wire.
 ///
-/// Cheap to clone; clones are the same semaphore. Making one asks nobody: an invalid name is told by the first call.
+/// It is cheap to clone; clones are the same semaphore. Creating one sends no request: an invalid
+/// name is reported by the first call.
 ///
-/// Leases are renewed while guards live, unless [`Acquire::lease`] says how long a permit is held (Redisson renews none).
+/// Leases are renewed while guards live, unless [`Acquire::lease`] limits how long a permit is
+/// held. Redisson renews none.
 #[doc(alias = "RPermitExpirableSemaphore")]
 #[doc(alias = "RedissonPermitExpirableSemaphore")]
 #[derive(Clone)]
 pub struct PermitExpirableSemaphore {
     counter: Counter,
-    never: watch::Receiver<bool>,
+    never_closed: watch::Receiver<bool>,
 }
 
 impl PermitExpirableSemaphore {
-    /// The semaphore with this name.
+    /// Returns the semaphore with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        // Who sends is gone: it is never closed.
-        PermitExpirableSemaphore { counter: Counter::new(client, name, true), never: watch::channel(false).1 }
+        // The sender is dropped, so the semaphore is never closed.
+        PermitExpirableSemaphore { counter: Counter::new(client, name, true), never_closed: watch::channel(false).1 }
     }
 
-    /// The same semaphore, where those who wait are served in the order of asking over all processes that say so: a large
-    /// request is not starved by small ones elsewhere. Each permit that passes on then costs a request.
+    /// Returns the same semaphore, where waiters are served in the order of their requests.
+    ///
+    /// The order holds over all processes that use `fair`: small requests elsewhere do not starve a
+    /// large one. Each permit that passes on to another waiter then costs a request.
     #[must_use]
     pub fn fair(mut self) -> Self {
         self.counter = self.counter.fair();
         self
     }
 
-    /// Acquires one permit, waiting for it as long as it takes or as [`Acquire::timeout`] says.
+    /// Acquires one permit. Waits for it without limit, or as long as [`Acquire::timeout`] says.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`](crate::AcquireError) says what is true then.
+    /// [`AcquireError`](crate::AcquireError) says what is true on the server then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the place in the queue. What the server had granted goes back in the background.
+    /// Dropping the future gives up the position in the queue. A permit that the server had granted
+    /// is returned in the background.
     pub fn acquire(&self) -> Acquire {
         self.acquire_many(1)
     }
 
-    /// Acquires `permits` at once, up to 1,000: all of them or none. 0 permits are granted without a request.
+    /// Acquires `permits` permits at once, up to 1,000: all of them or none.
+    ///
+    /// 0 permits are granted without a request.
     ///
     /// # Errors
     ///
@@ -60,10 +67,12 @@ impl PermitExpirableSemaphore {
     /// As [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
-        Acquire::new(&self.counter, permits, None, self.never.clone())
+        Acquire::new(&self.counter, permits, None, self.never_closed.clone())
     }
 
-    /// Acquires one permit if there is one: `None` when there is none, or others of this process wait.
+    /// Acquires one permit if one is available.
+    ///
+    /// Returns `None` if none is, or if other requests of this process wait.
     ///
     /// # Errors
     ///
@@ -77,7 +86,9 @@ impl PermitExpirableSemaphore {
         self.try_acquire_many(1)
     }
 
-    /// The same for `permits` at once.
+    /// Acquires `permits` permits at once if they are available.
+    ///
+    /// Returns `None` if there are too few, or if other requests of this process wait.
     ///
     /// # Errors
     ///
@@ -88,136 +99,148 @@ impl PermitExpirableSemaphore {
     /// As [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
-        TryAcquire::new(&self.counter, permits, None, self.never.clone())
+        TryAcquire::new(&self.counter, permits, None, self.never_closed.clone())
     }
 
-    /// Gives a permit back by its id, whoever has it. Its guard, where there is one, learns of it when it is
-    /// renewed; one with a fixed lease when its connection is made anew, or when it gives back.
+    /// Returns a permit to the semaphore by its id, regardless of its holder.
+    ///
+    /// If the permit has a guard, the guard notices it at its next renewal. A guard with a fixed
+    /// lease notices it when its connection is re-established, or when it is released.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says what is true then.
+    /// [`SemaphoreError`] says whether the permit may have been returned.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "tryRelease")]
     #[doc(alias = "release")]
     pub async fn try_release(&self, id: PermitId) -> Result<Returned, SemaphoreError> {
         self.counter.give_back(id).await
     }
 
-    /// Sets the lease of a permit from now on, whoever has it; `false` where it is not known, or its lease is over. A guard
-    /// of the permit does not hear of it: shorten those by their own `extend`.
+    /// Sets the lease of a permit from now on, regardless of its holder.
+    ///
+    /// Returns `false` if the id is unknown or its lease has ended. A guard of the permit does not
+    /// notice the change: to shorten its lease, use [`Permit::extend`](crate::Permit::extend).
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says what is true then.
+    /// [`SemaphoreError`] says whether the lease may have been set.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "updateLeaseTime")]
     pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool, SemaphoreError> {
         self.counter.extend(id, lease).await
     }
 
-    /// How long a permit is still leased, whoever has it. One that is not known, or whose lease is over, is [`Lifetime::Absent`]; one of
-    /// Redisson's without a lease [`Lifetime::Endless`].
+    /// Returns the remaining lease of a permit, regardless of its holder.
+    ///
+    /// It is [`Lifetime::Absent`] if the id is unknown or its lease has ended. It is
+    /// [`Lifetime::Endless`] for a permit that Redisson granted without a lease.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] when it could not be asked.
+    /// [`SemaphoreError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getLeaseTime")]
     pub async fn remaining_lease(&self, id: PermitId) -> Result<Lifetime, SemaphoreError> {
         self.counter.lease(id).await
     }
 
-    /// Sets how many permits there are, where none were set yet; tells whether that was so.
+    /// Sets the number of permits if none were set yet. Returns whether that was the case.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says what is true then.
+    /// [`SemaphoreError`] says whether the number may have been set.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "trySetPermits")]
     pub async fn try_set_permits(&self, permits: u64) -> Result<bool, SemaphoreError> {
         self.counter.set(permits, false, None).await
     }
 
-    /// Sets how many permits there are; those that are held stay held. With fewer than them, none are left until enough have
-    /// come back.
+    /// Sets the number of permits.
+    ///
+    /// Held permits stay held. If the number is below theirs, none are available until enough have
+    /// been returned.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says what is true then.
+    /// [`SemaphoreError`] says whether the number may have been set.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "setPermits")]
     pub async fn set_permits(&self, permits: u64) -> Result<(), SemaphoreError> {
         self.counter.set(permits, true, None).await.map(drop)
     }
 
-    /// Adds permits for everybody, or takes some away where negative. Its lifetime stays.
+    /// Adds permits to the semaphore, or takes some away if `permits` is negative.
+    ///
+    /// The lifetime of the semaphore stays.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says what is true then.
+    /// [`SemaphoreError`] says whether the permits may have been added.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "addPermits")]
     pub async fn add_permits(&self, permits: i64) -> Result<(), SemaphoreError> {
         self.counter.add(permits, false).await.map(drop)
     }
 
-    /// How many permits are left at this instant. Writes nothing: leases that ended count as left.
+    /// Returns the number of permits that are available at this instant.
+    ///
+    /// It writes nothing: permits with an expired lease count as available.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] when it could not be asked.
+    /// [`SemaphoreError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64, SemaphoreError> {
         let left = self.counter.count().await?.available.unwrap_or(0);
         Ok(u64::try_from(left).unwrap_or(0))
     }
 
-    /// How many permits are held at this instant.
+    /// Returns the number of permits that are held at this instant.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] when it could not be asked.
+    /// [`SemaphoreError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "acquiredPermits")]
     pub async fn acquired_permits(&self) -> Result<u64, SemaphoreError> {
         Ok(self.counter.count().await?.leased)
     }
 
-    /// How many permits there are: those that are left and those that are held.
+    /// Returns the number of all permits, available and held ones.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] when it could not be asked.
+    /// [`SemaphoreError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getPermits")]
     pub async fn permits(&self) -> Result<u64, SemaphoreError> {
         let counts = self.counter.count().await?;
@@ -225,24 +248,24 @@ impl PermitExpirableSemaphore {
         Ok(u64::try_from(all).unwrap_or(0))
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its events; with the leases of its permits and the line of those who wait in
-    /// order.
+    /// Returns the operations that every object has: existence, lifetime, rename, events.
     ///
-    /// Nobody is asked who holds permits: behind a deletion or a rename those that are out are forgotten. Who waits looks again within
-    /// `poll_interval`; nobody is woken.
+    /// They include the leases of its permits, and the queue of a fair semaphore. They do not
+    /// consider held permits: after a deletion or a rename those are forgotten. Waiters are not
+    /// woken, but poll within `poll_interval`.
     pub fn object(&self) -> Object {
         self.counter.object(layouts::permit_expirable_semaphore)
     }
 
-    /// Deletes the semaphore, whoever holds permits of it; tells whether there was one.
+    /// Deletes the semaphore, even while permits are held. Returns whether it existed.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says what is true then.
+    /// [`SemaphoreError`] says whether the semaphore may have been deleted.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn delete(&self) -> Result<bool, SemaphoreError> {
         self.counter.delete().await
     }

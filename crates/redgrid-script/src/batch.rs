@@ -1,4 +1,4 @@
-//! Many calls at once.
+//! Batches of calls.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,30 +10,34 @@ use redgrid_codecs::Decode;
 use redgrid_core::config::Durability;
 use redgrid_core::{Client, CommitError, FromReply, Reply, Request, ServerError};
 
-use crate::call::{Call, one_slot};
+use crate::call::{Call, keys_in_one_slot};
 use crate::error::CallError;
-use crate::query::{decoded, typed};
+use crate::query::{convert_reply, decode_value};
 
-/// How many calls a batch has at most: 100,000. Their answers are in memory together.
-const MOST_CALLS: usize = 100_000;
+/// The maximum number of calls of a batch. All their replies are in memory together.
+const MAX_CALLS: usize = 100_000;
 
-/// The same of an atomic one: 10,000. The server does nothing else meanwhile.
-const MOST_AT_ONCE: usize = 10_000;
+/// The maximum number of calls of an atomic batch, during which the server is blocked.
+const MAX_ATOMIC_CALLS: usize = 10_000;
 
-/// How many bytes the keys, arguments and scripts of a batch have at most: 64 MiB. They are in memory together, here and, of an atomic one, there.
-const MOST_BYTES: usize = 64 << 20;
+/// The maximum size of the keys, arguments and scripts of a batch: 64 MiB. They are in memory
+/// together here and, for an atomic batch, at the server.
+const MAX_BYTES: usize = 64 << 20;
 
-/// Tells batches apart, so that no handle is taken to the results of another.
-static BATCHES: AtomicU64 = AtomicU64::new(0);
+/// The next id of a batch, by which a [`Handle`] of another batch is detected.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// Calls that are sent together, each with a result of its own.
+/// A batch of calls that are sent together, each with its own result.
 ///
-/// Without more, those of a node are sent without waiting between them, at most 1,000 at a time, and carried out in their order; nodes are
-/// asked at the same time, and others may be served between two calls. What is refused for a passing reason is sent again as a call alone would
-/// be: while a slot moves, a call may so come behind one that stood after it. [`Batch::atomic`] makes it one step.
+/// By default the calls for a node are pipelined, at most 1,000 at a time, and executed in their
+/// order. Nodes work in parallel, and requests of other clients may be executed between two calls.
+/// A call that is refused for a temporary reason is retried like a single call. While a slot moves,
+/// it may therefore be executed after a later call. [`Batch::atomic`] makes the batch a
+/// transaction.
 ///
-/// Functions are to be there before ([`Functions::load`](crate::Functions::load)): one that is missing is called behind the others when its
-/// library is loaded, and in an atomic batch it is refused.
+/// Functions should be loaded before, see [`Functions::load`](crate::Functions::load). A call of a
+/// missing function is executed after the others, when its library has been loaded. In an atomic
+/// batch it is refused.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_script::Client) -> Result<(), redgrid_script::CallError> {
@@ -48,40 +52,44 @@ static BATCHES: AtomicU64 = AtomicU64::new(0);
 /// ```
 #[doc(alias = "RBatch")]
 #[doc(alias = "BatchOptions")]
-#[must_use = "nothing is asked of the server until it is sent"]
+#[must_use = "no request is sent until `send` is awaited"]
 pub struct Batch {
     client: Client,
     id: u64,
     calls: Vec<Call>,
     size: usize,
     atomic: bool,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
     durability: Option<Durability>,
 }
 
-/// Reads an answer to what has this name.
+/// Converts the reply to a call with this name.
 type Reader<T> = Arc<dyn Fn(&str, Reply) -> Result<T, CallError> + Send + Sync>;
 
-/// Where the result of a call of a batch will be.
+/// Identifies the result of a call of a batch.
 pub struct Handle<T> {
     batch: u64,
-    at: usize,
+    index: usize,
     read: Reader<T>,
     value: PhantomData<fn() -> T>,
 }
 
 impl Batch {
-    /// One without calls.
+    /// Returns an empty batch.
     pub fn new(client: &Client) -> Self {
-        let id = BATCHES.fetch_add(1, Ordering::Relaxed);
-        Batch { client: client.clone(), id, calls: Vec::new(), size: 0, atomic: false, within: None, durability: None }
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Batch { client: client.clone(), id, calls: Vec::new(), size: 0, atomic: false, timeout: None, durability: None }
     }
 
-    /// Has it carried out in one step, by MULTI and EXEC: nobody is served between two of its calls, and where one can not be queued, none is
-    /// carried out. In a cluster all keys share a slot (a hash tag: `{user:7}:name`). At most 10,000 calls.
+    /// Executes the batch as one transaction, with MULTI and EXEC.
     ///
-    /// A call that fails when it is carried out, on a value of another type, say, fails alone: Redis takes the others not back. Atomic
-    /// batches to one node go one after another, by a connection of their own, in two round trips.
+    /// No other request is executed between two of its calls. If a call cannot be queued, none is
+    /// executed. In a cluster all keys must share a slot (a hash tag: `{user:7}:name`). At most
+    /// 10,000 calls.
+    ///
+    /// A call that fails during execution, for example on a value of another type, fails alone:
+    /// Redis has no rollback. Atomic batches for one node are executed one after another, on a
+    /// dedicated connection, in two round trips.
     #[doc(alias = "IN_MEMORY_ATOMIC")]
     #[doc(alias = "REDIS_WRITE_ATOMIC")]
     #[doc(alias = "REDIS_READ_ATOMIC")]
@@ -89,41 +97,48 @@ impl Batch {
         Batch { atomic: true, ..self }
     }
 
-    /// For how long what is not answered is tried again; `response_timeout × (retries + 1)` of the settings unless set. One copy of a call waits for its
-    /// answer for `response_timeout` in any case.
+    /// Sets how long calls without a reply are retried.
+    ///
+    /// The default is `response_timeout × (retries + 1)` of the settings.
+    ///
+    /// A single transmission of a call waits for its reply for `response_timeout` in any case.
     #[doc(alias = "responseTimeout")]
     pub fn timeout(self, time: Duration) -> Self {
-        Batch { within: Some(time), ..self }
+        Batch { timeout: Some(time), ..self }
     }
 
-    /// How durable what is answered is to be; that of the settings unless set. One question for each node, after its answers.
+    /// Sets the required durability of the executed calls. The default is that of the settings.
+    ///
+    /// It is confirmed by one request for each node, after its replies.
     #[doc(alias = "sync")]
     #[doc(alias = "syncAOF")]
     pub fn durable(self, durability: Durability) -> Self {
         Batch { durability: Some(durability), ..self }
     }
 
-    /// How many calls it has.
+    /// Returns the number of calls.
     pub fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether the batch has no calls.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Adds a call, whose answer is read as `T`. Its [`Call::timeout`] does not count here. What reads asks the primary all the same, so that it
-    /// sees what stands before it.
+    /// Adds a call whose reply is converted to `T`.
+    ///
+    /// Its [`Call::timeout`] is ignored. A read-only call is sent to the primary, too, so that it
+    /// sees the effects of the calls before it.
     pub fn push<T: FromReply + 'static>(&mut self, call: Call) -> Handle<T> {
-        self.add(call, |what, reply| typed(what, reply))
+        self.add(call, |what, reply| convert_reply(what, reply))
     }
 
-    /// The same, its answer read as a value by this codec; `None` where it answers with nothing.
+    /// Adds a call whose reply is decoded with this codec; `None` if the reply is nil.
     pub fn push_as<T: 'static, C: Decode<T>>(&mut self, call: Call, codec: C) -> Handle<Option<T>> {
         self.add(call, move |what, reply| {
-            let bytes: Option<bytes::Bytes> = typed(what, reply)?;
-            bytes.map(|bytes| decoded(what, &codec, &bytes)).transpose()
+            let bytes: Option<bytes::Bytes> = convert_reply(what, reply)?;
+            bytes.map(|bytes| decode_value(what, &codec, &bytes)).transpose()
         })
     }
 
@@ -134,92 +149,95 @@ impl Batch {
     ) -> Handle<T> {
         self.size += call.size();
         self.calls.push(call);
-        Handle { batch: self.id, at: self.calls.len() - 1, read: Arc::new(read), value: PhantomData }
+        Handle { batch: self.id, index: self.calls.len() - 1, read: Arc::new(read), value: PhantomData }
     }
 
-    /// Sends the calls and waits for what becomes of each.
+    /// Sends the calls and waits for their results.
     ///
     /// # Errors
     ///
-    /// [`CallError`] where the batch can not be as it is, and, of an atomic one, where none of it was carried out
-    /// ([`Refused`](CallError::Refused), [`Unavailable`](CallError::Unavailable)) or nobody knows
-    /// ([`OutcomeUnknown`](CallError::OutcomeUnknown)). Else each call has a result of its own.
+    /// [`CallError`] if the batch is invalid. For an atomic batch also if no call was executed
+    /// ([`Refused`](CallError::Refused), [`Unavailable`](CallError::Unavailable)) or this is not
+    /// known ([`OutcomeUnknown`](CallError::OutcomeUnknown)). Otherwise each call has its own
+    /// result.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it; an atomic batch as a whole or not at all.
+    /// Calls that were already sent are executed even if the future is dropped; an atomic batch as
+    /// a whole or not at all.
     #[doc(alias = "execute")]
     pub async fn send(self) -> Result<Results, CallError> {
         let requests = self.requests()?;
-        let until = self.client.clock().now() + self.within.unwrap_or(self.client.patience());
+        let until = self.client.clock().now() + self.timeout.unwrap_or(self.client.patience());
         let durability = self.durability.unwrap_or(self.client.durability());
-        let mut answers = Vec::with_capacity(requests.len());
+        let mut outcomes = Vec::with_capacity(requests.len());
         if self.atomic && !requests.is_empty() {
             let reads = self.calls.iter().all(Call::is_read);
             let error = |source| if reads { CallError::of_read(WHAT, source) } else { CallError::of(WHAT, source) };
-            let mut whole = self.client.batch(vec![Request::together(requests)], until, durability).await;
-            let Some(whole) = whole.pop() else {
+            let mut transaction = self.client.batch(vec![Request::together(requests)], until, durability).await;
+            let Some(transaction) = transaction.pop() else {
                 return Err(CallError::of(WHAT, ServerError::Unknown { reason: "no result".into() }));
             };
-            let parts: Vec<Reply> = whole.result.and_then(Reply::into_typed).map_err(error)?;
-            answers.extend(parts.into_iter().map(|part| (part_of(part), whole.durable.clone())));
+            let replies: Vec<Reply> = transaction.result.and_then(Reply::into_typed).map_err(error)?;
+            outcomes.extend(replies.into_iter().map(|reply| (exec_result(reply), transaction.durable.clone())));
         } else {
             let all = self.client.batch(requests, until, durability).await;
-            answers.extend(all.into_iter().map(|one| (one.result, one.durable)));
+            outcomes.extend(all.into_iter().map(|outcome| (outcome.result, outcome.durable)));
         }
-        Ok(Results { batch: self.id, calls: self.calls, answers })
+        Ok(Results { batch: self.id, calls: self.calls, outcomes })
     }
 
-    /// The calls as they are sent, if all of them can be.
+    /// Returns the requests of the calls, if all of them are valid.
     fn requests(&self) -> Result<Vec<Request>, CallError> {
-        let most = if self.atomic { MOST_AT_ONCE } else { MOST_CALLS };
-        let refuse = |option, expected: String, got: usize| CallError::InvalidArgument {
+        let max_calls = if self.atomic { MAX_ATOMIC_CALLS } else { MAX_CALLS };
+        let invalid = |option, expected: String, got: usize| CallError::InvalidArgument {
             what: WHAT.into(),
             option,
             expected: expected.into(),
             got: got.to_string(),
         };
-        if self.calls.len() > most {
-            return Err(refuse("number of calls", format!("{most} at most"), self.calls.len()));
+        if self.calls.len() > max_calls {
+            return Err(invalid("number of calls", format!("{max_calls} at most"), self.calls.len()));
         }
-        if self.size > MOST_BYTES {
-            return Err(refuse("size", format!("{MOST_BYTES} bytes at most"), self.size));
+        if self.size > MAX_BYTES {
+            return Err(invalid("size", format!("{MAX_BYTES} bytes at most"), self.size));
         }
         if self.atomic {
-            one_slot(&self.client, WHAT, self.calls.iter().flat_map(Call::names))?;
+            keys_in_one_slot(&self.client, WHAT, self.calls.iter().flat_map(Call::key_names))?;
         }
-        self.calls.iter().map(|call| call.for_primary(&self.client).map(Request::in_order)).collect()
+        self.calls.iter().map(|call| call.primary_request(&self.client).map(Request::in_order)).collect()
     }
 }
 
-/// What a batch is called in errors.
+/// The name of a batch in errors.
 const WHAT: &str = "batch";
 
-/// An answer among those to an EXEC.
-fn part_of(reply: Reply) -> Result<Reply, ServerError> {
+/// Converts one of the replies to EXEC.
+fn exec_result(reply: Reply) -> Result<Reply, ServerError> {
     match reply {
         Reply::Error(error) => Err(error),
         reply => Ok(reply),
     }
 }
 
-/// What became of the calls of a batch.
+/// The results of the calls of a batch.
 pub struct Results {
     batch: u64,
     calls: Vec<Call>,
-    answers: Vec<(Result<Reply, ServerError>, Result<(), CommitError>)>,
+    outcomes: Vec<(Result<Reply, ServerError>, Result<(), CommitError>)>,
 }
 
 impl Results {
-    /// The result of one call. It may be asked for again.
+    /// Returns the result of one call. This can be repeated.
     ///
     /// # Errors
     ///
-    /// [`CallError`] says what is true of this call; [`CallError::NotDurable`] where it is carried out, and not proven to be as durable as
-    /// was asked. [`CallError::InvalidArgument`] for a handle of another batch.
+    /// The [`CallError`] of this call; [`CallError::NotDurable`] if it was executed and the
+    /// required durability was not confirmed. [`CallError::InvalidArgument`] for a handle of
+    /// another batch.
     #[doc(alias = "getResponses")]
     pub fn get<T>(&self, handle: &Handle<T>) -> Result<T, CallError> {
-        let (Some((result, durable)), true) = (self.answers.get(handle.at), handle.batch == self.batch) else {
+        let (Some((result, durable)), true) = (self.outcomes.get(handle.index), handle.batch == self.batch) else {
             return Err(CallError::InvalidArgument {
                 what: WHAT.into(),
                 option: "handle",
@@ -227,42 +245,43 @@ impl Results {
                 got: "one of another".into(),
             });
         };
-        let call = &self.calls[handle.at];
+        let call = &self.calls[handle.index];
         let reply = result.clone().map_err(|source| call.error(source))?;
-        is_durable(call, durable)?;
+        check_durable(call, durable)?;
         (handle.read)(call.label(), reply)
     }
 
-    /// Whether all calls were carried out, as durably as was asked: for who wants to know no more.
+    /// Checks that all calls were executed with the required durability, without converting
+    /// replies.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of the first call for which it is not so.
+    /// The [`CallError`] of the first call for which this is not the case.
     #[doc(alias = "skipResult")]
     pub fn check(&self) -> Result<(), CallError> {
-        for (call, (result, durable)) in self.calls.iter().zip(&self.answers) {
+        for (call, (result, durable)) in self.calls.iter().zip(&self.outcomes) {
             if let Err(source) = result {
                 return Err(call.error(source.clone()));
             }
-            is_durable(call, durable)?;
+            check_durable(call, durable)?;
         }
         Ok(())
     }
 
-    /// How many calls there were.
+    /// Returns the number of calls.
     pub fn len(&self) -> usize {
-        self.answers.len()
+        self.outcomes.len()
     }
 
-    /// Whether there were none.
+    /// Returns whether the batch had no calls.
     pub fn is_empty(&self) -> bool {
-        self.answers.is_empty()
+        self.outcomes.is_empty()
     }
 }
 
-fn is_durable(call: &Call, durable: &Result<(), CommitError>) -> Result<(), CallError> {
-    let not = |source| CallError::NotDurable { what: call.label().to_owned(), source };
-    durable.clone().map_err(not)
+fn check_durable(call: &Call, durable: &Result<(), CommitError>) -> Result<(), CallError> {
+    let not_durable = |source| CallError::NotDurable { what: call.label().to_owned(), source };
+    durable.clone().map_err(not_durable)
 }
 
 impl fmt::Debug for Batch {
@@ -273,7 +292,7 @@ impl fmt::Debug for Batch {
 
 impl<T> fmt::Debug for Handle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("Handle").field("index", &self.index).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A call: of a script, a function or a command, put together key by key and argument by argument.
+//! Calls of scripts, functions and commands, with their keys and arguments.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,8 +11,8 @@ use redgrid_core::{Client, Name, OwnedScript, Request, ServerError};
 
 use crate::error::CallError;
 
-/// Commands that would leave the connection another one for all who share it.
-const OF_THE_CONNECTION: [&str; 24] = [
+/// Commands that change the state of the connection, which other callers share.
+const CONNECTION_COMMANDS: [&str; 24] = [
     "ASKING",
     "AUTH",
     "CLIENT",
@@ -39,8 +39,8 @@ const OF_THE_CONNECTION: [&str; 24] = [
     "WATCH",
 ];
 
-/// Commands that would have all wait who share the connection.
-const BLOCKING: [&str; 11] = [
+/// Commands that block the connection, which other callers share.
+const BLOCKING_COMMANDS: [&str; 11] = [
     "BLMOVE",
     "BLMPOP",
     "BLPOP",
@@ -54,95 +54,108 @@ const BLOCKING: [&str; 11] = [
     "WAITAOF",
 ];
 
-/// What is expected of a command, in errors.
-const UNCHANGED: &str = "one that leaves the shared connection as it is";
-const WAITLESS: &str = "one that does not have others wait on the shared connection";
+/// The expected commands, for errors.
+const EXPECTED_STATELESS: &str = "one that leaves the shared connection as it is";
+const EXPECTED_NONBLOCKING: &str = "one that does not have others wait on the shared connection";
 
-/// A call of a script, a function or a command. Nothing is sent before it is asked for its answer by [`Call::query`] and what is beside it,
-/// or goes with a [`Batch`](crate::Batch).
+/// A call of a script, a function or a command.
 ///
-/// It is sent once, unless [`Call::idempotent`] or [`Call::reads`] say that it may be sent again after a lost answer.
+/// It is sent by [`Call::query`] and its variants, or as part of a [`Batch`](crate::Batch). It is
+/// sent once, unless [`Call::idempotent`] or [`Call::reads`] allow to send it again after a lost
+/// reply.
 #[derive(Clone)]
-#[must_use = "nothing is asked of the server until its answer is"]
+#[must_use = "nothing is sent until the call is queried or part of a batch that is sent"]
 pub struct Call {
-    what: What,
+    target: Target,
     keys: Vec<Name>,
-    /// Of a command its keys, too, in their places.
+    /// The arguments. For a command, this includes the positions of its keys.
     args: Vec<Arg>,
     idempotent: bool,
     reads: bool,
-    within: Option<Duration>,
-    /// The first thing that is wrong with it: it is told when the call is made.
-    fault: Option<CallError>,
+    timeout: Option<Duration>,
+    /// The first invalid part of the call, reported when it is sent.
+    build_error: Option<CallError>,
 }
 
 #[derive(Clone)]
-enum What {
-    Command { name: Cow<'static, str>, second: Option<&'static str> },
+enum Target {
+    Command { name: Cow<'static, str>, subcommand: Option<&'static str> },
     Script(OwnedScript),
     Function { name: String, library: Option<Bytes> },
 }
 
 #[derive(Clone)]
 enum Arg {
-    /// The next of the keys.
+    /// The position of the next key.
     Key,
     Bytes(Bytes),
 }
 
 impl Call {
-    /// A command by its name, as `INCRBY`. Its keys and arguments are sent in the order in which they are added:
+    /// Returns a call of a command, such as `INCRBY`.
+    ///
+    /// Keys and arguments are sent in the order in which they are added:
     /// `Call::command("MSET").key("a").arg("1").key("b").arg("2")`.
     ///
-    /// What would change the connection that is shared with others (`MULTI`, `SUBSCRIBE`, `SELECT`), or would have them wait (`BLPOP`, `WAIT`,
-    /// `XREAD` with `BLOCK`), is refused when it is called.
+    /// Commands that change the shared connection (`MULTI`, `SUBSCRIBE`, `SELECT`) or block it
+    /// (`BLPOP`, `WAIT`, `XREAD` with `BLOCK`) are rejected when the call is sent.
     pub fn command(name: impl Into<Cow<'static, str>>) -> Self {
-        Call::of_command(name.into(), None)
+        Call::for_command(name.into(), None)
     }
 
-    /// A command whose name is two words, as `OBJECT` `ENCODING`.
+    /// Returns a call of a command with a subcommand, such as `OBJECT` `ENCODING`.
     pub fn subcommand(name: &'static str, second: &'static str) -> Self {
-        Call::of_command(name.into(), Some(second))
+        Call::for_command(name.into(), Some(second))
     }
 
-    fn of_command(name: Cow<'static, str>, second: Option<&'static str>) -> Self {
+    fn for_command(name: Cow<'static, str>, subcommand: Option<&'static str>) -> Self {
         let upper = name.to_ascii_uppercase();
-        let refused = |expected| refused(&name, expected, upper.clone());
-        let fault = if OF_THE_CONNECTION.contains(&&*upper) {
-            Some(refused(UNCHANGED))
-        } else if BLOCKING.contains(&&*upper) {
-            Some(refused(WAITLESS))
+        let rejected = |expected| rejected_command(&name, expected, upper.clone());
+        let build_error = if CONNECTION_COMMANDS.contains(&&*upper) {
+            Some(rejected(EXPECTED_STATELESS))
+        } else if BLOCKING_COMMANDS.contains(&&*upper) {
+            Some(rejected(EXPECTED_NONBLOCKING))
         } else if name.is_empty() || name.contains(|c: char| c.is_whitespace()) {
-            Some(refused("one word; of two, Call::subcommand has the second"))
+            Some(rejected("one word; of two, Call::subcommand has the second"))
         } else {
             None
         };
-        Call { fault, ..Call::new(What::Command { name, second }) }
+        Call { build_error, ..Call::new(Target::Command { name, subcommand }) }
     }
 
     pub(crate) fn script(script: &OwnedScript) -> Self {
-        Call::new(What::Script(script.clone()))
+        Call::new(Target::Script(script.clone()))
     }
 
     pub(crate) fn function(name: &str, library: Option<Bytes>) -> Self {
-        Call::new(What::Function { name: name.to_owned(), library })
+        Call::new(Target::Function { name: name.to_owned(), library })
     }
 
-    fn new(what: What) -> Self {
-        Call { what, keys: Vec::new(), args: Vec::new(), idempotent: false, reads: false, within: None, fault: None }
+    fn new(target: Target) -> Self {
+        Call {
+            target,
+            keys: Vec::new(),
+            args: Vec::new(),
+            idempotent: false,
+            reads: false,
+            timeout: None,
+            build_error: None,
+        }
     }
 
-    /// Adds a key: a name, which goes behind the client's namespace. Of a script or a function it is one of `KEYS`, of a command it stands where
-    /// it is added.
+    /// Adds a key: a name, which is prefixed with the client's namespace.
+    ///
+    /// For a script or a function it is one of `KEYS`. For a command it is sent at the position
+    /// where it is added.
     pub fn key(mut self, name: impl AsRef<str>) -> Self {
         match Name::of_key(name) {
             Ok(name) => {
                 self.keys.push(name);
-                if let What::Command { .. } = self.what {
+                if let Target::Command { .. } = self.target {
                     self.args.push(Arg::Key);
                 }
             }
-            Err(invalid) => self.fault = self.fault.or(Some(invalid.into())),
+            Err(invalid) => self.build_error = self.build_error.or(Some(invalid.into())),
         }
         self
     }
@@ -152,7 +165,7 @@ impl Call {
         names.into_iter().fold(self, Call::key)
     }
 
-    /// Adds an argument, as it is.
+    /// Adds an argument, without encoding it.
     pub fn arg(mut self, arg: impl Into<Bytes>) -> Self {
         self.args.push(Arg::Bytes(arg.into()));
         self
@@ -163,131 +176,137 @@ impl Call {
         self.arg(n.to_string())
     }
 
-    /// Adds a value as an argument, as this codec writes it.
+    /// Adds a value as an argument, encoded with this codec.
     pub fn value<T: ?Sized, C: Encode<T>>(mut self, codec: &C, value: &T) -> Self {
         match codec.encode(value) {
             Ok(bytes) => self.args.push(Arg::Bytes(bytes)),
             Err(source) => {
                 let nth = 1 + self.args.iter().filter(|arg| matches!(arg, Arg::Bytes(_))).count();
                 let (what, codec) = (self.label().to_owned(), codec.name());
-                let fault = CallError::Encode { what, nth, codec, source: Arc::new(source) };
-                self.fault = self.fault.or(Some(fault));
+                let error = CallError::Encode { what, nth, codec, source: Arc::new(source) };
+                self.build_error = self.build_error.or(Some(error));
             }
         }
         self
     }
 
-    /// Says that carrying it out twice is the same as once: after a lost answer it is sent again.
+    /// Marks the call as idempotent: it is sent again after a lost reply.
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
         self
     }
 
-    /// Says that it only reads: it may be sent again, and goes to a replica where [`Config::read_mode`](redgrid_core::Config::read_mode) says
-    /// so. The server refuses what a script or a function writes then (EVALSHA_RO from Redis 7.0 on; on Redis 6.2 a replica refuses it,
-    /// and a primary does not).
+    /// Marks the call as read-only: it may be sent again, and is sent to a replica if
+    /// [`Config::read_mode`](redgrid_core::Config::read_mode) says so.
+    ///
+    /// The server then refuses writes of a script or a function (EVALSHA_RO, Redis 7.0 or newer).
+    /// On Redis 6.2 a replica refuses them, and a primary does not.
     #[doc(alias = "READ_ONLY")]
     pub fn reads(mut self) -> Self {
         self.reads = true;
         self
     }
 
-    /// For how long it is tried; `response_timeout × (retries + 1)` of the settings unless set. One copy waits for its answer for `response_timeout` in any case.
+    /// Sets how long the call is retried. The default is `response_timeout × (retries + 1)` of the
+    /// settings.
+    ///
+    /// A single transmission waits for its reply for `response_timeout` in any case.
     pub fn timeout(mut self, time: Duration) -> Self {
-        self.within = Some(time);
+        self.timeout = Some(time);
         self
     }
 
-    /// The script, the function or the command, for errors.
+    /// Returns the name of the script, the function or the command, for errors.
     pub(crate) fn label(&self) -> &str {
-        match &self.what {
-            What::Command { name, .. } => name,
-            What::Script(script) => script.body().name(),
-            What::Function { name, .. } => name,
+        match &self.target {
+            Target::Command { name, .. } => name,
+            Target::Script(script) => script.body().name(),
+            Target::Function { name, .. } => name,
         }
     }
 
-    /// What became of it, as an error of ours.
+    /// Converts the error of this call.
     pub(crate) fn error(&self, source: ServerError) -> CallError {
-        match self.reads {
-            true => CallError::of_read(self.label(), source),
-            false => CallError::of(self.label(), source),
-        }
+        if self.reads { CallError::of_read(self.label(), source) } else { CallError::of(self.label(), source) }
     }
 
     pub(crate) fn is_read(&self) -> bool {
         self.reads
     }
 
-    /// Its keys.
-    pub(crate) fn names(&self) -> &[Name] {
+    pub(crate) fn key_names(&self) -> &[Name] {
         &self.keys
     }
 
-    /// How many bytes its keys and arguments have, and its name or, of a script, its text.
+    /// Returns the size in bytes of the keys and arguments, and of the name or a script's text.
     pub(crate) fn size(&self) -> usize {
-        let what = match &self.what {
-            What::Command { name, second } => name.len() + second.map_or(0, str::len),
-            What::Script(script) => script.body().text().len(),
-            What::Function { name, .. } => name.len(),
+        let target = match &self.target {
+            Target::Command { name, subcommand } => name.len() + subcommand.map_or(0, str::len),
+            Target::Script(script) => script.body().text().len(),
+            Target::Function { name, .. } => name.len(),
         };
         let keys = self.keys.iter().map(|key| key.as_str().len());
-        what + keys.chain(self.args.iter().map(Arg::len)).sum::<usize>()
+        target + keys.chain(self.args.iter().map(Arg::len)).sum::<usize>()
     }
 
-    /// What is wrong with it as a whole: a command that waits, or changes the connection, by what stands among its arguments.
-    fn fault(&self) -> Option<CallError> {
-        if let Some(fault) = &self.fault {
-            return Some(fault.clone());
+    /// Returns the error of the call: an invalid part, or a command whose arguments make it block
+    /// or change the connection.
+    fn invalid(&self) -> Option<CallError> {
+        if let Some(error) = &self.build_error {
+            return Some(error.clone());
         }
-        let What::Command { name, second } = &self.what else { return None };
-        let mut words = second.iter().map(|word| word.as_bytes()).chain(self.args.iter().map(Arg::bytes));
-        let is = |word: &[u8], other: &str| word.eq_ignore_ascii_case(other.as_bytes());
+        let Target::Command { name, subcommand } = &self.target else { return None };
+        let mut args = subcommand.iter().map(|arg| arg.as_bytes()).chain(self.args.iter().map(Arg::bytes));
+        let is = |arg: &[u8], keyword: &str| arg.eq_ignore_ascii_case(keyword.as_bytes());
         let upper = name.to_ascii_uppercase();
         match &*upper {
-            "SCRIPT" => words.next().filter(|word| is(word, "DEBUG")).map(|_| refused(name, UNCHANGED, upper)),
+            "SCRIPT" => {
+                let debug = args.next().filter(|arg| is(arg, "DEBUG"));
+                debug.map(|_| rejected_command(name, EXPECTED_STATELESS, upper))
+            }
             "XREAD" | "XREADGROUP" => loop {
-                let word = words.next().filter(|word| !is(word, "STREAMS"))?;
-                if is(word, "BLOCK") {
-                    return Some(refused(name, WAITLESS, format!("{upper} … BLOCK")));
+                let arg = args.next().filter(|arg| !is(arg, "STREAMS"))?;
+                if is(arg, "BLOCK") {
+                    return Some(rejected_command(name, EXPECTED_NONBLOCKING, format!("{upper} … BLOCK")));
                 }
-                // What follows is a name, or a number.
-                let named = if is(word, "GROUP") { 2 } else { usize::from(is(word, "COUNT")) };
-                for _ in 0..named {
-                    words.next();
+                // The values of the option: names, or a number.
+                let value_count = if is(arg, "GROUP") { 2 } else { usize::from(is(arg, "COUNT")) };
+                for _ in 0..value_count {
+                    args.next();
                 }
             },
             _ => None,
         }
     }
 
-    /// As it is sent, if it can be.
+    /// Returns the request, if the call is valid.
     pub(crate) fn request(&self, client: &Client) -> Result<Request, CallError> {
-        let request = self.for_primary(client)?;
+        let request = self.primary_request(client)?;
         Ok(if self.reads { request.reads() } else { request })
     }
 
-    /// The same for the primary, whatever it does.
-    pub(crate) fn for_primary(&self, client: &Client) -> Result<Request, CallError> {
-        if let Some(fault) = self.fault() {
-            return Err(fault);
+    /// Returns the request for the primary, also for a read-only call.
+    pub(crate) fn primary_request(&self, client: &Client) -> Result<Request, CallError> {
+        if let Some(error) = self.invalid() {
+            return Err(error);
         }
-        let mut keys = one_slot(client, self.label(), &self.keys)?.into_iter();
-        let mut request = match &self.what {
-            What::Command { name, second } => {
+        let mut keys = keys_in_one_slot(client, self.label(), &self.keys)?.into_iter();
+        let mut request = match &self.target {
+            Target::Command { name, subcommand } => {
                 let command = Request::command(name.clone().into_owned());
-                second.iter().fold(command, |command, second| command.and_second(second))
+                subcommand.iter().fold(command, |command, subcommand| command.and_second(subcommand))
             }
-            What::Script(script) => script.with(keys.by_ref()),
-            What::Function { name, library } => Request::function(name.clone(), library.clone()).keys(keys.by_ref()),
+            Target::Script(script) => script.with(keys.by_ref()),
+            Target::Function { name, library } => Request::function(name.clone(), library.clone()).keys(keys.by_ref()),
         };
-        let mut in_front = true;
+        // Whether only keys have been added so far.
+        let mut is_leading = true;
         for arg in &self.args {
-            in_front &= matches!(arg, Arg::Key);
+            is_leading &= matches!(arg, Arg::Key);
             request = match arg {
                 Arg::Bytes(bytes) => request.arg(bytes.clone()),
                 Arg::Key => match keys.next() {
-                    Some(key) if in_front => request.key(key),
+                    Some(key) if is_leading => request.key(key),
                     Some(key) => request.key_here(key),
                     None => request,
                 },
@@ -299,18 +318,18 @@ impl Call {
         Ok(if self.idempotent || self.reads { request.idempotent() } else { request })
     }
 
-    /// How long it is tried.
-    pub(crate) fn time(&self, client: &Client) -> Duration {
-        self.within.unwrap_or(client.patience())
+    /// Returns how long the call is retried.
+    pub(crate) fn timeout_or_default(&self, client: &Client) -> Duration {
+        self.timeout.unwrap_or(client.patience())
     }
 
-    pub(crate) fn names_a_library(&self) -> bool {
-        matches!(&self.what, What::Function { library: Some(_), .. })
+    pub(crate) fn has_library(&self) -> bool {
+        matches!(&self.target, Target::Function { library: Some(_), .. })
     }
 }
 
 impl Arg {
-    /// Where it is no key.
+    /// Returns the argument; empty for the position of a key.
     fn bytes(&self) -> &[u8] {
         match self {
             Arg::Key => &[],
@@ -323,12 +342,16 @@ impl Arg {
     }
 }
 
-fn refused(what: &str, expected: &'static str, got: String) -> CallError {
+fn rejected_command(what: &str, expected: &'static str, got: String) -> CallError {
     CallError::InvalidArgument { what: what.to_owned(), option: "command", expected: expected.into(), got }
 }
 
-/// The keys of what is one step, which share a slot.
-pub(crate) fn one_slot<'a>(
+/// Returns the keys of these names.
+///
+/// # Errors
+///
+/// [`CallError::OtherSlot`] if they do not share a slot.
+pub(crate) fn keys_in_one_slot<'a>(
     client: &Client,
     what: &str,
     names: impl IntoIterator<Item = &'a Name>,
@@ -338,9 +361,9 @@ pub(crate) fn one_slot<'a>(
     for name in names {
         let key = client.key(name);
         let slot = client.slot(&key);
-        let (one, expected) = *first.get_or_insert((name, slot));
+        let (first_name, expected) = *first.get_or_insert((name, slot));
         if slot != expected {
-            return Err(CallError::OtherSlot { what: what.to_owned(), one: one.clone(), other: name.clone() });
+            return Err(CallError::OtherSlot { what: what.to_owned(), one: first_name.clone(), other: name.clone() });
         }
         keys.push(key);
     }

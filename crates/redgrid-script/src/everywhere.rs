@@ -1,26 +1,26 @@
-//! What every primary answered.
+//! The replies of all primaries.
 
 use redgrid_core::NodeId;
 
 use crate::error::CallError;
 
-/// The answers of all primaries, each by itself: one, or as many as a cluster has shards.
+/// The results of a call at all primaries, one for each shard of a cluster.
 #[derive(Debug, Clone)]
 pub struct Everywhere<T> {
-    answers: Vec<(NodeId, Result<T, CallError>)>,
+    results: Vec<(NodeId, Result<T, CallError>)>,
 }
 
 impl<T> Everywhere<T> {
-    pub(crate) fn new(answers: impl IntoIterator<Item = (NodeId, Result<T, CallError>)>) -> Self {
-        Everywhere { answers: answers.into_iter().collect() }
+    pub(crate) fn new(results: impl IntoIterator<Item = (NodeId, Result<T, CallError>)>) -> Self {
+        Everywhere { results: results.into_iter().collect() }
     }
 
-    /// Who answered what.
+    /// Returns the result of each primary.
     pub fn into_answers(self) -> Vec<(NodeId, Result<T, CallError>)> {
-        self.answers
+        self.results
     }
 
-    /// All answers as one, from `first` on, by `add`.
+    /// Combines all results with `add`, starting with `first`.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_script::Client) -> Result<(), redgrid_script::CallError> {
@@ -33,9 +33,9 @@ impl<T> Everywhere<T> {
     ///
     /// # Errors
     ///
-    /// The first error that a primary answered with, or that stood in its way.
+    /// The first error of a primary.
     pub fn reduce<A>(self, first: A, add: impl FnMut(A, T) -> A) -> Result<A, CallError> {
-        let all: Vec<T> = self.answers.into_iter().map(|(_, answer)| answer).collect::<Result<_, _>>()?;
+        let all: Vec<T> = self.results.into_iter().map(|(_, result)| result).collect::<Result<_, _>>()?;
         Ok(all.into_iter().fold(first, add))
     }
 }

@@ -1,4 +1,4 @@
-//! Functions that servers keep, and the libraries they are in.
+//! Server-side functions and their libraries.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,11 @@ use bytes::Bytes;
 use crate::call::Call;
 use crate::error::CallError;
 
-/// The code of a library of functions (Redis 7.0 or newer, Valkey): what a program brings along of what servers are to keep. Cheap to clone.
+/// The code of a library of functions, which a program loads into the servers. Cheap to clone.
 ///
-/// A call of one of its functions loads it where it is missing: on a node that joined later, or one that lost its data. It never takes the
-/// place of another library of that name: [`Functions::replace`](crate::Functions::replace) does.
+/// Requires Redis 7.0 or newer, or Valkey. A call of one of its functions loads the library if it
+/// is missing: on a node that joined later, or one that lost its data. This never replaces another
+/// library of that name; [`Functions::replace`](crate::Functions::replace) does.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_script::Client) -> Result<(), redgrid_script::CallError> {
@@ -32,11 +33,12 @@ pub struct Library {
 }
 
 impl Library {
-    /// A library by its code, whose first line names it, as `#!lua name=stock`.
+    /// Returns a library with this code. Its first line contains the name, as in
+    /// `#!lua name=stock`.
     ///
     /// # Errors
     ///
-    /// [`CallError::InvalidArgument`] where the first line does not.
+    /// [`CallError::InvalidArgument`] if the first line does not contain a name.
     pub fn new(code: impl Into<Cow<'static, str>>) -> Result<Self, CallError> {
         let code = code.into();
         let first = code.lines().next().unwrap_or_default();
@@ -54,17 +56,17 @@ impl Library {
         Ok(Library { name: name.into(), code: code.clone().into_owned().into() })
     }
 
-    /// Its name.
+    /// Returns the name of the library.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its code.
+    /// Returns the code of the library.
     pub(crate) fn code(&self) -> &Bytes {
         &self.code
     }
 
-    /// One of its functions.
+    /// Returns a function of the library.
     pub fn function(&self, name: impl Into<String>) -> Function {
         Function { library: Some(self.code.clone()), ..Function::new(name) }
     }
@@ -76,7 +78,7 @@ impl fmt::Debug for Library {
     }
 }
 
-/// A function that servers keep. Cheap to clone.
+/// A server-side function. Cheap to clone.
 #[derive(Clone)]
 #[doc(alias = "RFunction")]
 pub struct Function {
@@ -87,22 +89,24 @@ pub struct Function {
 }
 
 impl Function {
-    /// One that the servers have from elsewhere. Where it is missing a call is refused; [`Library::function`] loads it.
+    /// Returns a function that the servers already have.
+    ///
+    /// If it is missing, a call is refused. Functions of [`Library::function`] are loaded instead.
     pub fn new(name: impl Into<String>) -> Self {
         Function { name: name.into(), library: None, idempotent: false, reads: false }
     }
 
-    /// Says that running it twice is the same as once: see [`Call::idempotent`].
+    /// Marks the function as idempotent: see [`Call::idempotent`].
     pub fn idempotent(self) -> Self {
         Function { idempotent: true, ..self }
     }
 
-    /// Says that it only reads (its flag is `no-writes`): see [`Call::reads`].
+    /// Marks the function as read-only (it has the flag `no-writes`): see [`Call::reads`].
     pub fn reads(self) -> Self {
         Function { reads: true, ..self }
     }
 
-    /// A call of it: keys and arguments are added.
+    /// Returns a call of the function, to which keys and arguments are added.
     pub fn call(&self) -> Call {
         let call = Call::function(&self.name, self.library.clone());
         let call = if self.idempotent { call.idempotent() } else { call };
@@ -121,12 +125,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_has_the_name_of_its_first_line() {
+    fn the_first_line_contains_the_name() {
         assert_eq!(Library::new("#!lua name=stock\nredis…").unwrap().name(), "stock");
         assert_eq!(Library::new("#!lua  name=a\r\n").unwrap().name(), "a");
         for bad in ["", "return 1", "#!lua\n", "#!lua name=\n", "\n#!lua name=late"] {
-            let told = Library::new(bad).unwrap_err();
-            assert!(matches!(told, CallError::InvalidArgument { option: "code", .. }), "{told:?}");
+            let error = Library::new(bad).unwrap_err();
+            assert!(matches!(error, CallError::InvalidArgument { option: "code", .. }), "{error:?}");
         }
     }
 }

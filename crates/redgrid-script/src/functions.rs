@@ -1,4 +1,4 @@
-//! The libraries of functions that servers keep.
+//! The function libraries of the servers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -10,171 +10,177 @@ use crate::error::CallError;
 use crate::function::Library;
 use crate::scripts::{ForgetAll, kill, on_primaries};
 
-/// The libraries of a client's servers (Redis 7.0 or newer, Valkey; others end [`CallError::Unsupported`]). Replicas have them from their
-/// primaries; what is changed is changed on every primary.
+/// The function libraries of a client's servers.
+///
+/// Requires Redis 7.0 or newer, or Valkey; on other servers calls fail with
+/// [`CallError::Unsupported`]. Changes are made on every primary, which replicates them.
 #[derive(Debug, Clone)]
 pub struct Functions {
     client: Client,
 }
 
-/// A library that servers have.
+/// Information about a library on the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LibraryInfo {
-    /// Its name.
+    /// The name of the library.
     pub name: String,
-    /// The engine, as `LUA`.
+    /// The engine, such as `LUA`.
     pub engine: String,
-    /// Its functions, by name.
+    /// The functions, sorted by name.
     pub functions: Vec<FunctionInfo>,
-    /// Its code.
+    /// The code.
     pub code: String,
-    /// The primaries that have it so. Where others have it otherwise, they are another entry.
+    /// The primaries that have this version. A different version on other primaries is another
+    /// entry.
     pub nodes: Vec<NodeId>,
 }
 
-/// A function that servers have.
+/// Information about a function on the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FunctionInfo {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// What its author says of it.
+    /// The author's description.
     pub description: Option<String>,
-    /// What it may do, as `no-writes`.
+    /// The flags, such as `no-writes`.
     pub flags: Vec<String>,
 }
 
-/// What a primary says of its functions.
+/// The function statistics of a primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FunctionStats {
-    /// What it is running.
+    /// The running function, if any.
     pub running: Option<Running>,
-    /// How many libraries and functions it has.
+    /// The numbers of libraries and of functions.
     pub counts: (u64, u64),
 }
 
-/// A function that is running.
+/// A running function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Running {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// For how long.
+    /// How long it has been running.
     pub time: Duration,
 }
 
-/// What becomes of the libraries that are there when others are restored.
+/// What happens to existing libraries when others are restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Restoring {
-    /// They stay; where one has the name of one to restore, nothing is restored.
+    /// They are kept. If one has the name of a library to restore, nothing is restored.
     #[default]
     Beside,
-    /// Those that have the name of one to restore are replaced.
+    /// Those with the name of a library to restore are replaced.
     #[doc(alias = "restoreAndReplace")]
     Replacing,
-    /// All of them go.
+    /// All of them are removed.
     #[doc(alias = "restoreAfterFlush")]
     Instead,
 }
 
 impl Functions {
-    /// The functions of a client's servers.
+    /// Returns the functions of a client's servers.
     pub fn new(client: &Client) -> Self {
         Functions { client: client.clone() }
     }
 
-    /// Has every primary keep a library. One that has another of that name refuses.
+    /// Loads a library into every primary. A primary refuses it if it has another library of that
+    /// name.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of one of the primaries; others may have it.
+    /// The [`CallError`] of one of the primaries. Others may have loaded it.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn load(&self, library: &Library) -> Result<(), CallError> {
         let request = Request::subcommand("FUNCTION", "LOAD").arg(library.code().clone());
-        let answers = on_primaries::<()>(&self.client, "FUNCTION LOAD", request).await?.into_answers();
+        let results = on_primaries::<()>(&self.client, "FUNCTION LOAD", request).await?.into_answers();
         let mut refused = None;
-        let mut has_one = Vec::new();
-        for (node, answer) in answers {
-            match answer {
+        let mut existing = Vec::new();
+        for (node, result) in results {
+            match result {
                 Ok(()) => {}
-                // It may be the very same.
+                // It may be the same library.
                 Err(CallError::Refused { what, source: ServerError::Refused { code, message } })
                     if message.contains("already exists") =>
                 {
                     refused = Some(CallError::Refused { what, source: ServerError::Refused { code, message } });
-                    has_one.push(node);
+                    existing.push(node);
                 }
                 Err(error) => return Err(error),
             }
         }
         let Some(refused) = refused else { return Ok(()) };
-        // The pattern knows no case.
-        let same = |found: &LibraryInfo| found.name == library.name() && found.code.as_bytes() == &library.code()[..];
-        let found = self.list_of(Some(library.name())).await?;
-        match has_one.iter().all(|node| found.iter().any(|found| same(found) && found.nodes.contains(node))) {
-            true => Ok(()),
-            false => Err(refused),
+        // The pattern of FUNCTION LIST ignores case.
+        let is_same =
+            |found: &LibraryInfo| found.name == library.name() && found.code.as_bytes() == &library.code()[..];
+        let found = self.list_libraries(Some(library.name())).await?;
+        if existing.iter().all(|node| found.iter().any(|found| is_same(found) && found.nodes.contains(node))) {
+            Ok(())
+        } else {
+            Err(refused)
         }
     }
 
-    /// Has every primary keep a library, in the place of one of that name where there is one.
+    /// Loads a library into every primary, and replaces one of that name.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of one of the primaries; others may have it.
+    /// The [`CallError`] of one of the primaries. Others may have loaded it.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "loadAndReplace")]
     pub async fn replace(&self, library: &Library) -> Result<(), CallError> {
         let request = Request::subcommand("FUNCTION", "LOAD").arg("REPLACE").arg(library.code().clone()).idempotent();
-        self.everywhere("FUNCTION LOAD", request).await
+        self.run_everywhere("FUNCTION LOAD", request).await
     }
 
-    /// The libraries of all primaries, by name.
+    /// Returns the libraries of all primaries, sorted by name.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of one of the primaries.
+    /// The [`CallError`] of one of the primaries.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn list(&self) -> Result<Vec<LibraryInfo>, CallError> {
-        self.list_of(None).await
+        self.list_libraries(None).await
     }
 
-    /// The same of those whose name matches `pattern`, with `*` and `?`.
+    /// Returns the libraries whose names match `pattern`, with `*` and `?`.
     ///
     /// # Errors
     ///
-    /// As [`Functions::list`].
+    /// As for [`Functions::list`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "list")]
     pub async fn list_matching(&self, pattern: &str) -> Result<Vec<LibraryInfo>, CallError> {
-        self.list_of(Some(pattern)).await
+        self.list_libraries(Some(pattern)).await
     }
 
-    async fn list_of(&self, pattern: Option<&str>) -> Result<Vec<LibraryInfo>, CallError> {
+    async fn list_libraries(&self, pattern: Option<&str>) -> Result<Vec<LibraryInfo>, CallError> {
         let what = "FUNCTION LIST";
         let mut request = Request::subcommand("FUNCTION", "LIST").idempotent();
         if let Some(pattern) = pattern {
             request = request.arg("LIBRARYNAME").arg(pattern.to_owned());
         }
-        let answers = on_primaries::<Vec<Reply>>(&self.client, what, request.arg("WITHCODE")).await?;
+        let results = on_primaries::<Vec<Reply>>(&self.client, what, request.arg("WITHCODE")).await?;
         let mut found: BTreeMap<(String, String), LibraryInfo> = BTreeMap::new();
-        for (node, answer) in answers.into_answers() {
-            for library in answer? {
-                let library = library_of(library).map_err(|source| CallError::of(what, source))?;
+        for (node, result) in results.into_answers() {
+            for library in result? {
+                let library = parse_library(library).map_err(|source| CallError::of(what, source))?;
                 let known = found.entry((library.name.clone(), library.code.clone())).or_insert(library);
                 known.nodes.push(node.clone());
             }
@@ -182,68 +188,69 @@ impl Functions {
         Ok(found.into_values().collect())
     }
 
-    /// Has every primary forget a library; tells whether any had it.
+    /// Deletes a library from every primary, and returns whether any had it.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of one of the primaries; others may have forgotten it.
+    /// The [`CallError`] of one of the primaries. Others may have removed it.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn delete(&self, library: &str) -> Result<bool, CallError> {
         let request = Request::subcommand("FUNCTION", "DELETE").arg(library.to_owned());
-        let mut had = false;
-        for (_, answer) in on_primaries::<()>(&self.client, "FUNCTION DELETE", request).await?.into_answers() {
-            match answer {
-                Ok(()) => had = true,
+        let mut existed = false;
+        for (_, result) in on_primaries::<()>(&self.client, "FUNCTION DELETE", request).await?.into_answers() {
+            match result {
+                Ok(()) => existed = true,
                 Err(CallError::Refused { source: ServerError::Refused { message, .. }, .. })
                     if message.contains("Library not found") => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(had)
+        Ok(existed)
     }
 
-    /// Has every primary forget all libraries, those of others too.
+    /// Deletes all libraries from every primary, including those of other programs.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of one of the primaries; others may have forgotten them.
+    /// The [`CallError`] of one of the primaries. Others may have removed them.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn flush(&self, _all: ForgetAll) -> Result<(), CallError> {
-        self.everywhere("FUNCTION FLUSH", Request::subcommand("FUNCTION", "FLUSH").idempotent()).await
+        self.run_everywhere("FUNCTION FLUSH", Request::subcommand("FUNCTION", "FLUSH").idempotent()).await
     }
 
-    /// All libraries of one of the primaries, as bytes that [`Functions::restore`] takes.
+    /// Returns all libraries of one of the primaries, in the form that [`Functions::restore`]
+    /// accepts.
     ///
     /// # Errors
     ///
-    /// [`CallError`] says what stood in the way.
+    /// [`CallError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn dump(&self) -> Result<Bytes, CallError> {
         let what = "FUNCTION DUMP";
         let request = Request::subcommand("FUNCTION", "DUMP").idempotent();
-        let answers = on_primaries::<Bytes>(&self.client, what, request).await?.into_answers();
-        let nobody = CallError::Unsupported { what: what.into(), needs: "a primary" };
-        answers.into_iter().next().map_or(Err(nobody), |(_, dump)| dump)
+        let results = on_primaries::<Bytes>(&self.client, what, request).await?.into_answers();
+        let no_primary = CallError::Unsupported { what: what.into(), needs: "a primary" };
+        results.into_iter().next().map_or(Err(no_primary), |(_, dump)| dump)
     }
 
-    /// Has every primary keep the libraries of a [`Functions::dump`].
+    /// Restores the libraries of a [`Functions::dump`] on every primary.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of one of the primaries; others may have them.
+    /// The [`CallError`] of one of the primaries. Others may have restored them.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "restoreAndReplace")]
     #[doc(alias = "restoreAfterFlush")]
     pub async fn restore(&self, dump: Bytes, how: Restoring) -> Result<(), CallError> {
@@ -253,44 +260,48 @@ impl Functions {
             Restoring::Replacing => request.arg("REPLACE").idempotent(),
             Restoring::Instead => request.arg("FLUSH").idempotent(),
         };
-        self.everywhere("FUNCTION RESTORE", request).await
+        self.run_everywhere("FUNCTION RESTORE", request).await
     }
 
-    /// What each primary is running, and how much it keeps.
+    /// Returns the running function of each primary, and the numbers of its libraries and
+    /// functions.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of one of the primaries.
+    /// The [`CallError`] of one of the primaries.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn stats(&self) -> Result<Vec<(NodeId, FunctionStats)>, CallError> {
         let what = "FUNCTION STATS";
         let request = Request::subcommand("FUNCTION", "STATS").idempotent();
-        let answers = on_primaries::<HashMap<String, Reply>>(&self.client, what, request).await?;
-        let read = |(node, answer): (NodeId, Result<_, CallError>)| {
-            let stats = stats_of(answer?).map_err(|source| CallError::of(what, source))?;
+        let results = on_primaries::<HashMap<String, Reply>>(&self.client, what, request).await?;
+        let parse = |(node, result): (NodeId, Result<_, CallError>)| {
+            let stats = parse_stats(result?).map_err(|source| CallError::of(what, source))?;
             Ok((node, stats))
         };
-        answers.into_answers().into_iter().map(read).collect()
+        results.into_answers().into_iter().map(parse).collect()
     }
 
-    /// Has the primaries end the functions that they are running, if those have written nothing yet. Tells where one was ended. It goes by
-    /// a connection of its own, as it would queue behind a function of this client.
+    /// Kills the functions that are running on the primaries, if they have not written anything
+    /// yet. Returns the primaries where a function was killed.
+    ///
+    /// The request uses a dedicated connection, as it would otherwise wait for a function of this
+    /// client.
     ///
     /// # Errors
     ///
-    /// [`CallError::Refused`] where a function has written something: it goes on.
+    /// [`CallError::Refused`] if a function has written something: it continues.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn kill(&self) -> Result<Vec<NodeId>, CallError> {
         kill(&self.client, "FUNCTION").await
     }
 
-    async fn everywhere(&self, what: &str, request: Request) -> Result<(), CallError> {
+    async fn run_everywhere(&self, what: &str, request: Request) -> Result<(), CallError> {
         on_primaries::<()>(&self.client, what, request).await?.reduce((), |(), ()| ())
     }
 }
@@ -301,10 +312,10 @@ fn field<T: FromReply>(fields: &mut Fields, name: &str) -> Result<T, ServerError
     T::from_reply(fields.remove(name).unwrap_or(Reply::Nil))
 }
 
-fn library_of(reply: Reply) -> Result<LibraryInfo, ServerError> {
+fn parse_library(reply: Reply) -> Result<LibraryInfo, ServerError> {
     let mut fields = Fields::from_reply(reply)?;
     let functions: Vec<Fields> = field(&mut fields, "functions")?;
-    let mut functions = functions.into_iter().map(function_of).collect::<Result<Vec<_>, _>>()?;
+    let mut functions = functions.into_iter().map(parse_function).collect::<Result<Vec<_>, _>>()?;
     functions.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(LibraryInfo {
         name: field(&mut fields, "library_name")?,
@@ -315,13 +326,13 @@ fn library_of(reply: Reply) -> Result<LibraryInfo, ServerError> {
     })
 }
 
-fn function_of(mut fields: Fields) -> Result<FunctionInfo, ServerError> {
+fn parse_function(mut fields: Fields) -> Result<FunctionInfo, ServerError> {
     let name = field(&mut fields, "name")?;
     let description = field::<Option<String>>(&mut fields, "description")?.filter(|text| !text.is_empty());
     Ok(FunctionInfo { name, description, flags: field(&mut fields, "flags")? })
 }
 
-fn stats_of(mut fields: Fields) -> Result<FunctionStats, ServerError> {
+fn parse_stats(mut fields: Fields) -> Result<FunctionStats, ServerError> {
     let running = match fields.remove("running_script") {
         None | Some(Reply::Nil) => None,
         Some(reply) => {

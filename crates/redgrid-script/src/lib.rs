@@ -1,5 +1,5 @@
-//! Lua scripts of your own, functions that servers keep, and batches of commands, in the wire format of Redisson's RScript, RFunction
-//! and RBatch.
+//! User-defined Lua scripts, server-side functions and batches of commands: Redisson's RScript,
+//! RFunction and RBatch.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,16 +22,20 @@
 //!
 //! # Keys
 //!
-//! Those that a call names, behind the client's namespace, and no others. All keys of a script, of a function and of an atomic
-//! batch share a slot in a cluster; that is looked at before anything is sent.
+//! Only the keys of a call, prefixed with the client's namespace. All keys of a script, of a
+//! function and of an atomic batch share a slot in a cluster; this is checked before anything is
+//! sent.
 //!
 //! # Promises
 //!
-//! - A call is sent once. Where its answer is lost it ends [`CallError::OutcomeUnknown`] and is not sent again, unless it says of itself
-//!   that it may be: [`Call::idempotent`], [`Call::reads`].
-//! - What a script answers is its own: an error with the word `BUSY` or `MOVED` in front does not have it run again.
-//! - A server that does not know a script, or a function whose [`Library`] is given, is told it, by the same call.
-//! - An atomic batch is carried out whole or not at all. A command that fails when it is carried out fails alone, as Redis takes nothing back.
+//! - A call is sent once. If its reply is lost, it returns [`CallError::OutcomeUnknown`] and is not
+//!   sent again, unless it is marked with [`Call::idempotent`] or [`Call::reads`].
+//! - An error that a script returns is the script's own: if it begins with `BUSY` or `MOVED`, the
+//!   script is not run again.
+//! - If a server does not have a script, or a function whose [`Library`] is given, the same call
+//!   loads it.
+//! - An atomic batch is executed as a whole or not at all. A command that fails during execution
+//!   fails alone, as Redis has no rollback.
 
 mod batch;
 mod call;

@@ -1,4 +1,4 @@
-//! Making a call, and reading what it is answered.
+//! Sending calls, and converting their replies.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,71 +13,74 @@ use crate::error::CallError;
 use crate::everywhere::Everywhere;
 
 impl Call {
-    /// Makes the call and reads its answer as `T`: numbers, text, bytes, `bool`, `Option`, `Vec`, `HashMap`, tuples up to four, or a
-    /// [`Reply`] as it is.
+    /// Sends the call and converts its reply to `T`.
+    ///
+    /// `T` can be a number, text, bytes, `bool`, `Option`, `Vec`, `HashMap`, a tuple of up to four,
+    /// or [`Reply`], which is not converted.
     ///
     /// # Errors
     ///
-    /// [`CallError`] says what is true then.
+    /// [`CallError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "eval")]
     pub async fn query<T: FromReply>(self, client: &Client) -> Result<T, CallError> {
         let request = self.request(client)?;
-        let until = client.clock().now() + self.time(client);
-        let answer = match client.run_until(request, until).await {
-            // Replicas load nothing.
-            Err(error) if self.is_read() && self.names_a_library() && is_not_there(&error) => {
-                client.run_until(self.for_primary(client)?, until).await
+        let until = client.clock().now() + self.timeout_or_default(client);
+        let result = match client.run_until(request, until).await {
+            // Replicas cannot load a library: call the function on the primary.
+            Err(error) if self.is_read() && self.has_library() && is_missing_on_replica(&error) => {
+                client.run_until(self.primary_request(client)?, until).await
             }
-            answer => answer,
+            result => result,
         };
-        answer.map_err(|source| self.error(source))
+        result.map_err(|source| self.error(source))
     }
 
-    /// The same, its answer read as a value by this codec; `None` where it answers with nothing.
+    /// Sends the call and decodes its reply with this codec; `None` if the reply is nil.
     ///
     /// # Errors
     ///
-    /// [`CallError`] says what is true then.
+    /// [`CallError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "eval")]
     pub async fn query_as<T, C: Decode<T>>(self, client: &Client, codec: &C) -> Result<Option<T>, CallError> {
         let label = self.label().to_owned();
         let bytes: Option<Bytes> = self.query(client).await?;
-        bytes.map(|bytes| decoded(&label, codec, &bytes)).transpose()
+        bytes.map(|bytes| decode_value(&label, codec, &bytes)).transpose()
     }
 
-    /// The same for a list of values; `None` in the place of nothing.
+    /// Sends the call and decodes the list in its reply with this codec; `None` for each nil.
     ///
     /// # Errors
     ///
-    /// [`CallError`] says what is true then.
+    /// [`CallError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "eval")]
     pub async fn query_list_as<T, C: Decode<T>>(self, client: &Client, codec: &C) -> Result<Vec<Option<T>>, CallError> {
         let label = self.label().to_owned();
         let items: Vec<Option<Bytes>> = self.query(client).await?;
-        items.into_iter().map(|bytes| bytes.map(|bytes| decoded(&label, codec, &bytes)).transpose()).collect()
+        items.into_iter().map(|bytes| bytes.map(|bytes| decode_value(&label, codec, &bytes)).transpose()).collect()
     }
 
-    /// The same for pairs, as HGETALL has them.
+    /// Sends the call and decodes the pairs in its reply, as HGETALL returns them, with these
+    /// codecs.
     ///
     /// # Errors
     ///
-    /// [`CallError`] says what is true then.
+    /// [`CallError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "MAPVALUE")]
     #[doc(alias = "eval")]
     pub async fn query_map_as<K, V, KC, VC>(
@@ -93,22 +96,25 @@ impl Call {
     {
         let label = self.label().to_owned();
         let pairs: HashMap<Bytes, Bytes> = self.query(client).await?;
-        let read = |(key, value)| Ok((decoded(&label, keys, &key)?, decoded(&label, values, &value)?));
-        pairs.into_iter().map(read).collect()
+        let decode_pair = |(key, value)| Ok((decode_value(&label, keys, &key)?, decode_value(&label, values, &value)?));
+        pairs.into_iter().map(decode_pair).collect()
     }
 
-    /// Makes the call at every primary, at the same time; it must name no keys. Each answers for itself: see [`Everywhere`].
+    /// Sends the call to all primaries in parallel. It must not have keys.
+    ///
+    /// Each primary has its own result: see [`Everywhere`].
     ///
     /// # Errors
     ///
-    /// [`CallError::InvalidArgument`] for a call with keys; [`CallError::Unavailable`] where nobody knows who the primaries are.
+    /// [`CallError::InvalidArgument`] for a call with keys; [`CallError::Unavailable`] if the
+    /// primaries are not known.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "eval")]
     pub async fn query_everywhere<T: FromReply>(self, client: &Client) -> Result<Everywhere<T>, CallError> {
-        if let Some(key) = self.names().first() {
+        if let Some(key) = self.key_names().first() {
             return Err(CallError::InvalidArgument {
                 what: self.label().to_owned(),
                 option: "keys",
@@ -116,29 +122,29 @@ impl Call {
                 got: format!("`{key}`"),
             });
         }
-        let until = client.clock().now() + self.time(client);
-        let answers = client.run_on_primaries_until::<T>(self.for_primary(client)?, until).await;
-        let answers = answers.map_err(|source| self.error(source))?;
+        let until = client.clock().now() + self.timeout_or_default(client);
+        let results = client.run_on_primaries_until::<T>(self.primary_request(client)?, until).await;
+        let results = results.map_err(|source| self.error(source))?;
         Ok(Everywhere::new(
-            answers.into_iter().map(|(node, answer)| (node, answer.map_err(|source| self.error(source)))),
+            results.into_iter().map(|(node, result)| (node, result.map_err(|source| self.error(source)))),
         ))
     }
 }
 
-/// Whether a replica does not have a function, or can not have it loaded.
-fn is_not_there(error: &ServerError) -> bool {
+/// Returns whether a replica does not have a function, and cannot load it.
+fn is_missing_on_replica(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { message, .. }
         if message == "ERR Function not found" || message.starts_with("READONLY "))
 }
 
-/// A value that was answered, as this codec reads it.
-pub(crate) fn decoded<T, C: Decode<T>>(what: &str, codec: &C, bytes: &Bytes) -> Result<T, CallError> {
+/// Decodes a value of a reply.
+pub(crate) fn decode_value<T, C: Decode<T>>(what: &str, codec: &C, bytes: &Bytes) -> Result<T, CallError> {
     let undecodable =
         |source| CallError::Decode { what: what.to_owned(), codec: codec.name(), source: Arc::new(source) };
     codec.decode(bytes).map_err(undecodable)
 }
 
-/// An answer as `T`, where it is one.
-pub(crate) fn typed<T: FromReply>(what: &str, reply: Reply) -> Result<T, CallError> {
+/// Converts a reply to `T`.
+pub(crate) fn convert_reply<T: FromReply>(what: &str, reply: Reply) -> Result<T, CallError> {
     reply.into_typed().map_err(|source| CallError::of(what, source))
 }

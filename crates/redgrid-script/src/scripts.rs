@@ -1,4 +1,4 @@
-//! The scripts that servers remember.
+//! The script cache of the servers.
 
 use redgrid_core::{Client, Code, NodeId, Request, ServerError};
 
@@ -6,34 +6,37 @@ use crate::error::CallError;
 use crate::everywhere::Everywhere;
 use crate::script::Script;
 
-/// What servers know of scripts. Nobody needs it to run one: [`Script::call`].
+/// The script cache of the servers. It is not needed to run a script: see [`Script::call`].
 #[derive(Debug, Clone)]
 pub struct Scripts {
     client: Client,
 }
 
-/// Says that all that servers keep of a kind is meant, whoever put it there.
+/// Confirms that all scripts or libraries of the servers are to be removed, including those of
+/// other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForgetAll {
-    /// It is.
+    /// Remove all.
     Yes,
 }
 
 impl Scripts {
-    /// The scripts of a client's servers.
+    /// Returns the script cache of a client's servers.
     pub fn new(client: &Client) -> Self {
         Scripts { client: client.clone() }
     }
 
-    /// Has every primary remember a script, so that its first call needs not send the text. Tells its hash.
+    /// Loads a script into the cache of every primary, and returns its hash.
+    ///
+    /// The first call does not need to send the text then.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of one of the primaries; others may know it.
+    /// The [`CallError`] of one of the primaries. Others may have loaded it.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "scriptLoad")]
     pub async fn load(&self, script: &Script) -> Result<String, CallError> {
         let request = Request::subcommand("SCRIPT", "LOAD").arg(script.text().to_owned()).idempotent();
@@ -41,15 +44,15 @@ impl Scripts {
         hashes.reduce(script.sha(), |_, hash| hash)
     }
 
-    /// Which of these every primary remembers, in their order.
+    /// Returns for each script whether all primaries have it.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of one of the primaries.
+    /// The [`CallError`] of one of the primaries.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "scriptExists")]
     pub async fn exists<'a>(&self, scripts: impl IntoIterator<Item = &'a Script>) -> Result<Vec<bool>, CallError> {
         let hashes: Vec<_> = scripts.into_iter().map(Script::sha).collect();
@@ -58,63 +61,70 @@ impl Scripts {
         }
         let all = vec![true; hashes.len()];
         let request = hashes.into_iter().fold(Request::subcommand("SCRIPT", "EXISTS"), Request::arg).idempotent();
-        let known = on_primaries::<Vec<bool>>(&self.client, "SCRIPT EXISTS", request).await?;
-        known.reduce(all, |all, here| all.into_iter().zip(here).map(|(one, other)| one && other).collect())
+        let cached = on_primaries::<Vec<bool>>(&self.client, "SCRIPT EXISTS", request).await?;
+        cached.reduce(all, |all, here| all.into_iter().zip(here).map(|(one, other)| one && other).collect())
     }
 
-    /// Has every primary forget all scripts, those of others too. Who calls one afterwards sends its text once more.
+    /// Removes all scripts from the cache of every primary, including those of other programs.
+    ///
+    /// The next call of a script sends its text again.
     ///
     /// # Errors
     ///
-    /// [`CallError`] of one of the primaries; others may have forgotten them.
+    /// The [`CallError`] of one of the primaries. Others may have removed them.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "scriptFlush")]
     pub async fn flush(&self, _all: ForgetAll) -> Result<(), CallError> {
         let request = Request::subcommand("SCRIPT", "FLUSH").idempotent();
         on_primaries::<()>(&self.client, "SCRIPT FLUSH", request).await?.reduce((), |(), ()| ())
     }
 
-    /// Has the primaries end the scripts that they are running, whoever called them, if those have written nothing yet. Tells where
-    /// one was ended. It goes by a connection of its own, as it would queue behind a script of this client.
+    /// Kills the scripts that are running on the primaries, of any client, if they have not written
+    /// anything yet. Returns the primaries where a script was killed.
+    ///
+    /// The request uses a dedicated connection, as it would otherwise wait for a script of this
+    /// client.
     ///
     /// # Errors
     ///
-    /// [`CallError::Refused`] where a script has written something: it goes on. Of other primaries some may have ended theirs.
+    /// [`CallError::Refused`] if a script has written something: it continues. Scripts of other
+    /// primaries may have been killed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "scriptKill")]
     pub async fn kill(&self) -> Result<Vec<NodeId>, CallError> {
         kill(&self.client, "SCRIPT").await
     }
 }
 
-/// Asks every primary.
+/// Sends a request to every primary.
 pub(crate) async fn on_primaries<T: redgrid_core::FromReply>(
     client: &Client,
     what: &str,
     request: Request,
 ) -> Result<Everywhere<T>, CallError> {
-    let answers = client.run_on_primaries::<T>(request).await.map_err(|source| CallError::of(what, source))?;
-    let of = |(node, answer): (_, Result<T, _>)| (node, answer.map_err(|source| CallError::of(what, source)));
-    Ok(Everywhere::new(answers.into_iter().map(of)))
+    let results = client.run_on_primaries::<T>(request).await.map_err(|source| CallError::of(what, source))?;
+    let map_error = |(node, result): (_, Result<T, _>)| (node, result.map_err(|source| CallError::of(what, source)));
+    Ok(Everywhere::new(results.into_iter().map(map_error)))
 }
 
-/// Has all primaries end what they are running.
+/// Kills the script or function that each primary is running, and returns the primaries where one
+/// was killed.
 pub(crate) async fn kill(client: &Client, kind: &'static str) -> Result<Vec<NodeId>, CallError> {
     let what = format!("{kind} KILL");
-    let answers = client.run_on_primaries::<()>(Request::subcommand(kind, "KILL").aside()).await;
-    let mut ended = Vec::new();
-    for (node, answer) in answers.map_err(|source| CallError::of(&what, source))? {
-        match answer {
-            Ok(()) => ended.push(node),
+    let results = client.run_on_primaries::<()>(Request::subcommand(kind, "KILL").aside()).await;
+    let mut killed = Vec::new();
+    for (node, result) in results.map_err(|source| CallError::of(&what, source))? {
+        match result {
+            Ok(()) => killed.push(node),
             Err(ServerError::Refused { code: Code::Other, message }) if message.starts_with("NOTBUSY") => {}
             Err(source) => return Err(CallError::of(&what, source)),
         }
     }
-    Ok(ended)
+    Ok(killed)
 }

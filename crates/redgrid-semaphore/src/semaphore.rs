@@ -10,12 +10,15 @@ use redgrid_core::object::{Object, layouts};
 use redgrid_core::permits::{Acquire, Counter, SemaphoreError, TryAcquire};
 use tokio::sync::watch;
 
-/// A counting semaphore over all processes that reach the same server. Redisson's `RSemaphore` on the wire.
+/// A counting semaphore of all processes that use the same server. Redisson's `RSemaphore` on the
+/// wire.
 ///
-/// Cheap to clone; clones are the same semaphore. Making one asks nobody: an invalid name is told by the first call.
+/// It is cheap to clone; clones are the same semaphore. Creating one sends no request: an invalid
+/// name is reported by the first call.
 ///
-/// Which one: with [`Semaphore::capacity`], unless Java services with RSemaphore decide how many permits there are. Where
-/// permits are passed on by their ids, or updated from elsewhere, see the crate `redgrid-permit-expirable-semaphore`.
+/// Use [`Semaphore::capacity`], unless Java services with RSemaphore set the number of permits. For
+/// permits that are handed over by their ids, or extended by another process, see the crate
+/// `redgrid-permit-expirable-semaphore`.
 #[doc(alias = "RSemaphore")]
 #[doc(alias = "RedissonSemaphore")]
 #[derive(Clone)]
@@ -26,19 +29,22 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// The semaphore with this name, as somebody else has set it up: a plain number of permits, without leases.
+    /// Returns the semaphore with this name: a plain number of permits that was set elsewhere,
+    /// without leases.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let (closing, _) = watch::channel(false);
         Semaphore { counter: Counter::new(client, name, false), capacity: None, closing: Arc::new(closing) }
     }
 
-    /// The same semaphore with so many permits, 1 to 2,147,483,647. They are set on the first use if the semaphore has none
-    /// yet. Permits have leases, which are renewed while their guards live, so a process that dies gives them back within
-    /// one lease.
+    /// Returns the same semaphore with this number of permits: 1 to 2,147,483,647.
     ///
-    /// A semaphore that exists keeps its number: `capacity(5)` does not change one that was made with `capacity(1)`, and
-    /// gives no error, because processes of an old and a new version may run side by side. [`Semaphore::set_permits`] changes
-    /// the number:
+    /// The number is set on first use if the semaphore has none yet. Permits have leases, which are
+    /// renewed while their guards live. The permits of a process that dies are therefore available
+    /// again within one lease.
+    ///
+    /// A semaphore that exists keeps its number: `capacity(5)` does not change one that was created
+    /// with `capacity(1)`. That is no error, because processes of an old and a new version may run
+    /// side by side. [`Semaphore::set_permits`] changes the number:
     ///
     /// ```no_run
     /// # use redgrid_semaphore::Semaphore;
@@ -55,37 +61,43 @@ impl Semaphore {
         self
     }
 
-    /// The same semaphore, whose permits have no lease: a process that dies keeps its permits for ever. For semaphores that
-    /// are to look to Java services as their own do.
+    /// Returns the same semaphore without leases: a process that dies keeps its permits forever.
+    ///
+    /// Use it for a semaphore that Java services share as an RSemaphore.
     #[must_use]
     pub fn without_leases(mut self) -> Self {
         self.counter = self.counter.leased(false);
         self
     }
 
-    /// The same semaphore, where those who wait are served in the order of asking over all processes that say so: a large
-    /// request is not starved by small ones elsewhere. Each permit that passes on then costs a request.
+    /// Returns the same semaphore, where waiters are served in the order of their requests.
+    ///
+    /// The order holds over all processes that use `fair`: small requests elsewhere do not starve a
+    /// large one. Each permit that passes on to another waiter then costs a request.
     #[must_use]
     pub fn fair(mut self) -> Self {
         self.counter = self.counter.fair();
         self
     }
 
-    /// Acquires one permit, waiting for it as long as it takes or as [`Acquire::timeout`] says.
+    /// Acquires one permit. Waits for it without limit, or as long as [`Acquire::timeout`] says.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`](crate::AcquireError) says what is true then.
+    /// [`AcquireError`](crate::AcquireError) says what is true on the server then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the place in the queue. What the server had granted goes back in the background.
+    /// Dropping the future gives up the position in the queue. A permit that the server had granted
+    /// is returned in the background.
     pub fn acquire(&self) -> Acquire {
         self.acquire_many(1)
     }
 
-    /// Acquires `permits` at once: all of them or none. 0 permits are granted without a request, as by Redisson: the guard takes others
-    /// in by [`Permit::merge`](crate::Permit::merge).
+    /// Acquires `permits` permits at once: all of them or none.
+    ///
+    /// 0 permits are granted without a request, as by Redisson. That guard can take over the
+    /// permits of others with [`Permit::merge`](crate::Permit::merge).
     ///
     /// # Errors
     ///
@@ -99,7 +111,9 @@ impl Semaphore {
         Acquire::new(&self.counter, permits, self.capacity, self.closing.subscribe())
     }
 
-    /// Acquires one permit if there is one: `None` when there is none, or others of this process wait.
+    /// Acquires one permit if one is available.
+    ///
+    /// Returns `None` if none is, or if other requests of this process wait.
     ///
     /// # Errors
     ///
@@ -113,7 +127,9 @@ impl Semaphore {
         self.try_acquire_many(1)
     }
 
-    /// The same for `permits` at once.
+    /// Acquires `permits` permits at once if they are available.
+    ///
+    /// Returns `None` if there are too few, or if other requests of this process wait.
     ///
     /// # Errors
     ///
@@ -127,49 +143,58 @@ impl Semaphore {
         TryAcquire::new(&self.counter, permits, self.capacity, self.closing.subscribe())
     }
 
-    /// Sets how many permits there are, where none were set yet; tells whether that was so. With a lifetime:
-    /// [`SetPermits::expires_in`].
+    /// Sets the number of permits if none were set yet. Returns whether that was the case.
+    ///
+    /// [`SetPermits::expires_in`] adds a lifetime.
     #[doc(alias = "trySetPermits")]
     pub fn try_set_permits(&self, permits: u64) -> SetPermits {
-        SetPermits { counter: self.counter.clone(), permits, anew: false, lifetime: None }
+        SetPermits { counter: self.counter.clone(), permits, overwrite: false, lifetime: None }
     }
 
-    /// Sets how many permits there are. Those that are held with a lease stay held: with fewer than them, none are left
-    /// until enough have come back. What is held without a lease is not known, and counts as given back.
+    /// Sets the number of permits.
+    ///
+    /// Permits that are held with a lease stay held. If the number is below theirs, none are
+    /// available until enough have been returned. Permits that are held without a lease are
+    /// unknown, and count as returned.
     pub fn set_permits(&self, permits: u64) -> SetPermits {
-        SetPermits { counter: self.counter.clone(), permits, anew: true, lifetime: None }
+        SetPermits { counter: self.counter.clone(), permits, overwrite: true, lifetime: None }
     }
 
-    /// Adds permits for everybody, or takes some away where negative: then fewer than none may be left, until enough were
-    /// given back. Its lifetime stays. Tells how many are left.
+    /// Adds permits to the semaphore, or takes some away if `permits` is negative.
+    ///
+    /// Returns the number of available permits. If permits are taken away, it may be negative until
+    /// enough have been returned. The lifetime of the semaphore stays.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says what is true then.
+    /// [`SemaphoreError`] says whether the permits may have been added.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "addPermits")]
     pub async fn add_permits(&self, permits: i64) -> Result<i64, SemaphoreError> {
         Ok(self.counter.add(permits, false).await?.unwrap_or(0))
     }
 
-    /// Gives permits back that no guard has: forgotten ones, or those that another process was given. Nothing checks that
-    /// they were taken; 0 permits are nothing to do. Permits of guards go back by [`Permit::release`](crate::Permit::release).
+    /// Returns permits that no guard holds: forgotten ones, or those of another process.
+    ///
+    /// The call does not check that they were taken, and does nothing for 0 permits. For the
+    /// permits of a guard, use [`Permit::release`](crate::Permit::release).
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says what is true then.
+    /// [`SemaphoreError`] says whether the permits may have been returned.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn release(&self, permits: u32) -> Result<(), SemaphoreError> {
         self.counter.release(permits).await
     }
 
-    /// The same, where the semaphore was set up: `false` where it was not.
+    /// Returns permits that no guard holds, if the semaphore exists. Returns `false` if it does
+    /// not.
     ///
     /// # Errors
     ///
@@ -183,29 +208,31 @@ impl Semaphore {
         Ok(self.counter.add(permits.into(), true).await?.is_some())
     }
 
-    /// Takes all permits that are left, for good; tells how many.
+    /// Takes all available permits for good. Returns their number.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says what is true then.
+    /// [`SemaphoreError`] says whether the permits may have been taken.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "drainPermits")]
     pub async fn drain(&self) -> Result<u64, SemaphoreError> {
         self.counter.drain().await
     }
 
-    /// How many permits are left at this instant; where none were set, as many as the capacity says, or none.
+    /// Returns the number of permits that are available at this instant.
+    ///
+    /// If no permits were set, it is the capacity of this handle, or 0 without one.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] when it could not be asked.
+    /// [`SemaphoreError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64, SemaphoreError> {
         let counts = self.counter.count().await?;
@@ -213,35 +240,37 @@ impl Semaphore {
         Ok(counts.available.map_or_else(unset, |left| u64::try_from(left).unwrap_or(0)))
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its events; with the leases of its permits and the
-    /// queue of a fair one.
+    /// Returns the operations that every object has: existence, lifetime, rename, events.
     ///
-    /// Nobody is asked who holds permits: behind a deletion or a rename those that are out are forgotten. Who waits looks again within
-    /// `poll_interval`; nobody is woken.
+    /// They include the leases of its permits, and the queue of a fair semaphore. They do not
+    /// consider held permits: after a deletion or a rename those are forgotten. Waiters are not
+    /// woken, but poll within `poll_interval`.
     pub fn object(&self) -> Object {
         self.counter.object(layouts::permit_expirable_semaphore)
     }
 
-    /// Deletes the semaphore, whoever holds permits of it; tells whether there was one.
+    /// Deletes the semaphore, even while permits are held. Returns whether it existed.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says what is true then.
+    /// [`SemaphoreError`] says whether the semaphore may have been deleted.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn delete(&self) -> Result<bool, SemaphoreError> {
         self.counter.delete().await
     }
 
-    /// Closes this handle and its clones: who waits through them ends [`Closed`](crate::AcquireError::Closed), and so does who
-    /// asks from now on. Permits that are held stay held; other handles and processes notice nothing.
+    /// Closes this handle and its clones.
+    ///
+    /// Their pending requests and all later ones end with [`Closed`](crate::AcquireError::Closed).
+    /// Held permits stay held. Other handles and processes are not affected.
     pub fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Whether this handle was closed.
+    /// Returns whether this handle was closed.
     pub fn is_closed(&self) -> bool {
         *self.closing.borrow()
     }
@@ -254,18 +283,21 @@ impl std::fmt::Debug for Semaphore {
     }
 }
 
-/// Sets permits when awaited; made by [`Semaphore::try_set_permits`] and [`Semaphore::set_permits`].
+/// A request to set permits, sent when awaited.
+///
+/// Created by [`Semaphore::try_set_permits`] and [`Semaphore::set_permits`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct SetPermits {
     counter: Counter,
     permits: u64,
-    anew: bool,
+    overwrite: bool,
     lifetime: Option<Duration>,
 }
 
 impl SetPermits {
-    /// Has the semaphore deleted by itself after this time. Unlimited unless set.
+    /// Makes the server delete the semaphore after this time. Without it, the semaphore has no
+    /// lifetime.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
@@ -277,6 +309,6 @@ impl IntoFuture for SetPermits {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.counter.set(self.permits, self.anew, self.lifetime).await })
+        Box::pin(async move { self.counter.set(self.permits, self.overwrite, self.lifetime).await })
     }
 }

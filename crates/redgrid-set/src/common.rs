@@ -1,87 +1,91 @@
-//! What all sets have in common, whatever orders them.
+//! The methods that all sets have, sorted or not.
 
-/// By the commands of the server for it, and the script that retains.
+/// Implements them, with the server's commands and the script that retains values.
 macro_rules! common_methods {
     ($type:ident, $count:literal, $remove:literal, $random:literal, $retain:ident) => {
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
-            /// The same name with another codec.
+            /// Returns a handle of the same name with another codec.
             pub fn with_codec<D: redgrid_codecs::Codec>(self, codec: D) -> $type<T, D> {
-                $type { of: self.of.with_codec(codec) }
+                $type { inner: self.inner.with_codec(codec) }
             }
 
-            /// What every object has: whether it is there, its lifetime, other names, its size in memory.
+            /// Returns the [`Object`](redgrid_core::object::Object) of this name: existence,
+            /// lifetime, other names, memory size.
             pub fn object(&self) -> redgrid_core::object::Object {
-                self.of.place.object(redgrid_core::object::alone)
+                self.inner.place.object(redgrid_core::object::alone)
             }
 
-            /// How many values it has.
+            /// Returns the number of values.
             ///
             /// # Errors
             ///
-            /// [`ObjectError`] says what is true then.
+            /// [`ObjectError`] states what failed and whether anything may have changed.
             ///
             /// # Cancel safety
             ///
-            /// Dropping it changes nothing.
+            /// Dropping the future changes nothing.
             #[doc(alias = "size")]
             pub async fn len(&self) -> Result<u64, ObjectError> {
-                self.of.place.read(self.of.place.command($count)?).await
+                self.inner.place.read(self.inner.place.command($count)?).await
             }
 
-            /// Whether it has none.
+            /// Returns whether the set is empty.
             ///
             /// # Errors
             ///
-            /// As [`Self::len`].
+            /// As for [`Self::len`].
             ///
             /// # Cancel safety
             ///
-            /// As [`Self::len`].
+            /// As for [`Self::len`].
             #[doc(alias = "isEmpty")]
             pub async fn is_empty(&self) -> Result<bool, ObjectError> {
                 Ok(self.len().await? == 0)
             }
 
-            /// Removes all values, in one step; tells whether there were any.
+            /// Removes all values, in one step. Returns whether there were any.
             ///
             /// # Errors
             ///
-            /// [`ObjectError`] says what is true then.
+            /// [`ObjectError`] states what failed and whether anything may have changed.
             ///
             /// # Cancel safety
             ///
-            /// What has left is carried out although nobody waits for it.
+            /// A request that was already sent is executed even if the future is dropped.
             pub async fn clear(&self) -> Result<bool, ObjectError> {
-                self.of.place.change(self.of.place.command("DEL")?).await
+                self.inner.place.change(self.inner.place.command("DEL")?).await
             }
 
-            /// Removes a value; tells whether it was in.
+            /// Removes a value. Returns whether the set contained it.
             ///
             /// # Errors
             ///
-            /// [`ObjectError`] says what is true then.
+            /// [`ObjectError`] states what failed and whether anything may have changed.
             ///
             /// # Cancel safety
             ///
-            /// What has left is carried out although nobody waits for it.
+            /// A request that was already sent is executed even if the future is dropped.
             pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
             where
                 T: std::borrow::Borrow<Q>,
                 C: redgrid_codecs::Encode<Q>,
             {
-                let value = self.of.encoded(value)?;
-                self.of.place.change(self.of.place.command($remove)?.arg(value)).await
+                let value = self.inner.encode(value)?;
+                self.inner.place.change(self.inner.place.command($remove)?.arg(value)).await
             }
 
-            /// Removes values, 500 of them or about 4 MiB at a time; tells how many were in. After an error some may be removed.
+            /// Removes values, up to 500 or about 4 MiB a request. Returns the number of removed
+            /// values.
+            ///
+            /// After an error, some of them may have been removed.
             ///
             /// # Errors
             ///
-            /// As [`Self::remove`].
+            /// As for [`Self::remove`].
             ///
             /// # Cancel safety
             ///
-            /// As [`Self::remove`].
+            /// As for [`Self::remove`].
             #[doc(alias = "removeAll")]
             #[doc(alias = "removeAllCounted")]
             pub async fn remove_many<'a, Q: ?Sized + 'a>(
@@ -92,19 +96,23 @@ macro_rules! common_methods {
                 T: std::borrow::Borrow<Q>,
                 C: redgrid_codecs::Encode<Q>,
             {
-                let values = self.of.encoded_all(values)?;
-                self.of.change_parts($remove, &values).await
+                let values = self.inner.encode_all(values)?;
+                self.inner.change_parts($remove, &values).await
             }
 
-            /// Removes all but these, up to 100,000, in one step; tells how many. Its lifetime stays.
+            /// Removes all values except these, up to 100,000, in one step. Returns the number of
+            /// removed values.
+            ///
+            /// The set keeps its lifetime.
             ///
             /// # Errors
             ///
-            /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of more.
+            /// [`ObjectError`] states what failed and whether anything may have changed.
+            /// [`ObjectError::InvalidArgument`] for more values.
             ///
             /// # Cancel safety
             ///
-            /// What has left is carried out although nobody waits for it.
+            /// A request that was already sent is executed even if the future is dropped.
             #[doc(alias = "retainAll")]
             pub async fn retain_many<'a, Q: ?Sized + 'a>(
                 &self,
@@ -114,39 +122,40 @@ macro_rules! common_methods {
                 T: std::borrow::Borrow<Q>,
                 C: redgrid_codecs::Encode<Q>,
             {
-                let values = self.of.encoded_together(values)?;
-                let request = values.into_iter().fold(self.of.script(&$retain)?, redgrid_core::Request::arg);
-                self.of.place.change(request).await
+                let values = self.inner.encode_limited(values)?;
+                let request = values.into_iter().fold(self.inner.script(&$retain)?, redgrid_core::Request::arg);
+                self.inner.place.change(request).await
             }
         }
 
         impl<T, C: redgrid_codecs::Decode<T>> $type<T, C> {
-            /// A value by chance, which stays; `None` where there is none.
+            /// Returns a random value without removing it; `None` if the set is empty.
             ///
             /// # Errors
             ///
-            /// As [`Self::read_all`].
+            /// As for [`Self::read_all`].
             ///
             /// # Cancel safety
             ///
-            /// As [`Self::read_all`].
+            /// As for [`Self::read_all`].
             pub async fn random(&self) -> Result<Option<T>, ObjectError> {
-                self.of.maybe(self.of.place.read(self.of.place.command($random)?).await?)
+                self.inner.decode_option(self.inner.place.read(self.inner.place.command($random)?).await?)
             }
 
-            /// Some values by chance, each once: `count` of them, or all where there are fewer. They stay.
+            /// Returns `count` distinct random values without removing them, or all values if there
+            /// are fewer.
             ///
             /// # Errors
             ///
-            /// As [`Self::read_all`].
+            /// As for [`Self::read_all`].
             ///
             /// # Cancel safety
             ///
-            /// As [`Self::read_all`].
+            /// As for [`Self::read_all`].
             #[doc(alias = "random")]
             pub async fn random_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
-                let request = self.of.place.command($random)?.int(count.into());
-                self.of.all(&self.of.place.read::<Vec<_>>(request).await?)
+                let request = self.inner.place.command($random)?.int(count.into());
+                self.inner.decode_all(&self.inner.place.read::<Vec<_>>(request).await?)
             }
         }
     };

@@ -1,4 +1,4 @@
-//! What all sets have inside: where they are, and how their values become bytes.
+//! The handle inside of every set: the object's name and client, and the codec of its values.
 
 use std::marker::PhantomData;
 
@@ -26,7 +26,7 @@ impl<T, C: Codec> Elements<T, C> {
         Ok(self.place.named()?.0)
     }
 
-    /// A script on its key.
+    /// Builds a call of a script on the key of the set.
     pub(crate) fn script(&self, script: &'static Script<1>) -> Result<Request, ObjectError> {
         Ok(script.with([self.place.named()?.1.clone()]))
     }
@@ -41,14 +41,14 @@ impl<T, C: Codec> Elements<T, C> {
         Ok(ObjectError::InvalidArgument { name, option, expected: expected.into(), got: got.into() })
     }
 
-    pub(crate) fn encoded<Q: ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError>
+    pub(crate) fn encode<Q: ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError>
     where
         C: Encode<Q>,
     {
         self.place.encoded(&self.codec, value)
     }
 
-    pub(crate) fn encoded_all<'a, Q: ?Sized + 'a>(
+    pub(crate) fn encode_all<'a, Q: ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Bytes>, ObjectError>
@@ -58,27 +58,28 @@ impl<T, C: Codec> Elements<T, C> {
         self.place.encoded_all(&self.codec, values)
     }
 
-    /// Values that one script takes: a server does nothing else meanwhile.
-    pub(crate) fn encoded_together<'a, Q: ?Sized + 'a>(
+    /// Encodes the values of one script call, which must not be too many: the script blocks the
+    /// server.
+    pub(crate) fn encode_limited<'a, Q: ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Bytes>, ObjectError>
     where
         C: Encode<Q>,
     {
-        let all = self.encoded_all(values)?;
+        let all = self.encode_all(values)?;
         match all.len() {
-            fits if fits <= TOGETHER => Ok(all),
-            many => Err(self.invalid("values", format!("up to {TOGETHER} at once"), many.to_string())?),
+            fits if fits <= MAX_SCRIPT_VALUES => Ok(all),
+            many => Err(self.invalid("values", format!("up to {MAX_SCRIPT_VALUES} at once"), many.to_string())?),
         }
     }
 
-    /// Changes by a command for each part of some values; tells how many it says in all.
+    /// Sends a write command for each chunk of some values. Returns the sum of the replies.
     pub(crate) async fn change_parts(&self, command: &'static str, values: &[Bytes]) -> Result<u64, ObjectError> {
         self.place.change_parts(values, || self.place.command(command)).await
     }
 
-    /// Asks by a command for each part of some values, which answers for each of them.
+    /// Sends a read command for each chunk of some values. Returns the replies, one for each value.
     pub(crate) async fn read_parts<R: FromReply>(
         &self,
         command: &'static str,
@@ -88,25 +89,25 @@ impl<T, C: Codec> Elements<T, C> {
     }
 }
 
-/// How many values a script takes at most: some tens of milliseconds.
-pub(crate) const TOGETHER: usize = 100_000;
+/// The maximum number of values in one script call, which then takes some tens of milliseconds.
+pub(crate) const MAX_SCRIPT_VALUES: usize = 100_000;
 
 impl<T, C: Decode<T>> Elements<T, C> {
-    pub(crate) fn one(&self, bytes: &Bytes) -> Result<T, ObjectError> {
+    pub(crate) fn decode(&self, bytes: &Bytes) -> Result<T, ObjectError> {
         self.place.decoded(&self.codec, bytes, || Some("a value".into()))
     }
 
-    pub(crate) fn maybe(&self, bytes: Option<Bytes>) -> Result<Option<T>, ObjectError> {
-        bytes.map(|bytes| self.one(&bytes)).transpose()
+    pub(crate) fn decode_option(&self, bytes: Option<Bytes>) -> Result<Option<T>, ObjectError> {
+        bytes.map(|bytes| self.decode(&bytes)).transpose()
     }
 
-    pub(crate) fn all(&self, bytes: &[Bytes]) -> Result<Vec<T>, ObjectError> {
-        bytes.iter().map(|bytes| self.one(bytes)).collect()
+    pub(crate) fn decode_all(&self, bytes: &[Bytes]) -> Result<Vec<T>, ObjectError> {
+        bytes.iter().map(|bytes| self.decode(bytes)).collect()
     }
 
-    /// With their scores.
-    pub(crate) fn entries(&self, Pairs(found): Pairs<Bytes, f64>) -> Result<Vec<(T, f64)>, ObjectError> {
-        found.into_iter().map(|(bytes, score)| Ok((self.one(&bytes)?, score))).collect()
+    /// Decodes values with their scores.
+    pub(crate) fn decode_entries(&self, Pairs(found): Pairs<Bytes, f64>) -> Result<Vec<(T, f64)>, ObjectError> {
+        found.into_iter().map(|(bytes, score)| Ok((self.decode(&bytes)?, score))).collect()
     }
 }
 
@@ -116,19 +117,19 @@ impl<T, C: Clone> Clone for Elements<T, C> {
     }
 }
 
-/// Cloned and shown as what is inside.
+/// Implements `Clone` and `Debug` for a type around [`Elements`].
 macro_rules! handle {
     ($type:ident) => {
         impl<T, C: Clone> Clone for $type<T, C> {
             fn clone(&self) -> Self {
-                $type { of: self.of.clone() }
+                $type { inner: self.inner.clone() }
             }
         }
 
         impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut shown = f.debug_struct(stringify!($type));
-                shown.field("name", &self.of.place.name()).field("codec", &self.of.codec).finish_non_exhaustive()
+                let mut debug = f.debug_struct(stringify!($type));
+                debug.field("name", &self.inner.place.name()).field("codec", &self.inner.codec).finish_non_exhaustive()
             }
         }
     };

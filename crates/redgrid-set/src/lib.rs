@@ -1,4 +1,5 @@
-//! Sets that all processes share, in the wire format of Redisson: plain ones, and three that are in order.
+//! Sets that all processes share, in the wire format of Redisson: an unordered one, and three
+//! sorted ones.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -30,19 +31,21 @@
 //!
 //! # Promises
 //!
-//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time: what was popped then is
-//!   nobody's.
-//! - Values are equal whose bytes are: a codec that writes one value in two ways is none for sets.
-//! - A stream holds a page at a time, whatever the size of the set.
-//! - What can not be decoded is an error about this one value; a stream goes on behind it. What reads or removes many at once ends with it as a
-//!   whole, and what is to be removed is removed all the same: all that a `pop_…_many` took.
+//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//!   and is not repeated. Values that it popped are lost.
+//! - Values are equal if their encoded bytes are equal. A codec that encodes equal values
+//!   differently is not suitable for sets.
+//! - A stream holds one page at a time, whatever the size of the set.
+//! - A value that cannot be decoded is an error of this value only; a stream continues after it. A
+//!   call that reads or removes many values at once fails as a whole, but what it was to remove is
+//!   removed: a `pop_…_many` removes all of its values.
 
+mod atomic;
 mod combine;
 mod common;
 mod elements;
 mod set;
 mod sorted;
-mod whole;
 
 pub use combine::Combination;
 pub use redgrid_codecs as codecs;

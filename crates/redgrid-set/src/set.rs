@@ -1,4 +1,4 @@
-//! The set, its values one by one and in parts.
+//! The unordered set.
 
 use std::borrow::Borrow;
 
@@ -6,22 +6,26 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
 use redgrid_core::object::{ObjectError, Scan};
 
+use crate::atomic::RETAIN;
 use crate::common::common_methods;
 use crate::elements::{Elements, handle};
-use crate::whole::RETAIN;
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what a set stores never
-/// depends on the features that others ask for.
+/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
+/// stored format never depends on features that other crates enable.
 macro_rules! set {
     ($($default:tt)*) => {
-        /// Values of type `T`, each once and in no order, shared by all processes that reach the same server. Redisson's `RSet` on the wire.
+        /// An unordered set of values of type `T`, shared by all processes that reach the same
+        /// server.
         ///
-        /// Cheap to clone; clones are the same set. The codec `C` is part of the type: all who share a set name the same one. With the
-        /// feature `json` it is `Json` where none is named. A set is there while it has values.
+        /// Redisson's `RSet` on the wire.
+        ///
+        /// Cheap to clone; clones are handles of the same set. The codec `C` is part of the type:
+        /// all users of a set must use the same one. With the feature `json`, the default is
+        /// `Json`. A set exists while it has values.
         #[doc(alias = "RSet")]
         #[doc(alias = "RedissonSet")]
         pub struct Set<T, C $($default)*> {
-            pub(crate) of: Elements<T, C>,
+            pub(crate) inner: Elements<T, C>,
         }
     };
 }
@@ -35,41 +39,45 @@ handle!(Set);
 common_methods!(Set, "SCARD", "SREM", "SRANDMEMBER", RETAIN);
 
 impl<T, C: Codec + Default> Set<T, C> {
-    /// The set with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the set with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Set { of: Elements::new(client, name, C::default()) }
+        Set { inner: Elements::new(client, name, C::default()) }
     }
 }
 
 impl<T, C: Codec> Set<T, C> {
-    /// Inserts a value; tells whether it is new.
+    /// Inserts a value. Returns whether it is new.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let value = self.of.encoded(value)?;
-        self.of.place.change(self.of.place.command("SADD")?.arg(value)).await
+        let value = self.inner.encode(value)?;
+        self.inner.place.change(self.inner.place.command("SADD")?.arg(value)).await
     }
 
-    /// Inserts values, 500 of them or about 4 MiB at a time; tells how many are new. After an error some may be in.
+    /// Inserts values, up to 500 or about 4 MiB a request. Returns the number of new values.
+    ///
+    /// After an error, some of them may have been inserted.
     ///
     /// # Errors
     ///
-    /// As [`Set::insert`].
+    /// As for [`Set::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Set::insert`].
+    /// As for [`Set::insert`].
     #[doc(alias = "addAll")]
     #[doc(alias = "addAllCounted")]
     pub async fn insert_many<'a, Q: ?Sized + 'a>(
@@ -80,37 +88,38 @@ impl<T, C: Codec> Set<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let values = self.of.encoded_all(values)?;
-        self.of.change_parts("SADD", &values).await
+        let values = self.inner.encode_all(values)?;
+        self.inner.change_parts("SADD", &values).await
     }
 
-    /// Whether a value is in.
+    /// Returns whether the set contains a value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let value = self.of.encoded(value)?;
-        self.of.place.read(self.of.place.command("SISMEMBER")?.arg(value)).await
+        let value = self.inner.encode(value)?;
+        self.inner.place.read(self.inner.place.command("SISMEMBER")?.arg(value)).await
     }
 
-    /// Of each value whether it is in, in their order; 500 of them or about 4 MiB at a time.
+    /// Returns for each value, in their order, whether the set contains it. Up to 500 values or
+    /// about 4 MiB a request.
     ///
     /// # Errors
     ///
-    /// As [`Set::contains`].
+    /// As for [`Set::contains`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Set::contains`].
+    /// As for [`Set::contains`].
     #[doc(alias = "containsEach")]
     pub async fn contains_each<'a, Q: ?Sized + 'a>(
         &self,
@@ -120,19 +129,19 @@ impl<T, C: Codec> Set<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let values = self.of.encoded_all(values)?;
-        self.of.read_parts("SMISMEMBER", &values).await
+        let values = self.inner.encode_all(values)?;
+        self.inner.read_parts("SMISMEMBER", &values).await
     }
 
-    /// Whether all of these are in.
+    /// Returns whether the set contains all of the values.
     ///
     /// # Errors
     ///
-    /// As [`Set::contains`].
+    /// As for [`Set::contains`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Set::contains`].
+    /// As for [`Set::contains`].
     #[doc(alias = "containsAll")]
     pub async fn contains_all<'a, Q: ?Sized + 'a>(
         &self,
@@ -147,54 +156,61 @@ impl<T, C: Codec> Set<T, C> {
 }
 
 impl<T, C: Decode<T>> Set<T, C> {
-    /// All values in one answer: as large as all of them. For large sets there is [`Set::stream`].
+    /// Returns all values in one reply, which is as large as all of them. For large sets use
+    /// [`Set::stream`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
-        self.of.all(&self.of.place.read::<Vec<_>>(self.of.place.command("SMEMBERS")?).await?)
+        self.inner.decode_all(&self.inner.place.read::<Vec<_>>(self.inner.place.command("SMEMBERS")?).await?)
     }
 
-    /// Removes a value by chance, and tells it; `None` where there is none. Where its answer is lost the value is gone.
+    /// Removes a random value and returns it; `None` if the set is empty. If the reply is lost, so
+    /// is the value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; the value is removed also where it can not be decoded.
+    /// [`ObjectError`] states what failed and whether anything may have changed. A value that
+    /// cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it: then the value is nobody's.
+    /// A request that was already sent is executed even if the future is dropped: a removed value
+    /// is lost then.
     #[doc(alias = "removeRandom")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
-        self.of.maybe(self.of.place.change(self.of.place.command("SPOP")?).await?)
+        self.inner.decode_option(self.inner.place.change(self.inner.place.command("SPOP")?).await?)
     }
 
-    /// Removes some values by chance, and tells them: `count` of them, or all where there are fewer. Where its answer is lost they are gone.
+    /// Removes `count` random values and returns them, or all values if there are fewer. If the
+    /// reply is lost, so are the values.
     ///
     /// # Errors
     ///
-    /// As [`Set::pop`]; one that can not be decoded is an error of all, and all are removed: where others may have written it, take them one by one.
+    /// As for [`Set::pop`]. If one value cannot be decoded, the call fails, but all of them are
+    /// removed. Where other writers may use another codec, pop values one by one.
     ///
     /// # Cancel safety
     ///
-    /// As [`Set::pop`].
+    /// As for [`Set::pop`].
     #[doc(alias = "removeRandom")]
     pub async fn pop_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
-        self.of.all(&self.of.place.change::<Vec<_>>(self.of.place.command("SPOP")?.int(count.into())).await?)
+        self.inner
+            .decode_all(&self.inner.place.change::<Vec<_>>(self.inner.place.command("SPOP")?.int(count.into())).await?)
     }
 }
 
 impl<T: 'static, C: Decode<T>> Set<T, C> {
-    /// All values, as a stream, in no order.
+    /// Returns a stream of all values, in no order.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> Scan<T> {
-        let of = self.of.clone();
-        Scan::by("SSCAN", 1, self.of.place.clone(), move |found| of.one(&found[0]))
+        let inner = self.inner.clone();
+        Scan::by("SSCAN", 1, self.inner.place.clone(), move |found| inner.decode(&found[0]))
     }
 }

@@ -7,23 +7,25 @@ use redgrid_bits::BitSet;
 use redgrid_core::Client;
 use redgrid_core::object::ObjectError;
 
-use crate::layout::{Kind, Layout};
+use crate::fan_out::{ByShard, Shard, Sharded, Shards, group_by_shard, in_request_order};
+use crate::layout::{Kind, ShardLayout};
 use crate::object::ShardedObject;
 use crate::ones::ShardedOnes;
-use crate::spread::{ByPart, Part, Parts, Spread, by_part, in_order};
 
-/// Bits by their indices, in ranges of which each is a key of its own: so there may be more than a string of the server has.
+/// A bit set whose indices are divided into ranges, each in a key of its own. It may therefore have
+/// more bits than a string of the server.
 ///
-/// Cheap to clone; clones are the same set: make one and clone it. All bits are clear where nothing is stored. Part `n` of `N` has the indices
-/// from `n × size / N` on, rounded up to whole bytes; each part takes an eighth of the highest of its own that was ever written, in bytes.
+/// Cheap to clone; clones are handles of the same set: create one and clone it. Without stored
+/// values, all bits are clear. Shard `n` of `N` has the indices from `n × size / N` on, rounded up
+/// to whole bytes. The size of a shard in bytes is an eighth of its highest own index ever written.
 #[doc(alias = "RClusteredBitSet")]
 #[derive(Clone)]
 pub struct ShardedBitSet {
-    spread: Spread<BitSet>,
+    sharded: Sharded<BitSet>,
 }
 
-impl Part for BitSet {
-    type With = ();
+impl Shard for BitSet {
+    type Options = ();
 
     fn kind((): &()) -> Kind {
         Kind::Bits
@@ -34,30 +36,30 @@ impl Part for BitSet {
     }
 }
 
-impl Layout {
-    /// The part that has a bit, and which of its own it is.
-    fn bit(&self, index: u64) -> (u32, u64) {
-        ((index / self.bits_each()) as u32, index % self.bits_each())
+impl ShardLayout {
+    /// Returns the shard of a bit, and its index in the shard.
+    fn locate(&self, index: u64) -> (u32, u64) {
+        ((index / self.bits_per_shard()) as u32, index % self.bits_per_shard())
     }
 
-    /// The first index of a part.
-    pub(crate) fn first_of(&self, part: u32) -> u64 {
-        u64::from(part) * self.bits_each()
+    /// Returns the first index of a shard.
+    pub(crate) fn first_index(&self, shard: u32) -> u64 {
+        u64::from(shard) * self.bits_per_shard()
     }
 
-    /// How many indices a part has: the last ones have fewer, or none.
-    fn bits_of(&self, part: u32) -> u64 {
-        self.size.saturating_sub(self.first_of(part)).min(self.bits_each())
+    /// Returns the number of indices of a shard: the last shards have fewer, or none.
+    fn bits_in(&self, shard: u32) -> u64 {
+        self.size.saturating_sub(self.first_index(shard)).min(self.bits_per_shard())
     }
 
-    /// A range by parts, each with the range of its own.
-    fn ranges(&self, range: Range<u64>) -> Vec<(u32, Range<u64>)> {
+    /// Splits a range by shards, into ranges of their own indices.
+    fn split_range(&self, range: Range<u64>) -> Vec<(u32, Range<u64>)> {
         let mut all = Vec::new();
         let mut from = range.start;
         while from < range.end {
-            let (part, start) = self.bit(from);
-            let to = range.end.min(self.first_of(part) + self.bits_each());
-            all.push((part, start..start + (to - from)));
+            let (shard, start) = self.locate(from);
+            let to = range.end.min(self.first_index(shard) + self.bits_per_shard());
+            all.push((shard, start..start + (to - from)));
             from = to;
         }
         all
@@ -65,306 +67,326 @@ impl Layout {
 }
 
 impl ShardedBitSet {
-    /// The bit set with this name, divided as it is, or into 16 parts of 2³² bits where it is not yet. Making one asks nobody: an invalid name, which
-    /// one with a hash tag is here, is told by the first call.
+    /// Returns the bit set with this name, with the stored shard layout; by default with 16 shards
+    /// of 2³² bits.
+    ///
+    /// No request is sent: the first call reports an invalid name. A name with a hash tag is
+    /// invalid here.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        ShardedBitSet { spread: Spread::new(client, name, ()) }
+        ShardedBitSet { sharded: Sharded::new(client, name, ()) }
     }
 
-    /// Divided into so many parts, a power of two of up to 1,024. Where it is divided into another number already, calls end
-    /// [`ObjectError::InvalidArgument`]: what is stored is not divided anew.
+    /// Sets the number of shards, a power of two of up to 1,024.
+    ///
+    /// If another number is stored already, calls return [`ObjectError::InvalidArgument`]: a stored
+    /// object cannot be resharded.
     pub fn with_shards(mut self, shards: u32) -> Self {
-        self.spread.wish.shards = Some(shards);
+        self.sharded.requested.shards = Some(shards);
         self
     }
 
-    /// Of so many bits in all, up to 2³² for each part. The indices are divided evenly: without it, as many as there can be, and what has few
-    /// indices, and low ones, is all in the first part.
+    /// Sets the total number of bits, up to 2³² for each shard.
     ///
-    /// Where it has another size already, calls end [`ObjectError::InvalidArgument`].
+    /// The indices are divided evenly among the shards. The default is the maximum: with few and
+    /// low indices, all of them are then in the first shard.
+    ///
+    /// If another size is stored already, calls return [`ObjectError::InvalidArgument`].
     pub fn with_size(mut self, bits: u64) -> Self {
-        self.spread.wish.size = Some(bits);
+        self.sharded.requested.size = Some(bits);
         self
     }
 
-    /// What is asked of all parts alike: whether they are there, their lifetime, their deletion.
+    /// Returns the operations on all shards: existence, lifetime, deletion.
     pub fn object(&self) -> ShardedObject {
-        ShardedObject::of(&self.spread)
+        ShardedObject::new(&self.sharded)
     }
 
-    /// How many bits it may have: indices are below it.
+    /// Returns the total number of bits: all indices are below it.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn capacity(&self) -> Result<u64, ObjectError> {
-        Ok(self.spread.to_read().await?.layout.size)
+        Ok(self.sharded.shards_to_read().await?.layout.size)
     }
 
-    /// Whether a bit is set.
+    /// Returns whether a bit is set.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn get(&self, index: u64) -> Result<bool, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        let (part, bit) = self.bit(&parts, index)?;
-        parts.all[part as usize].get(bit).await
+        let shards = self.sharded.shards_to_read().await?;
+        let (shard, bit) = self.locate(&shards, index)?;
+        shards.all[shard as usize].get(bit).await
     }
 
-    /// Whether each of these bits is set, in their order: the parts that have them are asked at the same time.
+    /// Returns for each of these bits, in their order, whether it is set. The shards are read in
+    /// parallel.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that could not be asked.
+    /// [`ObjectError::Shards`] names the shards that could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "get")]
     pub async fn get_many(&self, indices: impl IntoIterator<Item = u64>) -> Result<Vec<bool>, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        let bits = self.bits(&parts, indices)?;
-        let ask = |part: BitSet, bits: Vec<(usize, u64)>| async move {
-            let found = part.get_many(bits.iter().map(|(_, bit)| *bit)).await?;
-            Ok(bits.into_iter().map(|(at, _)| at).zip(found).collect())
+        let shards = self.sharded.shards_to_read().await?;
+        let bits = self.locate_all(&shards, indices)?;
+        let call = |shard: BitSet, bits: Vec<(usize, u64)>| async move {
+            let found = shard.get_many(bits.iter().map(|(_, bit)| *bit)).await?;
+            Ok(bits.into_iter().map(|(position, _)| position).zip(found).collect())
         };
-        Ok(in_order(self.spread.each(&parts, bits, ask).await?))
+        Ok(in_request_order(self.sharded.fan_out(&shards, bits, call).await?))
     }
 
-    /// Sets or clears a bit; tells whether it was set.
+    /// Sets or clears a bit. Returns whether it was set before.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "clear")]
     pub async fn set(&self, index: u64, bit: bool) -> Result<bool, ObjectError> {
-        let parts = self.spread.to_change().await?;
-        let (part, at) = self.bit(&parts, index)?;
-        parts.all[part as usize].set(at, bit).await
+        let shards = self.sharded.shards_to_change().await?;
+        let (shard, index_in_shard) = self.locate(&shards, index)?;
+        shards.all[shard as usize].set(index_in_shard, bit).await
     }
 
-    /// Sets or clears these bits: the parts that have them are asked at the same time. Tells how many are other than they were.
+    /// Sets or clears these bits, on their shards in parallel. Returns the number of changed bits.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts of which some may not be written.
+    /// [`ObjectError::Shards`] names the shards in which some bits may not have been written.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedBitSet::set`].
+    /// As for [`ShardedBitSet::set`].
     #[doc(alias = "set")]
     pub async fn set_many(&self, indices: impl IntoIterator<Item = u64>, bit: bool) -> Result<u64, ObjectError> {
-        let parts = self.spread.to_change().await?;
-        let bits = self.bits(&parts, indices)?;
-        let ask = |part: BitSet, bits: Vec<(usize, u64)>| async move {
-            part.set_many(bits.into_iter().map(|(_, bit)| bit), bit).await
+        let shards = self.sharded.shards_to_change().await?;
+        let bits = self.locate_all(&shards, indices)?;
+        let call = |shard: BitSet, bits: Vec<(usize, u64)>| async move {
+            shard.set_many(bits.into_iter().map(|(_, bit)| bit), bit).await
         };
-        self.spread.sum(&parts, bits, ask).await
+        self.sharded.fan_out_sum(&shards, bits, call).await
     }
 
-    /// Sets or clears all bits of a range: the parts that have some are asked at the same time, each for 8,388,608 of its bits at a time.
+    /// Sets or clears all bits of a range, on its shards in parallel, up to 8,388,608 bits a
+    /// request.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that may not be written, or not all of what they have of the range.
+    /// [`ObjectError::Shards`] names the shards whose part of the range may not have been written,
+    /// or not completely.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedBitSet::set`].
+    /// As for [`ShardedBitSet::set`].
     #[doc(alias = "set")]
     #[doc(alias = "clear")]
     pub async fn set_range(&self, range: impl RangeBounds<u64>, bit: bool) -> Result<(), ObjectError> {
-        let parts = self.spread.to_change().await?;
-        let ranges = parts.layout.ranges(self.range(&parts, &range)?);
-        let ask = |part: BitSet, range: Range<u64>| async move { part.set_range(range, bit).await };
-        self.spread.each(&parts, ranges, ask).await.map(drop)
+        let shards = self.sharded.shards_to_change().await?;
+        let ranges = shards.layout.split_range(self.checked_range(&shards, &range)?);
+        let call = |shard: BitSet, range: Range<u64>| async move { shard.set_range(range, bit).await };
+        self.sharded.fan_out(&shards, ranges, call).await.map(drop)
     }
 
-    /// Clears all bits, each part's in one step; tells whether anything was stored. It stays divided as it is.
+    /// Clears all bits, each shard in one step. Returns whether anything was stored. The shard
+    /// layout is kept.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that may be as they were.
+    /// [`ObjectError::Shards`] names the shards that may be unchanged.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedBitSet::set`].
+    /// As for [`ShardedBitSet::set`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let (parts, _) = self.spread.to_end().await?;
-        let told = self.spread.each(&parts, parts.every(), |part, ()| async move { part.clear().await }).await?;
-        Ok(told.into_iter().any(|(_, was_there)| was_there))
+        let (shards, _) = self.sharded.verified_shards().await?;
+        let results =
+            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.clear().await }).await?;
+        Ok(results.into_iter().any(|(_, existed)| existed))
     }
 
-    /// How many bits are set: the sum of what each part says, not all at one moment.
+    /// Returns the number of set bits. The shards are not counted at the same moment.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that could not be asked.
+    /// [`ObjectError::Shards`] names the shards that could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "cardinality")]
     pub async fn count(&self) -> Result<u64, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        self.spread.sum(&parts, parts.every(), |part, ()| async move { part.count().await }).await
+        let shards = self.sharded.shards_to_read().await?;
+        self.sharded.fan_out_sum(&shards, shards.every_shard(), |shard, ()| async move { shard.count().await }).await
     }
 
-    /// How many bits of a range are set: the parts that have some of it are asked.
+    /// Returns the number of set bits in a range. Only the shards of the range are read.
     ///
     /// # Errors
     ///
-    /// As [`ShardedBitSet::count`].
+    /// As for [`ShardedBitSet::count`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn count_in(&self, range: impl RangeBounds<u64>) -> Result<u64, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        let ranges = parts.layout.ranges(self.range(&parts, &range)?);
-        let ask = |part: BitSet, range: Range<u64>| async move { part.count_in(range).await };
-        self.spread.sum(&parts, ranges, ask).await
+        let shards = self.sharded.shards_to_read().await?;
+        let ranges = shards.layout.split_range(self.checked_range(&shards, &range)?);
+        let call = |shard: BitSet, range: Range<u64>| async move { shard.count_in(range).await };
+        self.sharded.fan_out_sum(&shards, ranges, call).await
     }
 
-    /// The highest bit that is set, and one; 0 where none is.
+    /// Returns the index of the highest set bit plus one; 0 if no bit is set.
     ///
     /// # Errors
     ///
-    /// As [`ShardedBitSet::count`].
+    /// As for [`ShardedBitSet::count`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "length")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        let told = self.spread.each(&parts, parts.every(), |part, ()| async move { part.len().await }).await?;
-        let last = told.into_iter().rev().find(|(_, len)| *len > 0);
-        Ok(last.map_or(0, |(part, len)| parts.layout.first_of(part) + len))
+        let shards = self.sharded.shards_to_read().await?;
+        let results =
+            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await?;
+        let last = results.into_iter().rev().find(|(_, len)| *len > 0);
+        Ok(last.map_or(0, |(shard, len)| shards.layout.first_index(shard) + len))
     }
 
-    /// Whether no bit is set.
+    /// Returns whether no bit is set.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] where those that answered have none, and some did not.
+    /// [`ObjectError::Shards`] if the shards that answered have no set bits, and others failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        Ok(!self.spread.any(&parts, |part, ()| async move { Ok(!part.is_empty().await?) }).await?)
+        let shards = self.sharded.shards_to_read().await?;
+        Ok(!self.sharded.fan_out_any(&shards, |shard, ()| async move { Ok(!shard.is_empty().await?) }).await?)
     }
 
-    /// How many bits there is room for as it is stored: 8 for each byte of each part.
+    /// Returns the number of stored bits: 8 for each byte of each shard.
     ///
     /// # Errors
     ///
-    /// As [`ShardedBitSet::count`].
+    /// As for [`ShardedBitSet::count`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn size(&self) -> Result<u64, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        self.spread.sum(&parts, parts.every(), |part, ()| async move { part.size().await }).await
+        let shards = self.sharded.shards_to_read().await?;
+        self.sharded.fan_out_sum(&shards, shards.every_shard(), |shard, ()| async move { shard.size().await }).await
     }
 
-    /// The first bit that is set, from `from` on: its part is asked, and then those behind it, all at the same time.
+    /// Returns the index of the first set bit, from `from` on. Its shard is read first, and then
+    /// all later ones in parallel.
     ///
     /// # Errors
     ///
-    /// As [`ShardedBitSet::count`].
+    /// As for [`ShardedBitSet::count`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "nextSetBit")]
     pub async fn next_set(&self, from: u64) -> Result<Option<u64>, ObjectError> {
-        self.next(from, |part, from| async move { part.next_set(from).await }).await
+        self.next(from, |shard, from| async move { shard.next_set(from).await }).await
     }
 
-    /// The first bit that is clear, from `from` on, as [`ShardedBitSet::next_set`]; `None` where all are set up to the last there can be.
+    /// Returns the index of the first clear bit, from `from` on, like [`ShardedBitSet::next_set`];
+    /// `None` if all bits up to the highest possible index are set.
     ///
     /// # Errors
     ///
-    /// As [`ShardedBitSet::count`].
+    /// As for [`ShardedBitSet::count`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "nextClearBit")]
     pub async fn next_clear(&self, from: u64) -> Result<Option<u64>, ObjectError> {
-        self.next(from, |part, from| async move { part.next_clear(from).await }).await
+        self.next(from, |shard, from| async move { shard.next_clear(from).await }).await
     }
 
-    async fn next<F>(&self, from: u64, ask: impl Fn(BitSet, u64) -> F) -> Result<Option<u64>, ObjectError>
+    async fn next<F>(&self, from: u64, call: impl Fn(BitSet, u64) -> F) -> Result<Option<u64>, ObjectError>
     where
         F: Future<Output = Result<Option<u64>, ObjectError>>,
     {
-        let parts = self.spread.to_read().await?;
-        let (part, from) = self.bit(&parts, from)?;
-        let layout = parts.layout;
-        // What is behind the end of a part is another's.
-        let own = |part: u32, found: Option<u64>| {
-            found.filter(|bit| *bit < layout.bits_of(part)).map(|bit| layout.first_of(part) + bit)
+        let shards = self.sharded.shards_to_read().await?;
+        let (shard, from) = self.locate(&shards, from)?;
+        let layout = shards.layout;
+        // Bits beyond the end of a shard belong to another one.
+        let to_index = |shard: u32, found: Option<u64>| {
+            found.filter(|bit| *bit < layout.bits_in(shard)).map(|bit| layout.first_index(shard) + bit)
         };
-        if let Some(found) = own(part, ask(parts.all[part as usize].clone(), from).await?) {
+        if let Some(found) = to_index(shard, call(shards.all[shard as usize].clone(), from).await?) {
             return Ok(Some(found));
         }
-        let behind = (part + 1..layout.shards).map(|part| (part, 0));
+        let later = (shard + 1..layout.shards).map(|shard| (shard, 0));
         let mut failed = Vec::new();
-        for (part, told) in self.spread.settled(&parts, behind, ask).await {
-            match told.map(|found| own(part, found)) {
-                // Whatever became of those behind it.
+        for (shard, result) in self.sharded.fan_out_collect(&shards, later, call).await {
+            match result.map(|found| to_index(shard, found)) {
+                // The results of later shards do not matter.
                 Ok(Some(found)) if failed.is_empty() => return Ok(Some(found)),
                 Ok(_) => {}
-                Err(error) => failed.push((part, error)),
+                Err(error) => failed.push((shard, error)),
             }
         }
-        ObjectError::of_shards(self.spread.place.named()?.0, failed).map_or(Ok(None), Err)
+        ObjectError::of_shards(self.sharded.place.named()?.0, failed).map_or(Ok(None), Err)
     }
 
-    /// The bits that are set, as a stream, from low to high.
+    /// Returns a stream of the set bits, from low to high.
     #[doc(alias = "stream")]
     pub fn ones(&self) -> ShardedOnes {
-        ShardedOnes::of(self.spread.clone(), 0)
+        ShardedOnes::new(self.sharded.clone(), 0)
     }
 
-    /// The same from this bit on.
+    /// Returns a stream of the set bits from this one on.
     pub fn ones_from(&self, from: u64) -> ShardedOnes {
-        ShardedOnes::of(self.spread.clone(), from)
+        ShardedOnes::new(self.sharded.clone(), from)
     }
 
-    fn bit(&self, parts: &Parts<BitSet>, index: u64) -> Result<(u32, u64), ObjectError> {
-        match index < parts.layout.size {
-            true => Ok(parts.layout.bit(index)),
-            false => Err(self.spread.place.invalid("index", format_args!("0 to {}", parts.layout.size - 1), index)),
+    fn locate(&self, shards: &Shards<BitSet>, index: u64) -> Result<(u32, u64), ObjectError> {
+        if index < shards.layout.size {
+            Ok(shards.layout.locate(index))
+        } else {
+            Err(self.sharded.place.invalid("index", format_args!("0 to {}", shards.layout.size - 1), index))
         }
     }
 
-    /// Bits by the parts that have them.
-    fn bits(&self, parts: &Parts<BitSet>, indices: impl IntoIterator<Item = u64>) -> Result<ByPart<u64>, ObjectError> {
-        let all: Result<Vec<_>, _> = indices.into_iter().map(|index| self.bit(parts, index)).collect();
-        Ok(by_part(all?))
+    /// Groups bits by shard.
+    fn locate_all(
+        &self,
+        shards: &Shards<BitSet>,
+        indices: impl IntoIterator<Item = u64>,
+    ) -> Result<ByShard<u64>, ObjectError> {
+        let all: Result<Vec<_>, _> = indices.into_iter().map(|index| self.locate(shards, index)).collect();
+        Ok(group_by_shard(all?))
     }
 
-    fn range(&self, parts: &Parts<BitSet>, range: &impl RangeBounds<u64>) -> Result<Range<u64>, ObjectError> {
-        let size = parts.layout.size;
+    fn checked_range(&self, shards: &Shards<BitSet>, range: &impl RangeBounds<u64>) -> Result<Range<u64>, ObjectError> {
+        let size = shards.layout.size;
         let start = match range.start_bound() {
             Bound::Included(start) => Some(*start),
             Bound::Excluded(before) => before.checked_add(1),
@@ -380,7 +402,7 @@ impl ShardedBitSet {
             _ => {
                 let expected = format_args!("one within 0 to {} whose end is not before its start", size - 1);
                 let got = format!("{:?} to {:?}", range.start_bound(), range.end_bound());
-                Err(self.spread.place.invalid("range", expected, got))
+                Err(self.sharded.place.invalid("range", expected, got))
             }
         }
     }
@@ -388,7 +410,7 @@ impl ShardedBitSet {
 
 impl fmt::Debug for ShardedBitSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedBitSet").field("name", &self.spread.place.name()).finish_non_exhaustive()
+        f.debug_struct("ShardedBitSet").field("name", &self.sharded.place.name()).finish_non_exhaustive()
     }
 }
 
@@ -396,20 +418,23 @@ impl fmt::Debug for ShardedBitSet {
 mod tests {
     use super::*;
 
-    fn of(shards: u32, size: u64) -> Layout {
-        Layout { kind: Kind::Bits, shards, size, filter: None }
+    fn of(shards: u32, size: u64) -> ShardLayout {
+        ShardLayout { kind: Kind::Bits, shards, size, filter: None }
     }
 
     #[test]
     fn each_bit_is_in_one_part() {
         let layout = of(4, 100);
-        assert_eq!((layout.bits_each(), layout.bit(31), layout.bit(32), layout.bit(99)), (32, (0, 31), (1, 0), (3, 3)));
-        assert_eq!((0..4).map(|part| layout.bits_of(part)).collect::<Vec<_>>(), [32, 32, 32, 4]);
-        assert_eq!(layout.ranges(30..70), [(0, 30..32), (1, 0..32), (2, 0..6)]);
-        assert_eq!(layout.ranges(5..5), []);
+        assert_eq!(
+            (layout.bits_per_shard(), layout.locate(31), layout.locate(32), layout.locate(99)),
+            (32, (0, 31), (1, 0), (3, 3))
+        );
+        assert_eq!((0..4).map(|shard| layout.bits_in(shard)).collect::<Vec<_>>(), [32, 32, 32, 4]);
+        assert_eq!(layout.split_range(30..70), [(0, 30..32), (1, 0..32), (2, 0..6)]);
+        assert_eq!(layout.split_range(5..5), []);
         let few = of(16, 10);
-        assert_eq!((0..4).map(|part| few.bits_of(part)).collect::<Vec<_>>(), [8, 2, 0, 0]);
+        assert_eq!((0..4).map(|shard| few.bits_in(shard)).collect::<Vec<_>>(), [8, 2, 0, 0]);
         let most = of(1024, 1 << 42);
-        assert_eq!((most.bits_each(), most.bit((1 << 42) - 1)), (1 << 32, (1023, (1 << 32) - 1)));
+        assert_eq!((most.bits_per_shard(), most.locate((1 << 42) - 1)), (1 << 32, (1023, (1 << 32) - 1)));
     }
 }

@@ -9,36 +9,37 @@ use redgrid_codecs::{Codec, Encode, Raw};
 use redgrid_core::Client;
 use redgrid_core::object::ObjectError;
 
-use crate::layout::{Kind, Layout, Wish};
+use crate::fan_out::{ByShard, Shard, Sharded, Shards, group_by_shard, in_request_order};
+use crate::layout::{Kind, ShardLayout, ShardLayoutRequest};
 use crate::object::ShardedObject;
-use crate::spread::{ByPart, Part, Parts, Spread, by_part, in_order};
 
-/// What a sharded filter was made for, and what it is.
+/// The configuration of a sharded filter: its size, and the numbers for which it was planned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ShardedFilterConfig {
-    /// Into how many parts it is divided.
+    /// The number of shards.
     pub shards: u32,
-    /// How many bits all parts have together.
+    /// The number of bits of all shards together.
     pub size: u64,
-    /// How many elements it was made for.
+    /// The number of elements for which the filter was planned.
     pub expected_insertions: u64,
-    /// Which share of what is not in it is found all the same, when it has as many elements as were expected.
+    /// The probability of a false positive when the filter has the expected number of elements.
     pub false_probability: f64,
 }
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that which bits an element has never depends
-/// on the features that others ask for.
+/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the bits
+/// of an element never depend on features that other crates enable.
 macro_rules! sharded_bloom_filter {
     ($($codec:tt)*) => {
-        /// A set that answers "not in it" for certain and "in it" with a known share of errors, of parts that are filters of their own: so it
-        /// may be larger than a string of the server.
+        /// A set that answers "not contained" with certainty and "contained" with a known error
+        /// rate. Its shards are filters of their own, so it may be larger than a string of the
+        /// server.
         ///
-        /// Cheap to clone; clones are the same filter, and share what they know of its size: make one and clone it. What is added can not be
-        /// taken out.
+        /// Cheap to clone; clones are handles of the same filter and share its cached size: create
+        /// one and clone it. Elements cannot be removed.
         #[doc(alias = "RClusteredBloomFilter")]
         pub struct ShardedBloomFilter<T, C: Codec $($codec)*> {
-            spread: Spread<BloomFilter<T, C>>,
+            sharded: Sharded<BloomFilter<T, C>>,
         }
     };
 }
@@ -48,179 +49,209 @@ sharded_bloom_filter!(= redgrid_codecs::Json);
 #[cfg(not(feature = "json"))]
 sharded_bloom_filter!();
 
-impl<T, C: Codec> Part for BloomFilter<T, C> {
-    type With = C;
+impl<T, C: Codec> Shard for BloomFilter<T, C> {
+    type Options = C;
 
-    fn kind(_with: &C) -> Kind {
+    fn kind(_options: &C) -> Kind {
         Kind::Filter
     }
 
-    fn new(client: &Client, name: String, with: &C) -> Self {
-        BloomFilter::<T, Raw>::new(client, name).with_codec(with.clone())
+    fn new(client: &Client, name: String, options: &C) -> Self {
+        BloomFilter::<T, Raw>::new(client, name).with_codec(options.clone())
     }
 }
 
-/// For how many elements each part is made. Elements fall on parts by chance, and a part with more than its share finds more than one with less
-/// finds less: by so much each is made a little larger that all together find what was asked for. With `p = exp(-a n)` near the expected number, the
-/// mean over parts of about μ ± √μ elements is that of μ + (a − 1) / 2 of them, where a is -ln p.
-fn each(layout: &Layout, elements: u64, share: f64) -> u64 {
-    let parts = f64::from(layout.shards);
-    let more = ((-share.ln() - 1.0) / 2.0 * (1.0 - 1.0 / parts)).max(0.0);
+/// Returns the number of elements for which each shard is planned.
+///
+/// Elements are distributed randomly. The additional errors of a shard with more than the mean
+/// number of elements exceed those saved by a shard with fewer. Each shard is therefore planned for
+/// a few more, so that the error rate of all together is the requested one.
+///
+/// With `p = exp(-a n)` near the expected number, where `a` is `-ln p`, the mean rate of shards
+/// with about `μ ± √μ` elements is that of `μ + (a − 1) / 2` elements.
+fn elements_per_shard(layout: &ShardLayout, elements: u64, probability: f64) -> u64 {
+    let shards = f64::from(layout.shards);
+    let margin = ((-probability.ln() - 1.0) / 2.0 * (1.0 - 1.0 / shards)).max(0.0);
     match elements {
-        // Of none there can be no filter.
+        // A filter for no elements is impossible.
         0 => 0,
-        elements => (elements as f64 / parts + more).ceil() as u64,
+        elements => (elements as f64 / shards + margin).ceil() as u64,
     }
 }
 
 impl<T, C: Codec + Default> ShardedBloomFilter<T, C> {
-    /// The filter with this name. Making one asks nobody: an invalid name, which one with a hash tag is here, is told by the first call.
+    /// Returns the filter with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name. A name with a hash tag is
+    /// invalid here.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        ShardedBloomFilter { spread: Spread::new(client, name, C::default()) }
+        ShardedBloomFilter { sharded: Sharded::new(client, name, C::default()) }
     }
 }
 
 impl<T, C: Codec> ShardedBloomFilter<T, C> {
-    /// The same name with another codec: elements are equal whose bytes are.
+    /// Returns a handle of the same name with another codec. Elements are equal if their encoded
+    /// bytes are equal.
     pub fn with_codec<D: Codec>(self, codec: D) -> ShardedBloomFilter<T, D> {
-        ShardedBloomFilter { spread: self.spread.by(codec) }
+        ShardedBloomFilter { sharded: self.sharded.with_shard_type(codec) }
     }
 
-    /// Divided into so many parts, a power of two of up to 1,024; 16 where it is not said. Where it is divided into another number already, calls end
-    /// [`ObjectError::InvalidArgument`]: what is stored is not divided anew.
+    /// Sets the number of shards, a power of two of up to 1,024; the default is 16.
+    ///
+    /// If another number is stored already, calls return [`ObjectError::InvalidArgument`]: a stored
+    /// object cannot be resharded.
     pub fn with_shards(mut self, shards: u32) -> Self {
-        self.spread.wish.shards = Some(shards);
+        self.sharded.requested.shards = Some(shards);
         self
     }
 
-    /// What is asked of all parts alike: whether they are there (once something was added), their lifetime, their deletion.
+    /// Returns the operations on all shards: existence (as soon as something is added), lifetime,
+    /// deletion.
     pub fn object(&self) -> ShardedObject {
-        ShardedObject::of(&self.spread)
+        ShardedObject::new(&self.sharded)
     }
 
-    /// Makes the filter, if there is none: of the fewest bits by which, when `expected_insertions` are in it, a share of
-    /// `false_probability` of all others is found as well, with as many elements in each part as chance gives it. Tells whether it did.
+    /// Creates the filter, if there is none, and returns whether it did.
     ///
-    /// What it is for is said in one step, and then each part is made: one that is missing, as this call was cut short, is made by whoever needs it.
+    /// The filter has the smallest size for which, with `expected_insertions` elements in it, the
+    /// probability of a false positive is `false_probability`. The random distribution of elements
+    /// over the shards is taken into account.
+    ///
+    /// The shard layout is stored in one step, and then each shard is created. If this call is
+    /// interrupted, a missing shard is created by the first call that needs it.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then. A share that is not between 0 and 1, and numbers by which a part would have no bits or more than
-    /// 4,294,967,294 (512 MiB), are [`ObjectError::InvalidArgument`]. [`ObjectError::Shards`] names the parts that could not be made, and those that
-    /// were made for other numbers, which is [`ObjectError::InvalidArgument`]: of a filter that was deleted while somebody used it. Delete it then, and make it
-    /// anew.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for a probability that is not between 0 and 1, and for
+    /// numbers that result in shards without bits or with more than 4,294,967,294 (512 MiB).
+    ///
+    /// [`ObjectError::Shards`] names the shards that could not be created. It also names, with
+    /// [`ObjectError::InvalidArgument`], those created for other numbers: they belong to a filter
+    /// that was deleted while it was in use. Delete the filter then, and create it again.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "tryInit")]
     pub async fn try_init(&self, expected_insertions: u64, false_probability: f64) -> Result<bool, ObjectError> {
-        let wish = Wish { filter: Some((expected_insertions, false_probability)), ..self.spread.wish };
-        let wished = self.spread.wished(wish)?;
-        // What can not be is to be refused before anything is said.
-        let first = &self.spread.parts(wished).all[0];
-        let plan = first.planned(each(&wished, expected_insertions, false_probability), false_probability)?;
-        let (said, parts) = self.spread.agree(wish).await?;
-        let Some((elements, share)) = parts.layout.filter else { return Ok(said) };
-        let elements = each(&parts.layout, elements, share);
-        // Reckoned once for all parts; once more where others had said other numbers before.
-        let plan = match (plan.expected_insertions, plan.false_probability) == (elements, share) {
-            true => plan,
-            false => first.planned(elements, share)?,
+        let requested =
+            ShardLayoutRequest { filter: Some((expected_insertions, false_probability)), ..self.sharded.requested };
+        let new_layout = self.sharded.requested_layout(requested)?;
+        // Impossible numbers are refused before anything is stored.
+        let first = &self.sharded.shards(new_layout).all[0];
+        let plan = first
+            .planned(elements_per_shard(&new_layout, expected_insertions, false_probability), false_probability)?;
+        let (created, shards) = self.sharded.create_layout(requested).await?;
+        let Some((elements, probability)) = shards.layout.filter else { return Ok(created) };
+        let elements = elements_per_shard(&shards.layout, elements, probability);
+        // Computed once for all shards, and again if other numbers were stored before.
+        let plan = if (plan.expected_insertions, plan.false_probability) == (elements, probability) {
+            plan
+        } else {
+            first.planned(elements, probability)?
         };
-        let make = |part: BloomFilter<T, C>, ()| async move {
-            if part.try_init_as(&plan).await? {
+        let create_shard = |shard: BloomFilter<T, C>, ()| async move {
+            if shard.try_init_as(&plan).await? {
                 return Ok(());
             }
-            // It was there, of this filter or of one that was deleted while somebody used it.
-            // By what it was made for: each goes by the size that was chosen then.
-            let made_for = |config: &FilterConfig| (config.expected_insertions, config.false_probability);
-            match part.config().await?.filter(|is| made_for(is) != (elements, share)) {
-                Some(is) => {
-                    let expected = format_args!("one for {elements} elements and a share of {share}");
+            // The shard existed: as one of this filter, or of one that was deleted while it was in
+            // use. Only the planned numbers are compared: the size is the one that was chosen then.
+            let planned_for = |config: &FilterConfig| (config.expected_insertions, config.false_probability);
+            match shard.config().await?.filter(|other| planned_for(other) != (elements, probability)) {
+                Some(other) => {
+                    let expected = format_args!("one for {elements} elements and a share of {probability}");
                     let got = format_args!(
                         "one of another filter, for {} and {}",
-                        is.expected_insertions, is.false_probability
+                        other.expected_insertions, other.false_probability
                     );
-                    Err(self.spread.place.invalid("part", expected, got))
+                    Err(self.sharded.place.invalid("part", expected, got))
                 }
                 None => Ok(()),
             }
         };
-        self.spread.each(&parts, parts.every(), make).await?;
-        Ok(said)
+        self.sharded.fan_out(&shards, shards.every_shard(), create_shard).await?;
+        Ok(created)
     }
 
-    /// What the filter was made for, and what it is; `None` where there is none. All parts are asked for their sizes.
+    /// Returns the configuration of the filter; `None` if there is no filter. The sizes are read
+    /// from all shards.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that could not be asked.
+    /// [`ObjectError::Shards`] names the shards that could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getExpectedInsertions")]
     #[doc(alias = "getFalseProbability")]
     #[doc(alias = "getSize")]
     pub async fn config(&self) -> Result<Option<ShardedFilterConfig>, ObjectError> {
-        let Some(parts) = self.spread.agreed().await? else { return Ok(None) };
-        let Some((expected_insertions, false_probability)) = parts.layout.filter else { return Ok(None) };
+        let Some(shards) = self.sharded.stored_shards().await? else { return Ok(None) };
+        let Some((expected_insertions, false_probability)) = shards.layout.filter else { return Ok(None) };
         let size =
-            |part: BloomFilter<T, C>, ()| async move { Ok(part.config().await?.map_or(0, |config| config.size)) };
-        let size = self.spread.sum(&parts, parts.every(), size).await?;
-        let shards = parts.layout.shards;
-        Ok(Some(ShardedFilterConfig { shards, size, expected_insertions, false_probability }))
+            |shard: BloomFilter<T, C>, ()| async move { Ok(shard.config().await?.map_or(0, |config| config.size)) };
+        let size = self.sharded.fan_out_sum(&shards, shards.every_shard(), size).await?;
+        let count = shards.layout.shards;
+        Ok(Some(ShardedFilterConfig { shards: count, size, expected_insertions, false_probability }))
     }
 
-    /// About how many different elements were added; [`u64::MAX`] where all bits of a part are set.
+    /// Estimates how many different elements were added; [`u64::MAX`] if all bits of a shard are
+    /// set.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Absent`] where there is no filter, [`ObjectError::Shards`] names the parts that could not be asked.
+    /// [`ObjectError::Absent`] if there is no filter. [`ObjectError::Shards`] names the shards that
+    /// could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn count(&self) -> Result<u64, ObjectError> {
-        let parts = self.filter().await?;
-        let layout = parts.layout;
-        let count =
-            |part: BloomFilter<T, C>, ()| async move { self.made(&layout, &part, async || part.count().await).await };
-        self.spread.sum(&parts, parts.every(), count).await
+        let shards = self.filter_shards().await?;
+        let layout = shards.layout;
+        let count = |shard: BloomFilter<T, C>, ()| async move {
+            self.with_shard_created(&layout, &shard, async || shard.count().await).await
+        };
+        self.sharded.fan_out_sum(&shards, shards.every_shard(), count).await
     }
 
-    /// Adds an element; tells whether it was not in it: then it is new for certain. `false` is that it, or others with the same bits, were
-    /// added before.
+    /// Adds an element. Returns whether it was not contained: then it is certainly new.
+    ///
+    /// `false` means that the element, or others with the same bits, were added before.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::Absent`] where there is no filter. What ended unknown may be added again.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::Absent`] if there is no filter. After an unknown outcome, the element may be
+    /// added again.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn add<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let bytes = self.encoded(element)?;
-        let parts = self.filter().await?;
-        let part = parts.of(&bytes);
-        self.made(&parts.layout, &part, async || part.add(element).await).await
+        let bytes = self.encode(element)?;
+        let shards = self.filter_shards().await?;
+        let shard = shards.shard_of(&bytes);
+        self.with_shard_created(&shards.layout, &shard, async || shard.add(element).await).await
     }
 
-    /// Adds many: the parts that have them are asked at the same time, each for as many at a time as have 5,000 bits together. Tells how many were
-    /// not in it.
+    /// Adds elements, to their shards in parallel, as many a request as have 5,000 bits together.
+    /// Returns the number of elements that were not contained.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Absent`] where there is no filter, [`ObjectError::Shards`] names the parts to which some may not be added.
+    /// [`ObjectError::Absent`] if there is no filter. [`ObjectError::Shards`] names the shards to
+    /// which some elements may not have been added.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedBloomFilter::add`].
+    /// As for [`ShardedBloomFilter::add`].
     #[doc(alias = "add")]
     pub async fn add_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -230,43 +261,49 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let parts = self.filter().await?;
-        let (elements, layout) = (self.divided(&parts, elements)?, parts.layout);
-        let add = |part: BloomFilter<T, C>, elements: Vec<(usize, &'a Q)>| async move {
-            self.made(&layout, &part, async || part.add_many(elements.iter().map(|(_, element)| *element)).await).await
+        let shards = self.filter_shards().await?;
+        let (elements, layout) = (self.group_elements(&shards, elements)?, shards.layout);
+        let add = |shard: BloomFilter<T, C>, elements: Vec<(usize, &'a Q)>| async move {
+            self.with_shard_created(&layout, &shard, async || {
+                shard.add_many(elements.iter().map(|(_, element)| *element)).await
+            })
+            .await
         };
-        self.spread.sum(&parts, elements, add).await
+        self.sharded.fan_out_sum(&shards, elements, add).await
     }
 
-    /// Whether an element is in it: `false` for certain, `true` but for the share of errors that it was made with.
+    /// Returns whether the filter contains an element: `false` is certain, `true` is subject to the
+    /// error rate of the filter.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::Absent`] where there is no filter.
+    /// [`ObjectError`] states what failed. [`ObjectError::Absent`] if there is no filter.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn contains<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let bytes = self.encoded(element)?;
-        let parts = self.filter().await?;
-        let part = parts.of(&bytes);
-        self.made(&parts.layout, &part, async || part.contains(element).await).await
+        let bytes = self.encode(element)?;
+        let shards = self.filter_shards().await?;
+        let shard = shards.shard_of(&bytes);
+        self.with_shard_created(&shards.layout, &shard, async || shard.contains(element).await).await
     }
 
-    /// Whether each of these is in it, in their order: the parts that would have them are asked at the same time.
+    /// Returns for each element, in their order, whether the filter contains it. The shards are
+    /// read in parallel.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Absent`] where there is no filter, [`ObjectError::Shards`] names the parts that could not be asked.
+    /// [`ObjectError::Absent`] if there is no filter. [`ObjectError::Shards`] names the shards that
+    /// could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "contains")]
     #[doc(alias = "exists")]
     pub async fn contains_many<'a, Q: ?Sized + 'a>(
@@ -277,82 +314,82 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let parts = self.filter().await?;
-        let (elements, layout) = (self.divided(&parts, elements)?, parts.layout);
-        let ask = |part: BloomFilter<T, C>, elements: Vec<(usize, &'a Q)>| async move {
-            let found = async || part.contains_many(elements.iter().map(|(_, element)| *element)).await;
-            let found = self.made(&layout, &part, found).await?;
-            Ok(elements.iter().map(|(at, _)| *at).zip(found).collect())
+        let shards = self.filter_shards().await?;
+        let (elements, layout) = (self.group_elements(&shards, elements)?, shards.layout);
+        let call = |shard: BloomFilter<T, C>, elements: Vec<(usize, &'a Q)>| async move {
+            let found = async || shard.contains_many(elements.iter().map(|(_, element)| *element)).await;
+            let found = self.with_shard_created(&layout, &shard, found).await?;
+            Ok(elements.iter().map(|(position, _)| *position).zip(found).collect())
         };
-        Ok(in_order(self.spread.each(&parts, elements, ask).await?))
+        Ok(in_request_order(self.sharded.fan_out(&shards, elements, call).await?))
     }
 
-    fn encoded<Q: ?Sized>(&self, element: &Q) -> Result<Bytes, ObjectError>
+    fn encode<Q: ?Sized>(&self, element: &Q) -> Result<Bytes, ObjectError>
     where
         C: Encode<Q>,
     {
-        self.spread.place.encoded(&self.spread.with, element)
+        self.sharded.place.encoded(&self.sharded.options, element)
     }
 
-    /// Elements by the parts that have them.
-    fn divided<'a, Q: ?Sized + 'a>(
+    /// Groups elements by shard.
+    fn group_elements<'a, Q: ?Sized + 'a>(
         &self,
-        parts: &Parts<BloomFilter<T, C>>,
+        shards: &Shards<BloomFilter<T, C>>,
         elements: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<ByPart<&'a Q>, ObjectError>
+    ) -> Result<ByShard<&'a Q>, ObjectError>
     where
         C: Encode<Q>,
     {
-        let part = |element: &'a Q| Ok((parts.layout.part_of(&self.encoded(element)?), element));
-        Ok(by_part(elements.into_iter().map(part).collect::<Result<Vec<_>, ObjectError>>()?))
+        let shard = |element: &'a Q| Ok((shards.layout.shard_of(&self.encode(element)?), element));
+        Ok(group_by_shard(elements.into_iter().map(shard).collect::<Result<Vec<_>, ObjectError>>()?))
     }
 
-    /// The parts of the filter, if there is one.
-    async fn filter(&self) -> Result<std::sync::Arc<Parts<BloomFilter<T, C>>>, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        match parts.layout.filter {
-            Some(_) => Ok(parts),
-            None => Err(self.absent()?),
+    /// Returns the shards of the filter, if it exists.
+    async fn filter_shards(&self) -> Result<std::sync::Arc<Shards<BloomFilter<T, C>>>, ObjectError> {
+        let shards = self.sharded.shards_to_read().await?;
+        match shards.layout.filter {
+            Some(_) => Ok(shards),
+            None => Err(self.absent_error()?),
         }
     }
 
-    fn absent(&self) -> Result<ObjectError, ObjectError> {
-        Ok(ObjectError::Absent { name: self.spread.place.named()?.0.clone() })
+    fn absent_error(&self) -> Result<ObjectError, ObjectError> {
+        Ok(ObjectError::Absent { name: self.sharded.place.named()?.0.clone() })
     }
 
-    /// Asks a part, which is made if the filter is there and it is not.
-    async fn made<R>(
+    /// Runs a call on a shard. Creates the shard if it is missing and the filter exists.
+    async fn with_shard_created<R>(
         &self,
-        layout: &Layout,
-        part: &BloomFilter<T, C>,
-        ask: impl AsyncFn() -> Result<R, ObjectError>,
+        layout: &ShardLayout,
+        shard: &BloomFilter<T, C>,
+        call: impl AsyncFn() -> Result<R, ObjectError>,
     ) -> Result<R, ObjectError> {
-        match ask().await {
+        match call().await {
             Err(ObjectError::Absent { .. }) => {}
-            told => return told,
+            result => return result,
         }
-        // The server's word: it may be deleted.
-        let now = self.spread.agreed().await?.map(|parts| parts.layout);
-        match now.and_then(|now| now.filter).filter(|_| now == Some(*layout)) {
-            Some((elements, share)) => {
-                part.try_init(each(layout, elements, share), share).await?;
-                ask().await
+        // Read from the server, because the filter may be deleted.
+        let stored = self.sharded.stored_shards().await?.map(|shards| shards.layout);
+        match stored.and_then(|stored| stored.filter).filter(|_| stored == Some(*layout)) {
+            Some((elements, probability)) => {
+                shard.try_init(elements_per_shard(layout, elements, probability), probability).await?;
+                call().await
             }
-            None => Err(self.absent()?),
+            None => Err(self.absent_error()?),
         }
     }
 }
 
 impl<T, C: Codec> Clone for ShardedBloomFilter<T, C> {
     fn clone(&self) -> Self {
-        ShardedBloomFilter { spread: self.spread.clone() }
+        ShardedBloomFilter { sharded: self.sharded.clone() }
     }
 }
 
 impl<T, C: Codec> fmt::Debug for ShardedBloomFilter<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("ShardedBloomFilter");
-        shown.field("name", &self.spread.place.name()).field("codec", &self.spread.with).finish_non_exhaustive()
+        let mut debug = f.debug_struct("ShardedBloomFilter");
+        debug.field("name", &self.sharded.place.name()).field("codec", &self.sharded.options).finish_non_exhaustive()
     }
 }
 
@@ -361,11 +398,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_made_for_a_little_more_than_their_share() {
-        let layout = |shards| Layout { kind: Kind::Filter, shards, size: 0, filter: None };
-        assert_eq!(each(&layout(1), 1000, 0.01), 1000);
-        assert_eq!(each(&layout(16), 1600, 0.01), 102);
-        assert_eq!(each(&layout(16), 1600, 0.9), 100);
-        assert_eq!(each(&layout(1024), 1 << 40, 0.01), (1 << 30) + 2);
+    fn shards_are_planned_for_slightly_more_than_their_share() {
+        let layout = |shards| ShardLayout { kind: Kind::Filter, shards, size: 0, filter: None };
+        assert_eq!(elements_per_shard(&layout(1), 1000, 0.01), 1000);
+        assert_eq!(elements_per_shard(&layout(16), 1600, 0.01), 102);
+        assert_eq!(elements_per_shard(&layout(16), 1600, 0.9), 100);
+        assert_eq!(elements_per_shard(&layout(1024), 1 << 40, 0.01), (1 << 30) + 2);
     }
 }

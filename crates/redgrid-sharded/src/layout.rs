@@ -1,4 +1,4 @@
-//! How an object is divided: what its makers wished, and what they agreed on.
+//! The shard layout of an object: the one requested by a handle, and the one stored on the server.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -7,19 +7,19 @@ use bytes::Bytes;
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{Pairs, Request, Script};
 
-use crate::tags::MOST;
+use crate::tags::MAX_SHARDS;
 
-pub(crate) static AGREE: Script<1> = Script::new("sharded/agree", include_str!("scripts/agree.lua"));
+pub(crate) static CREATE: Script<1> = Script::new("sharded/create_layout", include_str!("scripts/create_layout.lua"));
 
-static FORGET: Script<1> = Script::new("sharded/forget", include_str!("scripts/forget.lua"));
+static DELETE: Script<1> = Script::new("sharded/delete_layout", include_str!("scripts/delete_layout.lua"));
 
-/// How many parts an object has that says none.
-const SHARDS: u32 = 16;
+/// The default number of shards.
+const DEFAULT_SHARDS: u32 = 16;
 
-/// How many bits one part has at most: what a string of the server takes.
-const BITS: u64 = 1 << 32;
+/// The maximum number of bits in a shard: that of a string of the server.
+const MAX_BITS: u64 = 1 << 32;
 
-/// A type of sharded objects.
+/// The type of a sharded object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(all(feature = "map", feature = "set", feature = "bits")), allow(dead_code))]
 pub(crate) enum Kind {
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn text(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Kind::Map => "map",
             Kind::Set => "set",
@@ -40,131 +40,143 @@ impl Kind {
     }
 }
 
-/// What the maker of a handle asked for.
+/// The shard layout that a handle requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Wish {
+pub(crate) struct ShardLayoutRequest {
     pub(crate) shards: Option<u32>,
-    /// Bits in all, of a bit set.
+    /// The total number of bits, for a bit set.
     pub(crate) size: Option<u64>,
-    /// Elements and share of errors, of a filter.
+    /// The number of elements and the false-positive probability, for a filter.
     pub(crate) filter: Option<(u64, f64)>,
 }
 
-/// What is agreed on.
+/// A complete shard layout.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Layout {
+pub(crate) struct ShardLayout {
     pub(crate) kind: Kind,
     pub(crate) shards: u32,
-    /// Bits in all, of a bit set; else 0.
+    /// The total number of bits, for a bit set; otherwise 0.
     pub(crate) size: u64,
-    /// Of a filter.
+    /// The number of elements and the false-positive probability, for a filter.
     pub(crate) filter: Option<(u64, f64)>,
 }
 
-impl Layout {
-    /// What is wished, and else what was agreed on before, if it can be.
-    pub(crate) fn wished(place: &Place, kind: Kind, wish: Wish, known: Option<Layout>) -> Result<Layout, ObjectError> {
-        let shards = wish.shards.or(known.map(|known| known.shards)).unwrap_or(SHARDS);
-        if !(1..=MOST).contains(&shards) || !shards.is_power_of_two() {
-            return Err(place.invalid("shards", format_args!("a power of two, 1 to {MOST}"), shards));
+impl ShardLayout {
+    /// Returns the requested layout, completed by the cached one, if it is valid.
+    pub(crate) fn requested(
+        place: &Place,
+        kind: Kind,
+        requested: ShardLayoutRequest,
+        cached: Option<ShardLayout>,
+    ) -> Result<ShardLayout, ObjectError> {
+        let shards = requested.shards.or(cached.map(|cached| cached.shards)).unwrap_or(DEFAULT_SHARDS);
+        if !(1..=MAX_SHARDS).contains(&shards) || !shards.is_power_of_two() {
+            return Err(place.invalid("shards", format_args!("a power of two, 1 to {MAX_SHARDS}"), shards));
         }
-        let most = u64::from(shards) * BITS;
+        let max_size = u64::from(shards) * MAX_BITS;
         let size = match kind {
-            Kind::Bits => wish.size.or(known.map(|known| known.size)).unwrap_or(most),
+            Kind::Bits => requested.size.or(cached.map(|cached| cached.size)).unwrap_or(max_size),
             _ => 0,
         };
-        if kind == Kind::Bits && !(1..=most).contains(&size) {
-            return Err(place.invalid("size", format_args!("1 to {most} bits in {shards} shards"), size));
+        if kind == Kind::Bits && !(1..=max_size).contains(&size) {
+            return Err(place.invalid("size", format_args!("1 to {max_size} bits in {shards} shards"), size));
         }
-        Ok(Layout { kind, shards, size, filter: wish.filter.or(known.and_then(|known| known.filter)) })
+        Ok(ShardLayout { kind, shards, size, filter: requested.filter.or(cached.and_then(|cached| cached.filter)) })
     }
 
-    /// The agreement as it is stored, if there is none yet.
-    pub(crate) fn agreeing(&self, config: &Bytes) -> Request {
-        let request = self.divided(AGREE.with([config.clone()]));
+    /// Builds the request that stores the layout if none is stored.
+    pub(crate) fn create_request(&self, config: &Bytes) -> Request {
+        let request = self.append_fields(CREATE.with([config.clone()]));
         match self.filter {
-            Some((elements, share)) => {
+            Some((elements, probability)) => {
                 let request = request.arg("expectedInsertions").arg(elements.to_string());
-                request.arg("falseProbability").arg(share.to_string())
+                request.arg("falseProbability").arg(probability.to_string())
             }
             None => request,
         }
     }
 
-    /// That it is forgotten, if what is stored is still this.
-    pub(crate) fn forgetting(&self, config: &Bytes) -> Request {
-        let request = self.divided(FORGET.with([config.clone()]));
+    /// Builds the request that deletes the stored layout if it is still this one.
+    pub(crate) fn delete_request(&self, config: &Bytes) -> Request {
+        let request = self.append_fields(DELETE.with([config.clone()]));
         match self.filter {
             Some((elements, _)) => request.arg("expectedInsertions").arg(elements.to_string()),
             None => request,
         }
     }
 
-    /// What says where its parts are.
-    fn divided(&self, request: Request) -> Request {
-        let request = request.arg("kind").arg(self.kind.text()).arg("shards").arg(self.shards.to_string());
+    /// Appends the fields that determine the shards.
+    fn append_fields(&self, request: Request) -> Request {
+        let request = request.arg("kind").arg(self.kind.as_str()).arg("shards").arg(self.shards.to_string());
         match self.kind {
             Kind::Bits => request.arg("size").arg(self.size.to_string()),
             _ => request,
         }
     }
 
-    /// What is stored, which may be anybody's; `None` where nothing is.
-    pub(crate) fn stored(
+    /// Parses and checks the stored layout, which any client may have written; `None` if there is
+    /// none.
+    pub(crate) fn parse(
         place: &Place,
         kind: Kind,
         fields: Pairs<Bytes, Bytes>,
-    ) -> Result<Option<Layout>, ObjectError> {
+    ) -> Result<Option<ShardLayout>, ObjectError> {
         if fields.0.is_empty() {
             return Ok(None);
         }
         let fields: HashMap<Bytes, Bytes> = fields.0.into_iter().collect();
         let text = |field: &str| fields.get(field.as_bytes()).map(|value| String::from_utf8_lossy(value).into_owned());
-        let is = text("kind").unwrap_or_default();
-        if is != kind.text() {
-            let expected = format_args!("a sharded {}", kind.text());
-            return Err(place.invalid("kind", expected, if is.is_empty() { "something else" } else { &is }));
+        let stored_kind = text("kind").unwrap_or_default();
+        if stored_kind != kind.as_str() {
+            let expected = format_args!("a sharded {}", kind.as_str());
+            return Err(place.invalid(
+                "kind",
+                expected,
+                if stored_kind.is_empty() { "something else" } else { &stored_kind },
+            ));
         }
-        fn number<T: FromStr>(text: Option<String>) -> Option<T> {
+        fn parsed<T: FromStr>(text: Option<String>) -> Option<T> {
             text?.parse().ok()
         }
-        let shards = number(text("shards")).filter(|shards: &u32| shards.is_power_of_two() && *shards <= MOST);
-        let size = if kind == Kind::Bits { number(text("size")) } else { Some(0) };
-        let filter = number(text("expectedInsertions")).zip(number(text("falseProbability")));
-        let layout = shards.zip(size).map(|(shards, size)| Layout { kind, shards, size, filter });
-        let can_be = |layout: &Layout| match kind {
-            Kind::Bits => (1..=u64::from(layout.shards) * BITS).contains(&layout.size),
-            Kind::Filter => layout.filter.is_some_and(|(elements, share)| elements > 0 && share > 0.0 && share < 1.0),
+        let shards = parsed(text("shards")).filter(|shards: &u32| shards.is_power_of_two() && *shards <= MAX_SHARDS);
+        let size = if kind == Kind::Bits { parsed(text("size")) } else { Some(0) };
+        let filter = parsed(text("expectedInsertions")).zip(parsed(text("falseProbability")));
+        let layout = shards.zip(size).map(|(shards, size)| ShardLayout { kind, shards, size, filter });
+        let is_valid = |layout: &ShardLayout| match kind {
+            Kind::Bits => (1..=u64::from(layout.shards) * MAX_BITS).contains(&layout.size),
+            Kind::Filter => layout
+                .filter
+                .is_some_and(|(elements, probability)| elements > 0 && probability > 0.0 && probability < 1.0),
             Kind::Map | Kind::Set => true,
         };
-        match layout.filter(can_be) {
+        match layout.filter(is_valid) {
             Some(layout) => Ok(Some(layout)),
             None => Err(place.invalid("division", "one that redgrid has stored", format_args!("{fields:?}"))),
         }
     }
 
-    /// Whether it is what was wished.
-    pub(crate) fn fits(self, place: &Place, wish: Wish) -> Result<Layout, ObjectError> {
-        let differs = |wished: Option<u64>, is: u64| wished.filter(|wished| *wished != is);
-        if let Some(wished) = differs(wish.shards.map(u64::from), self.shards.into()) {
-            return Err(place.invalid("shards", format_args!("{}, as it was made with", self.shards), wished));
+    /// Checks that the layout is the requested one.
+    pub(crate) fn checked(self, place: &Place, requested: ShardLayoutRequest) -> Result<ShardLayout, ObjectError> {
+        let differs = |wanted: Option<u64>, stored: u64| wanted.filter(|wanted| *wanted != stored);
+        if let Some(other) = differs(requested.shards.map(u64::from), self.shards.into()) {
+            return Err(place.invalid("shards", format_args!("{}, as it was made with", self.shards), other));
         }
-        if let Some(wished) = differs(wish.size, self.size) {
-            return Err(place.invalid("size", format_args!("{}, as it was made with", self.size), wished));
+        if let Some(other) = differs(requested.size, self.size) {
+            return Err(place.invalid("size", format_args!("{}, as it was made with", self.size), other));
         }
         Ok(self)
     }
 
-    /// How many bits each part of a bit set has: whole bytes.
+    /// Returns the number of bits in each shard of a bit set, a multiple of 8.
     #[cfg(feature = "bits")]
-    pub(crate) fn bits_each(&self) -> u64 {
+    pub(crate) fn bits_per_shard(&self) -> u64 {
         self.size.div_ceil(self.shards.into()).next_multiple_of(8)
     }
 
-    /// The part of what has these bytes.
-    pub(crate) fn part_of(&self, bytes: &[u8]) -> u32 {
+    /// Returns the shard of an encoded key, value or element.
+    pub(crate) fn shard_of(&self, bytes: &[u8]) -> u32 {
         let [high, low] = redgrid_codecs::hash128(bytes);
-        // The highest bits of both halves: a filter takes the rest of each for its own bits.
+        // The highest bits of both halves: a filter uses the remaining ones for its own indices.
         ((high ^ low).checked_shr(64 - self.shards.trailing_zeros()).unwrap_or(0)) as u32
     }
 }
@@ -173,21 +185,22 @@ impl Layout {
 mod tests {
     use super::*;
 
-    /// Another part would be another place: what is stored would not be found.
+    /// With other shards, stored entries would not be found.
     #[test]
-    fn a_part_never_changes() {
-        let of = |shards: u32| Layout { kind: Kind::Map, shards, size: 0, filter: None };
-        let parts = |shards: u32| [&b"a"[..], b"b", b"\"order 42\"", b""].map(|bytes| of(shards).part_of(bytes));
-        assert_eq!(parts(1), [0; 4]);
-        assert_eq!(parts(16), [0, 1, 2, 0]);
-        assert_eq!(parts(1024), [45, 66, 179, 21]);
+    fn the_shard_of_a_key_never_changes() {
+        let layout = |shards: u32| ShardLayout { kind: Kind::Map, shards, size: 0, filter: None };
+        let shards_of =
+            |shards: u32| [&b"a"[..], b"b", b"\"order 42\"", b""].map(|bytes| layout(shards).shard_of(bytes));
+        assert_eq!(shards_of(1), [0; 4]);
+        assert_eq!(shards_of(16), [0, 1, 2, 0]);
+        assert_eq!(shards_of(1024), [45, 66, 179, 21]);
     }
 
     #[test]
-    fn parts_are_about_as_large_as_each_other() {
-        let layout = Layout { kind: Kind::Map, shards: 64, size: 0, filter: None };
-        let mut has = [0_u32; 64];
-        (0..64_000_u32).for_each(|n| has[layout.part_of(n.to_string().as_bytes()) as usize] += 1);
-        assert!(has.iter().all(|has| (850..1150).contains(has)), "{has:?}");
+    fn shards_are_of_similar_size() {
+        let layout = ShardLayout { kind: Kind::Map, shards: 64, size: 0, filter: None };
+        let mut sizes = [0_u32; 64];
+        (0..64_000_u32).for_each(|n| sizes[layout.shard_of(n.to_string().as_bytes()) as usize] += 1);
+        assert!(sizes.iter().all(|size| (850..1150).contains(size)), "{sizes:?}");
     }
 }

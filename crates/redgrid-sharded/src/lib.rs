@@ -1,4 +1,5 @@
-//! Maps, sets, bit sets and Bloom filters that are spread over the slots of a cluster: one object, with a part of it at every node.
+//! Maps, sets, bit sets and Bloom filters that are sharded over the slots of a cluster: one object,
+//! with shards on every node.
 //!
 //! ```no_run
 //! # #[cfg(all(feature = "json", feature = "map", feature = "set", feature = "bits"))]
@@ -7,8 +8,8 @@
 //!
 //! let client = Client::connect(Config::cluster(["10.0.0.1:7000", "10.0.0.2:7000"])?).await?;
 //! let carts: ShardedMap<u64, String> = ShardedMap::new(&client, "carts").with_shards(64);
-//! carts.insert(&42, &"apples".to_owned()).await?; // one command, to one part
-//! let all = carts.len().await?; // one command to each part
+//! carts.insert(&42, &"apples".to_owned()).await?; // one command, to one shard
+//! let all = carts.len().await?; // one command to each shard
 //!
 //! let online: ShardedSet<u64> = ShardedSet::new(&client, "online");
 //! online.insert(&42).await?;
@@ -24,24 +25,30 @@
 //!
 //! | key | type | lifetime |
 //! |---|---|---|
-//! | `{name}:shards` | hash: `kind`, `shards`, of a bit set `size`, of a filter `expectedInsertions` and `falseProbability` | none, unless set; goes with `delete` |
-//! | `name:{tag}`, one for each part | what the plain object has: a hash, a set, a string | none, unless set |
-//! | `name:{tag}:config` of a filter | hash: what the part is, as of a plain filter | none, unless set |
+//! | `{name}:shards` | hash: `kind`, `shards`, for a bit set `size`, for a filter `expectedInsertions` and `falseProbability` | none, unless set; deleted by `delete` |
+//! | `name:{tag}`, one for each shard | that of the plain object: a hash, a set, a string | none, unless set |
+//! | `name:{tag}:config` of a filter | hash: the configuration of the shard, like that of a plain filter | none, unless set |
 //!
-//! The tags are three characters each, the same for all objects with so many parts; part `n` of `N` is in slot `n × 16384 / N`.
+//! The tags are three or four characters each, the same for all objects with as many shards. Shard
+//! `n` of `N` is in slot `n × 16384 / N`.
 //!
 //! # Promises
 //!
-//! - How an object is divided is decided once, by its first change, and in one step. Who asks for another division is refused, typed, and who asks for
-//!   none takes what there is.
-//! - What concerns one key, value or index concerns one part, and is what it is in the plain object: one step, sent once.
-//! - What concerns all parts asks 64 of them at a time. It is not one step. What failed is [`ObjectError::Shards`], which names the parts.
-//! - A stream holds a page of one part at a time, whatever the size of all.
+//! - The shard layout of an object is stored once, by its first change, in one step. A handle that
+//!   requests another layout gets a typed error. A handle that requests none uses the stored one.
+//! - A call for one key, value or index concerns one shard, with the guarantees of the plain
+//!   object: it is one step, and sent once.
+//! - A call for all shards has up to 64 requests in flight. It is not one step. Failures are
+//!   [`ObjectError::Shards`], which names the shards.
+//! - A stream holds one page of one shard at a time, whatever the size of the object.
 
 #[cfg(feature = "bits")]
 mod bit_set;
 #[cfg(feature = "bits")]
 mod bloom_filter;
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
+mod concat_streams;
+mod fan_out;
 mod layout;
 #[cfg(feature = "map")]
 mod map;
@@ -52,10 +59,7 @@ mod ones;
 mod scan;
 #[cfg(feature = "set")]
 mod set;
-mod spread;
 mod tags;
-#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
-mod through;
 
 #[cfg(feature = "bits")]
 pub use bit_set::ShardedBitSet;

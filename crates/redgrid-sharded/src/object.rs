@@ -1,4 +1,4 @@
-//! What every sharded object has, whatever it is.
+//! Operations on a sharded object as a whole, whatever its type.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -7,200 +7,220 @@ use redgrid_core::object::layouts::bloom_filter;
 use redgrid_core::object::{Layout, Lifetime, Object, ObjectError, alone};
 use redgrid_core::{Client, Name};
 
+use crate::fan_out::{Shard, Sharded};
 use crate::layout::Kind;
-use crate::spread::{Part, Spread};
 
-/// A part, whatever it is.
+/// A shard of any type.
 #[derive(Clone)]
-pub(crate) struct Whole(Object);
+pub(crate) struct AnyShard(Object);
 
-impl Part for Whole {
-    type With = Kind;
+impl Shard for AnyShard {
+    type Options = Kind;
 
-    fn kind(with: &Kind) -> Kind {
-        *with
+    fn kind(options: &Kind) -> Kind {
+        *options
     }
 
-    fn new(client: &Client, name: String, with: &Kind) -> Self {
-        let (layout, faces): (Layout, _) = if *with == Kind::Filter { (bloom_filter, 2) } else { (alone, 1) };
-        Whole(Object::with_layout(client, Name::new(name), layout).and_faces(faces))
+    fn new(client: &Client, name: String, options: &Kind) -> Self {
+        let (layout, faces): (Layout, _) = if *options == Kind::Filter { (bloom_filter, 2) } else { (alone, 1) };
+        AnyShard(Object::with_layout(client, Name::new(name), layout).and_faces(faces))
     }
 }
 
-/// A sharded object as a whole: what is asked of all its parts, at the same time and not in one step.
+/// A sharded object as a whole: its operations run on all shards, at the same time and not in one
+/// step.
 ///
-/// A lifetime is that of the parts that are there: a part that gets its first entry later has none until it is set again. What says how the object is
-/// divided, a small hash, has none: it stays until the object is deleted, so that nothing is ever where nobody looks. Parts keep their places, so there
-/// is no other name for all of them.
+/// A lifetime applies to the shards that exist: a shard that gets its first entry later has none
+/// until it is set again. The shard layout, a small hash, has no lifetime. It stays until the
+/// object is deleted, so that entries are never stored in shards that nobody reads. Shards keep
+/// their slots, therefore an object cannot be renamed.
 #[derive(Clone)]
 #[doc(alias = "RExpirable")]
-pub struct ShardedObject(Spread<Whole>);
+pub struct ShardedObject(Sharded<AnyShard>);
 
 impl ShardedObject {
-    pub(crate) fn of<P: Part>(spread: &Spread<P>) -> Self {
-        ShardedObject(spread.by(P::kind(&spread.with)))
+    pub(crate) fn new<P: Shard>(sharded: &Sharded<P>) -> Self {
+        ShardedObject(sharded.with_shard_type(P::kind(&sharded.options)))
     }
 
-    /// The name, where it can be one.
+    /// Returns the name, if it is valid.
     #[doc(alias = "getName")]
     pub fn name(&self) -> Option<&Name> {
         self.0.place.name()
     }
 
-    /// How many parts it has; `None` where nobody has stored how it is divided.
+    /// Returns the number of shards; `None` if no shard layout is stored.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn shards(&self) -> Result<Option<u32>, ObjectError> {
-        Ok(self.0.agreed().await?.map(|parts| parts.layout.shards))
+        Ok(self.0.stored_shards().await?.map(|shards| shards.layout.shards))
     }
 
-    /// Whether any part is there.
+    /// Returns whether any shard exists.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] where none of those that answered is there, and some did not.
+    /// [`ObjectError::Shards`] if none of the shards that answered exists, and others failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool, ObjectError> {
-        let parts = self.0.to_read().await?;
-        self.0.any(&parts, |Whole(part), ()| async move { part.exists().await }).await
+        let shards = self.0.shards_to_read().await?;
+        self.0.fan_out_any(&shards, |AnyShard(shard), ()| async move { shard.exists().await }).await
     }
 
-    /// Deletes all parts, and then how it was divided; tells whether any was there. Others that use it meanwhile notice a new division within
-    /// 10 seconds: what they write until then is where the former one has it.
+    /// Deletes all shards, and then the shard layout. Returns whether any shard existed.
+    ///
+    /// Other users of the object notice a new layout within 10 seconds. Until then, they write to
+    /// the shards of the former layout.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that may be there still.
+    /// [`ObjectError::Shards`] names the shards that may still exist.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn delete(&self) -> Result<bool, ObjectError> {
-        self.removed(|Whole(part), ()| async move { part.delete().await }).await
+        self.delete_with(|AnyShard(shard), ()| async move { shard.delete().await }).await
     }
 
-    /// The same, and the servers free the memory in the background: for large ones.
+    /// Deletes all shards, and then the shard layout. Returns whether any shard existed.
+    ///
+    /// Like [`ShardedObject::delete`], but the servers free the memory in the background: for large
+    /// objects.
     ///
     /// # Errors
     ///
-    /// As [`ShardedObject::delete`].
+    /// As for [`ShardedObject::delete`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedObject::delete`].
+    /// As for [`ShardedObject::delete`].
     pub async fn unlink(&self) -> Result<bool, ObjectError> {
-        self.removed(|Whole(part), ()| async move { part.unlink().await }).await
+        self.delete_with(|AnyShard(shard), ()| async move { shard.unlink().await }).await
     }
 
-    async fn removed<F>(&self, remove: impl Fn(Whole, ()) -> F) -> Result<bool, ObjectError>
+    async fn delete_with<F>(&self, delete_one: impl Fn(AnyShard, ()) -> F) -> Result<bool, ObjectError>
     where
         F: Future<Output = Result<bool, ObjectError>>,
     {
-        let (parts, is_agreed) = self.0.to_end().await?;
-        let told = self.0.each(&parts, parts.every(), remove).await?;
-        if is_agreed {
-            self.0.disagree(&parts.layout).await?;
+        let (shards, is_stored) = self.0.verified_shards().await?;
+        let results = self.0.fan_out(&shards, shards.every_shard(), delete_one).await?;
+        if is_stored {
+            self.0.delete_layout(&shards.layout).await?;
         }
-        Ok(told.into_iter().any(|(_, was_there)| was_there))
+        Ok(results.into_iter().any(|(_, existed)| existed))
     }
 
-    /// Has the parts that are there deleted after this time, 1 ms to 3650 days; tells whether any is there. It stays divided as it is.
+    /// Sets the lifetime of the shards that exist, 1 ms to 3650 days. Returns whether any shard
+    /// exists.
+    ///
+    /// The shard layout is kept.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that may have the lifetime they had.
+    /// [`ObjectError::Shards`] names the shards that may have kept their previous lifetime.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "expire")]
     pub async fn expire_in(&self, lifetime: Duration) -> Result<bool, ObjectError> {
-        self.lives(|Whole(part), ()| part.expire_in(lifetime).into_future()).await
+        self.change_lifetime(|AnyShard(shard), ()| shard.expire_in(lifetime).into_future()).await
     }
 
-    /// Has the parts that are there deleted at this time by their servers' clocks; tells whether any is there. It stays divided as it is.
+    /// Lets the shards that exist expire at this time by their servers' clocks. Returns whether any
+    /// shard exists.
+    ///
+    /// The shard layout is kept.
     ///
     /// # Errors
     ///
-    /// As [`ShardedObject::expire_in`].
+    /// As for [`ShardedObject::expire_in`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedObject::expire_in`].
+    /// As for [`ShardedObject::expire_in`].
     #[doc(alias = "expireAt")]
     #[doc(alias = "expire")]
     pub async fn expire_at(&self, at: SystemTime) -> Result<bool, ObjectError> {
-        self.lives(|Whole(part), ()| part.expire_at(at).into_future()).await
+        self.change_lifetime(|AnyShard(shard), ()| shard.expire_at(at).into_future()).await
     }
 
-    /// Has it live on without an end; tells whether any part had one.
+    /// Removes the lifetimes. Returns whether any shard had one.
     ///
     /// # Errors
     ///
-    /// As [`ShardedObject::expire_in`].
+    /// As for [`ShardedObject::expire_in`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedObject::expire_in`].
+    /// As for [`ShardedObject::expire_in`].
     #[doc(alias = "clearExpire")]
     pub async fn persist(&self) -> Result<bool, ObjectError> {
-        self.lives(|Whole(part), ()| async move { part.persist().await }).await
+        self.change_lifetime(|AnyShard(shard), ()| async move { shard.persist().await }).await
     }
 
-    async fn lives<F>(&self, live: impl Fn(Whole, ()) -> F) -> Result<bool, ObjectError>
+    async fn change_lifetime<F>(&self, change: impl Fn(AnyShard, ()) -> F) -> Result<bool, ObjectError>
     where
         F: Future<Output = Result<bool, ObjectError>>,
     {
-        let (parts, _) = self.0.to_end().await?;
-        let told = self.0.each(&parts, parts.every(), live).await?;
-        Ok(told.into_iter().any(|(_, did)| did))
+        let (shards, _) = self.0.verified_shards().await?;
+        let results = self.0.fan_out(&shards, shards.every_shard(), change).await?;
+        Ok(results.into_iter().any(|(_, is_changed)| is_changed))
     }
 
-    /// When the first of its parts ends.
+    /// Returns the remaining lifetime of the shard that expires first.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] where a part does not say.
+    /// [`ObjectError::Shards`] if a shard failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "remainTimeToLive")]
     pub async fn lifetime(&self) -> Result<Lifetime, ObjectError> {
-        let parts = self.0.to_read().await?;
-        let told = self.0.each(&parts, parts.every(), |Whole(part), ()| async move { part.lifetime().await }).await?;
-        Ok(told.into_iter().map(|(_, lifetime)| lifetime).fold(Lifetime::Absent, sooner))
+        let shards = self.0.shards_to_read().await?;
+        let results = self
+            .0
+            .fan_out(&shards, shards.every_shard(), |AnyShard(shard), ()| async move { shard.lifetime().await })
+            .await?;
+        Ok(results.into_iter().map(|(_, lifetime)| lifetime).fold(Lifetime::Absent, earlier))
     }
 
-    /// How many bytes of the servers' memory it takes, by their estimate; `None` where no part is there.
+    /// Returns the memory that the object takes on the servers in bytes, by their estimate; `None`
+    /// if no shard exists.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] where a part does not say.
+    /// [`ObjectError::Shards`] if a shard failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "sizeInMemory")]
     pub async fn memory(&self) -> Result<Option<u64>, ObjectError> {
-        let parts = self.0.to_read().await?;
-        let told = self.0.each(&parts, parts.every(), |Whole(part), ()| async move { part.memory().await }).await?;
-        let sizes: Vec<u64> = told.into_iter().filter_map(|(_, size)| size).collect();
+        let shards = self.0.shards_to_read().await?;
+        let results = self
+            .0
+            .fan_out(&shards, shards.every_shard(), |AnyShard(shard), ()| async move { shard.memory().await })
+            .await?;
+        let sizes: Vec<u64> = results.into_iter().filter_map(|(_, size)| size).collect();
         Ok((!sizes.is_empty()).then(|| sizes.iter().sum()))
     }
 }
 
-fn sooner(one: Lifetime, other: Lifetime) -> Lifetime {
+fn earlier(one: Lifetime, other: Lifetime) -> Lifetime {
     match (one, other) {
         (Lifetime::Absent, other) | (other, Lifetime::Absent) => other,
         (Lifetime::Endless, other) | (other, Lifetime::Endless) => other,
@@ -219,11 +239,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_end_counts_among_those_that_are_there() {
-        let ends = |secs| Lifetime::Ends(Duration::from_secs(secs));
-        let all = |parts: &[Lifetime]| parts.iter().copied().fold(Lifetime::Absent, sooner);
+    fn the_earliest_expiry_of_existing_shards_counts() {
+        let expires = |secs| Lifetime::Ends(Duration::from_secs(secs));
+        let all = |shards: &[Lifetime]| shards.iter().copied().fold(Lifetime::Absent, earlier);
         assert_eq!(all(&[Lifetime::Absent, Lifetime::Absent]), Lifetime::Absent);
         assert_eq!(all(&[Lifetime::Absent, Lifetime::Endless]), Lifetime::Endless);
-        assert_eq!(all(&[Lifetime::Endless, ends(9), Lifetime::Absent, ends(5)]), ends(5));
+        assert_eq!(all(&[Lifetime::Endless, expires(9), Lifetime::Absent, expires(5)]), expires(5));
     }
 }

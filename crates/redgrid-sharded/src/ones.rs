@@ -1,4 +1,4 @@
-//! The bits that are set, as a stream over all parts.
+//! A stream of the set bits of all shards.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,52 +9,54 @@ use futures_util::stream::{BoxStream, StreamExt, TryStreamExt};
 use redgrid_bits::BitSet;
 use redgrid_core::object::ObjectError;
 
-use crate::spread::Spread;
-use crate::through::through;
+use crate::concat_streams::concat_streams;
+use crate::fan_out::Sharded;
 
-/// The indices of the bits that are set, from low to high; made by [`ShardedBitSet::ones`](crate::ShardedBitSet::ones). A page of one part is asked for
-/// when the one before has been taken.
+/// A stream of the indices of the set bits, from low to high; returned by
+/// [`ShardedBitSet::ones`](crate::ShardedBitSet::ones). A page of one shard is read when all
+/// indices of the page before were returned.
 ///
-/// What is set from beginning to end comes exactly once; what is set or cleared meanwhile may come or not. Where a part can not be asked that is an
-/// error about it, and the stream goes on with the next part.
+/// A bit that is set from beginning to end is returned exactly once. Bits that are set or cleared
+/// meanwhile may be returned or not. If a shard fails, the stream returns its error and continues
+/// with the next shard.
 #[must_use = "a stream asks nobody until it is polled"]
 pub struct ShardedOnes(BoxStream<'static, Result<u64, ObjectError>>);
 
 impl ShardedOnes {
-    pub(crate) fn of(spread: Spread<BitSet>, from: u64) -> ShardedOnes {
-        ShardedOnes(through(spread, move |layout, number, part| {
-            let first = layout.first_of(number);
-            // Behind its last bit where the part is before `from`: then it asks nobody.
+    pub(crate) fn new(sharded: Sharded<BitSet>, from: u64) -> ShardedOnes {
+        ShardedOnes(concat_streams(sharded, move |layout, number, shard| {
+            let first = layout.first_index(number);
+            // After the last bit for a shard that ends before `from`: no request is sent then.
             let from = match from.saturating_sub(first) {
-                behind if behind >= layout.bits_each() => u64::MAX,
+                after if after >= layout.bits_per_shard() => u64::MAX,
                 from => from,
             };
-            part.ones_from(from).map(move |bit| Ok(first + bit?))
+            shard.ones_from(from).map(move |bit| Ok(first + bit?))
         }))
     }
 
-    /// The next one; `None` at the end.
+    /// Returns the next index; `None` at the end.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future loses nothing.
     pub async fn try_next(&mut self) -> Result<Option<u64>, ObjectError> {
         self.next().await.transpose()
     }
 
-    /// All of them.
+    /// Collects all indices.
     ///
     /// # Errors
     ///
-    /// The first one.
+    /// The first error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing on the server.
+    /// Dropping the future changes nothing on the server.
     pub async fn try_collect<B: Default + Extend<u64>>(self) -> Result<B, ObjectError> {
         TryStreamExt::try_collect(self).await
     }

@@ -1,4 +1,4 @@
-//! Streams over all parts, one after another.
+//! Streams over the shards, one after another.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,77 +9,81 @@ use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt, TryStreamExt};
 use redgrid_core::object::{ObjectError, Scan};
 
-use crate::spread::{Part, Spread};
-use crate::through::through;
+use crate::concat_streams::concat_streams;
+use crate::fan_out::{Shard, Sharded};
 
-type Begin<T> = Box<dyn FnOnce(Option<Bytes>, Option<u32>) -> BoxStream<'static, Result<T, ObjectError>> + Send>;
+type Start<T> = Box<dyn FnOnce(Option<Bytes>, Option<u32>) -> BoxStream<'static, Result<T, ObjectError>> + Send>;
 
-/// A stream over a sharded map or set, in no order: part by part, a page of one part in memory at a time.
+/// A stream over a sharded map or set, in no order: shard by shard, with one page in memory at a
+/// time.
 ///
-/// What is there from beginning to end comes at least once; what is added or removed meanwhile may come or not. An entry may come twice, as in a
-/// stream over a part. An entry that can not be decoded is an error, and the stream goes on behind it; where a part can not be asked that is an
-/// error about it, and the stream goes on with the next part.
+/// An entry that exists from beginning to end is returned at least once. Entries that are added or
+/// removed meanwhile may be returned or not. An entry may be returned twice, as in a stream over
+/// one shard. An entry that cannot be decoded is an error, and the stream continues after it. If a
+/// shard fails, the stream returns its error and continues with the next shard.
 #[must_use = "a stream asks nobody until it is polled"]
 pub struct ShardedScan<T> {
-    begin: Option<Begin<T>>,
+    start: Option<Start<T>>,
     pattern: Option<Bytes>,
     page: Option<u32>,
-    under_way: Option<BoxStream<'static, Result<T, ObjectError>>>,
+    stream: Option<BoxStream<'static, Result<T, ObjectError>>>,
 }
 
 impl<T: Send + 'static> ShardedScan<T> {
-    pub(crate) fn of<P>(spread: &Spread<P>, scan: impl Fn(&P) -> Scan<T> + Send + 'static) -> ShardedScan<T>
+    pub(crate) fn new<P>(sharded: &Sharded<P>, scan: impl Fn(&P) -> Scan<T> + Send + 'static) -> ShardedScan<T>
     where
-        P: Part + Send + Sync + 'static,
-        P::With: Send + Sync,
+        P: Shard + Send + Sync + 'static,
+        P::Options: Send + Sync,
     {
-        let spread = spread.clone();
-        let begin: Begin<T> = Box::new(move |pattern, page| {
-            through(spread, move |_, _, part| {
-                let scan = pattern.iter().cloned().fold(scan(part), Scan::matching);
+        let sharded = sharded.clone();
+        let start: Start<T> = Box::new(move |pattern, page| {
+            concat_streams(sharded, move |_, _, shard| {
+                let scan = pattern.iter().cloned().fold(scan(shard), Scan::matching);
                 page.into_iter().fold(scan, Scan::page)
             })
         });
-        ShardedScan { begin: Some(begin), pattern: None, page: None, under_way: None }
+        ShardedScan { start: Some(start), pattern: None, page: None, stream: None }
     }
 }
 
 impl<T> ShardedScan<T> {
-    /// Only those whose keys, of a set the values, match this pattern of the server as their codec writes them: `*` anything, `?` one byte,
-    /// `[ab]` one of these.
+    /// Returns only entries whose encoded keys (of a set: values) match a pattern of the server:
+    /// `*` for anything, `?` for one byte, `[ab]` for one of these.
     pub fn matching(mut self, pattern: impl Into<Bytes>) -> Self {
         self.pattern = Some(pattern.into());
         self
     }
 
-    /// About so many entries a page, 1 at least; 100 unless it is said. What is small comes in one page whatever is said.
+    /// Sets the approximate number of entries in a page, at least 1; the default is 100.
+    ///
+    /// Small shards are returned in one page in any case.
     pub fn page(mut self, entries: u32) -> Self {
         self.page = Some(entries);
         self
     }
 
-    /// The next one; `None` at the end.
+    /// Returns the next entry; `None` at the end.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future loses nothing.
     pub async fn try_next(&mut self) -> Result<Option<T>, ObjectError> {
         self.next().await.transpose()
     }
 
-    /// All of them.
+    /// Collects all entries.
     ///
     /// # Errors
     ///
-    /// The first one.
+    /// The first error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing on the server.
+    /// Dropping the future changes nothing on the server.
     pub async fn try_collect<B: Default + Extend<T>>(self) -> Result<B, ObjectError> {
         TryStreamExt::try_collect(self).await
     }
@@ -90,11 +94,11 @@ impl<T> Stream for ShardedScan<T> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        if let Some(begin) = this.begin.take() {
-            this.under_way = Some(begin(this.pattern.take(), this.page));
+        if let Some(start) = this.start.take() {
+            this.stream = Some(start(this.pattern.take(), this.page));
         }
-        match &mut this.under_way {
-            Some(under_way) => under_way.poll_next_unpin(cx),
+        match &mut this.stream {
+            Some(stream) => stream.poll_next_unpin(cx),
             None => Poll::Ready(None),
         }
     }
@@ -104,6 +108,6 @@ impl<T> Unpin for ShardedScan<T> {}
 
 impl<T> fmt::Debug for ShardedScan<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedScan").field("begun", &self.begin.is_none()).finish_non_exhaustive()
+        f.debug_struct("ShardedScan").field("started", &self.start.is_none()).finish_non_exhaustive()
     }
 }

@@ -9,22 +9,26 @@ use redgrid_core::object::{ObjectError, Place, Rounds};
 use redgrid_core::{Client, Name};
 use redgrid_set::Set;
 
+use crate::fan_out::{ByShard, Shard, Sharded, Shards, allocate_randomly, group_by_shard, in_request_order};
 use crate::layout::Kind;
 use crate::object::ShardedObject;
 use crate::scan::ShardedScan;
-use crate::spread::{ByPart, Part, Parts, Spread, by_chance, by_part, in_order};
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what a set stores never
-/// depends on the features that others ask for.
+/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
+/// stored format never depends on features that other crates enable.
 macro_rules! sharded_set {
     ($($default:tt)*) => {
-        /// Values of type `T`, each once and in no order, spread over many keys of the servers by a hash of each: with the methods of a [`Set`]
-        /// but for those that would have to be one step over all of it, or over several sets.
+        /// An unordered set of values of type `T` that are distributed over many keys of the
+        /// servers, by a hash of each value.
         ///
-        /// Cheap to clone; clones are the same set: make one and clone it. The codec is part of the type, as of a [`Set`].
+        /// It has the methods of a [`Set`], except those that would have to be one step on the
+        /// whole set, or on several sets.
+        ///
+        /// Cheap to clone; clones are handles of the same set: create one and clone it. The codec
+        /// is part of the type, as in a [`Set`].
         #[doc(alias = "RClusteredSet")]
         pub struct ShardedSet<T, C: Codec $($default)*> {
-            spread: Spread<Set<T, C>>,
+            sharded: Sharded<Set<T, C>>,
         }
     };
 }
@@ -34,144 +38,150 @@ sharded_set!(= redgrid_codecs::Json);
 #[cfg(not(feature = "json"))]
 sharded_set!();
 
-impl<T, C: Codec> Part for Set<T, C> {
-    type With = C;
+impl<T, C: Codec> Shard for Set<T, C> {
+    type Options = C;
 
-    fn kind(_with: &C) -> Kind {
+    fn kind(_options: &C) -> Kind {
         Kind::Set
     }
 
-    fn new(client: &Client, name: String, with: &C) -> Self {
-        Set::<T, Raw>::new(client, name).with_codec(with.clone())
+    fn new(client: &Client, name: String, options: &C) -> Self {
+        Set::<T, Raw>::new(client, name).with_codec(options.clone())
     }
 }
 
 impl<T, C: Codec + Default> ShardedSet<T, C> {
-    /// The set with this name, divided as it is, or into 16 parts where it is not yet. Making one asks nobody: an invalid name, which one with a hash
-    /// tag is here, is told by the first call.
+    /// Returns the set with this name, with the stored shard layout; by default with 16 shards.
+    ///
+    /// No request is sent: the first call reports an invalid name. A name with a hash tag is
+    /// invalid here.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        ShardedSet { spread: Spread::new(client, name, C::default()) }
+        ShardedSet { sharded: Sharded::new(client, name, C::default()) }
     }
 }
 
 impl<T, C: Codec> ShardedSet<T, C> {
-    /// The same name with another codec.
+    /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> ShardedSet<T, D> {
-        ShardedSet { spread: self.spread.by(codec) }
+        ShardedSet { sharded: self.sharded.with_shard_type(codec) }
     }
 
-    /// Divided into so many parts, a power of two of up to 1,024. Where it is divided into another number already, calls end
-    /// [`ObjectError::InvalidArgument`]: what is stored is not divided anew.
+    /// Sets the number of shards, a power of two of up to 1,024.
+    ///
+    /// If another number is stored already, calls return [`ObjectError::InvalidArgument`]: a stored
+    /// object cannot be resharded.
     pub fn with_shards(mut self, shards: u32) -> Self {
-        self.spread.wish.shards = Some(shards);
+        self.sharded.requested.shards = Some(shards);
         self
     }
 
-    /// What is asked of all parts alike: whether they are there, their lifetime, their deletion.
+    /// Returns the operations on all shards: existence, lifetime, deletion.
     pub fn object(&self) -> ShardedObject {
-        ShardedObject::of(&self.spread)
+        ShardedObject::new(&self.sharded)
     }
 
-    fn encoded<Q: ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError>
+    fn encode<Q: ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError>
     where
         C: Encode<Q>,
     {
-        self.spread.place.encoded(&self.spread.with, value)
+        self.sharded.place.encoded(&self.sharded.options, value)
     }
 
-    /// The part that has this value, or would have it, as a set of its own.
+    /// Returns the shard of a value, as a plain set, whether it contains the value or not.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// It may be said how the set is divided; else nothing is changed.
+    /// The shard layout may be stored. Nothing else is changed.
     pub async fn part_of<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let bytes = self.encoded(value)?;
-        Ok(self.spread.to_change().await?.of(&bytes))
+        let bytes = self.encode(value)?;
+        Ok(self.sharded.shards_to_change().await?.shard_of(&bytes))
     }
 
-    async fn read_part<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
+    async fn shard_to_read<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
     where
         C: Encode<Q>,
     {
-        let bytes = self.encoded(value)?;
-        Ok(self.spread.to_read().await?.of(&bytes))
+        let bytes = self.encode(value)?;
+        Ok(self.sharded.shards_to_read().await?.shard_of(&bytes))
     }
 
-    /// Values by the parts that have them.
-    fn divided<'a, Q: ?Sized + 'a>(
+    /// Groups values by shard.
+    fn group_values<'a, Q: ?Sized + 'a>(
         &self,
-        parts: &Parts<Set<T, C>>,
+        shards: &Shards<Set<T, C>>,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<ByPart<&'a Q>, ObjectError>
+    ) -> Result<ByShard<&'a Q>, ObjectError>
     where
         C: Encode<Q>,
     {
-        let part = |value: &'a Q| Ok((parts.layout.part_of(&self.encoded(value)?), value));
-        Ok(by_part(values.into_iter().map(part).collect::<Result<Vec<_>, ObjectError>>()?))
+        let shard = |value: &'a Q| Ok((shards.layout.shard_of(&self.encode(value)?), value));
+        Ok(group_by_shard(values.into_iter().map(shard).collect::<Result<Vec<_>, ObjectError>>()?))
     }
 
-    /// How many values it has: the sum of what each part says, not all at one moment.
+    /// Returns the number of values. The shards are not counted at the same moment.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that could not be asked.
+    /// [`ObjectError::Shards`] names the shards that could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        self.spread.sum(&parts, parts.every(), |part, ()| async move { part.len().await }).await
+        let shards = self.sharded.shards_to_read().await?;
+        self.sharded.fan_out_sum(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await
     }
 
-    /// Whether it has none.
+    /// Returns whether the set is empty.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] where those that answered have none, and some did not.
+    /// [`ObjectError::Shards`] if the shards that answered are empty, and others failed.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedSet::len`].
+    /// As for [`ShardedSet::len`].
     #[doc(alias = "isEmpty")]
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        Ok(!self.spread.any(&parts, |part, ()| async move { Ok(!part.is_empty().await?) }).await?)
+        let shards = self.sharded.shards_to_read().await?;
+        Ok(!self.sharded.fan_out_any(&shards, |shard, ()| async move { Ok(!shard.is_empty().await?) }).await?)
     }
 
-    /// Removes all values, each part's in one step; tells whether there were any. It stays divided as it is.
+    /// Removes all values, each shard in one step. Returns whether there were any. The shard layout
+    /// is kept.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that may have theirs.
+    /// [`ObjectError::Shards`] names the shards that may still have their values.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let (parts, _) = self.spread.to_end().await?;
-        let told = self.spread.each(&parts, parts.every(), |part, ()| async move { part.clear().await }).await?;
-        Ok(told.into_iter().any(|(_, had_some)| had_some))
+        let (shards, _) = self.sharded.verified_shards().await?;
+        let results =
+            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.clear().await }).await?;
+        Ok(results.into_iter().any(|(_, had_any)| had_any))
     }
 
-    /// Inserts a value; tells whether it is new.
+    /// Inserts a value. Returns whether it is new.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
@@ -181,16 +191,16 @@ impl<T, C: Codec> ShardedSet<T, C> {
         self.part_of(value).await?.insert(value).await
     }
 
-    /// Inserts values: the parts that have them are asked at the same time, each for 500 of its values or about 4 MiB at a time. Tells how many are
-    /// new.
+    /// Inserts values, on their shards in parallel, up to 500 values or about 4 MiB a request.
+    /// Returns the number of new values.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts into which some values may not be inserted.
+    /// [`ObjectError::Shards`] names the shards in which some values may not have been inserted.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedSet::insert`].
+    /// As for [`ShardedSet::insert`].
     #[doc(alias = "addAll")]
     #[doc(alias = "addAllCounted")]
     pub async fn insert_many<'a, Q: ?Sized + 'a>(
@@ -201,41 +211,41 @@ impl<T, C: Codec> ShardedSet<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let parts = self.spread.to_change().await?;
-        let values = self.divided(&parts, values)?;
-        let ask = |part: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
-            part.insert_many(values.into_iter().map(|(_, value)| value)).await
+        let shards = self.sharded.shards_to_change().await?;
+        let values = self.group_values(&shards, values)?;
+        let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
+            shard.insert_many(values.into_iter().map(|(_, value)| value)).await
         };
-        self.spread.sum(&parts, values, ask).await
+        self.sharded.fan_out_sum(&shards, values, call).await
     }
 
-    /// Removes a value; tells whether it was in.
+    /// Removes a value. Returns whether the set contained it.
     ///
     /// # Errors
     ///
-    /// As [`ShardedSet::insert`].
+    /// As for [`ShardedSet::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedSet::insert`].
+    /// As for [`ShardedSet::insert`].
     pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.read_part(value).await?.remove(value).await
+        self.shard_to_read(value).await?.remove(value).await
     }
 
-    /// Removes values: the parts that have them are asked at the same time, each for 500 of its values or about 4 MiB at a time. Tells how many were
-    /// in.
+    /// Removes values, on their shards in parallel, up to 500 values or about 4 MiB a request.
+    /// Returns the number of removed values.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts in which some values may be left.
+    /// [`ObjectError::Shards`] names the shards in which some values may be left.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedSet::insert`].
+    /// As for [`ShardedSet::insert`].
     #[doc(alias = "removeAll")]
     #[doc(alias = "removeAllCounted")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(
@@ -246,40 +256,41 @@ impl<T, C: Codec> ShardedSet<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let parts = self.spread.to_read().await?;
-        let values = self.divided(&parts, values)?;
-        let ask = |part: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
-            part.remove_many(values.into_iter().map(|(_, value)| value)).await
+        let shards = self.sharded.shards_to_read().await?;
+        let values = self.group_values(&shards, values)?;
+        let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
+            shard.remove_many(values.into_iter().map(|(_, value)| value)).await
         };
-        self.spread.sum(&parts, values, ask).await
+        self.sharded.fan_out_sum(&shards, values, call).await
     }
 
-    /// Whether a value is in.
+    /// Returns whether the set contains a value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.read_part(value).await?.contains(value).await
+        self.shard_to_read(value).await?.contains(value).await
     }
 
-    /// Of each value whether it is in, in their order: the parts that have them are asked at the same time.
+    /// Returns for each value, in their order, whether the set contains it. The shards are read in
+    /// parallel.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that could not be asked.
+    /// [`ObjectError::Shards`] names the shards that could not be read.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedSet::contains`].
+    /// As for [`ShardedSet::contains`].
     #[doc(alias = "containsEach")]
     pub async fn contains_each<'a, Q: ?Sized + 'a>(
         &self,
@@ -289,24 +300,24 @@ impl<T, C: Codec> ShardedSet<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let parts = self.spread.to_read().await?;
-        let values = self.divided(&parts, values)?;
-        let ask = |part: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
-            let found = part.contains_each(values.iter().map(|(_, value)| *value)).await?;
-            Ok(values.into_iter().map(|(at, _)| at).zip(found).collect())
+        let shards = self.sharded.shards_to_read().await?;
+        let values = self.group_values(&shards, values)?;
+        let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
+            let found = shard.contains_each(values.iter().map(|(_, value)| *value)).await?;
+            Ok(values.into_iter().map(|(position, _)| position).zip(found).collect())
         };
-        Ok(in_order(self.spread.each(&parts, values, ask).await?))
+        Ok(in_request_order(self.sharded.fan_out(&shards, values, call).await?))
     }
 
-    /// Whether all of these are in.
+    /// Returns whether the set contains all of the values.
     ///
     /// # Errors
     ///
-    /// As [`ShardedSet::contains_each`].
+    /// As for [`ShardedSet::contains_each`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedSet::contains`].
+    /// As for [`ShardedSet::contains`].
     #[doc(alias = "containsAll")]
     pub async fn contains_all<'a, Q: ?Sized + 'a>(
         &self,
@@ -316,95 +327,107 @@ impl<T, C: Codec> ShardedSet<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        Ok(self.contains_each(values).await?.into_iter().all(|is_in| is_in))
+        Ok(self.contains_each(values).await?.into_iter().all(|is_contained| is_contained))
     }
 }
 
 impl<T, C: Decode<T>> ShardedSet<T, C> {
-    /// All values in one answer of each part: as large as all of them. For large sets there is [`ShardedSet::stream`].
+    /// Returns all values, in one reply of each shard, which is as large as all of its values. For
+    /// large sets use [`ShardedSet::stream`].
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that could not be asked.
+    /// [`ObjectError::Shards`] names the shards that could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        let told = self.spread.each(&parts, parts.every(), |part, ()| async move { part.read_all().await }).await?;
-        Ok(told.into_iter().flat_map(|(_, values)| values).collect())
+        let shards = self.sharded.shards_to_read().await?;
+        let results = self
+            .sharded
+            .fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.read_all().await })
+            .await?;
+        Ok(results.into_iter().flat_map(|(_, values)| values).collect())
     }
 
-    /// A value by chance, which stays; `None` where there is none. All parts are asked how many they have, and then the one that chance falls on.
+    /// Returns a random value without removing it; `None` if the set is empty.
+    ///
+    /// The call reads the sizes of all shards, and then a value from a random one.
     ///
     /// # Errors
     ///
-    /// As [`ShardedSet::read_all`].
+    /// As for [`ShardedSet::read_all`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedSet::read_all`].
+    /// As for [`ShardedSet::read_all`].
     pub async fn random(&self) -> Result<Option<T>, ObjectError> {
         Ok(self.random_many(1).await?.pop())
     }
 
-    /// Some values by chance, each once: `count` of them, or all where there are fewer; fewer also where some are removed while it is asked. They
-    /// stay.
+    /// Returns `count` distinct random values without removing them, or all values if there are
+    /// fewer. It may return fewer if some are removed during the call.
     ///
     /// # Errors
     ///
-    /// As [`ShardedSet::read_all`].
+    /// As for [`ShardedSet::read_all`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedSet::read_all`].
+    /// As for [`ShardedSet::read_all`].
     #[doc(alias = "random")]
     pub async fn random_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        let has = self.spread.each(&parts, parts.every(), |part, ()| async move { part.len().await }).await?;
-        let ask = |part: Set<T, C>, count| async move { part.random_many(count).await };
-        let told = self.spread.each(&parts, by_chance(has, count), ask).await?;
-        Ok(told.into_iter().flat_map(|(_, values)| values).collect())
+        let shards = self.sharded.shards_to_read().await?;
+        let sizes =
+            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await?;
+        let call = |shard: Set<T, C>, count| async move { shard.random_many(count).await };
+        let results = self.sharded.fan_out(&shards, allocate_randomly(sizes, count), call).await?;
+        Ok(results.into_iter().flat_map(|(_, values)| values).collect())
     }
 
-    /// Removes a value by chance, and tells it; `None` where all parts were found empty. Where its answer is lost the value is gone.
+    /// Removes a random value and returns it; `None` if all shards are empty. If the reply is lost,
+    /// so is the value.
     ///
-    /// The primaries of all parts are asked how many they have, and then the one that chance falls on; anew where others were quicker.
+    /// The call reads the sizes of all shards from the primaries, and then pops from a random one.
+    /// It is repeated if other clients were faster.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] where those that answered are empty, and some did not; [`ObjectError::Contended`] where others were quicker until the
-    /// time of a call was over. Else [`ObjectError`] says what is true then; the value is removed also where it can not be decoded.
+    /// [`ObjectError::Shards`] if the shards that answered are empty, and others failed.
+    /// [`ObjectError::Contended`] if other clients were faster until the call's time limit.
+    /// Otherwise [`ObjectError`] states what failed and whether anything may have changed. A value
+    /// that cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it: then the value is nobody's.
+    /// A request that was already sent is executed even if the future is dropped: a removed value
+    /// is lost then.
     #[doc(alias = "removeRandom")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        let place = &self.spread.place;
+        let shards = self.sharded.shards_to_read().await?;
+        let place = &self.sharded.place;
         let name = place.named()?.0;
         let mut rounds = Rounds::of(place.client(), name);
-        // By the primaries: what a replica says may be long over.
-        let len = |part: Set<T, C>, ()| async move {
-            let object = part.object();
-            let part = Place::new(place.client(), object.name().map_or("", Name::as_str));
-            part.ask::<u64>(part.command("SCARD")?).await
+        // From the primaries: the reply of a replica may be outdated.
+        let len = |shard: Set<T, C>, ()| async move {
+            let object = shard.object();
+            let shard = Place::new(place.client(), object.name().map_or("", Name::as_str));
+            shard.ask::<u64>(shard.command("SCARD")?).await
         };
         loop {
-            let (mut has, mut failed) = (Vec::new(), Vec::new());
-            for (number, told) in self.spread.settled(&parts, parts.every(), len).await {
-                match told {
-                    Ok(len) => has.push((number, len)),
+            let (mut sizes, mut failed) = (Vec::new(), Vec::new());
+            for (number, result) in self.sharded.fan_out_collect(&shards, shards.every_shard(), len).await {
+                match result {
+                    Ok(len) => sizes.push((number, len)),
                     Err(error) => failed.push((number, error)),
                 }
             }
-            let Some((part, _)) = by_chance(has, 1).pop() else {
+            let Some((shard, _)) = allocate_randomly(sizes, 1).pop() else {
                 return ObjectError::of_shards(name, failed).map_or(Ok(None), Err);
             };
-            if let Some(value) = parts.all[part as usize].pop().await? {
+            if let Some(value) = shards.all[shard as usize].pop().await? {
                 return Ok(Some(value));
             }
             rounds.lost().await?;
@@ -413,22 +436,22 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
 }
 
 impl<T: Send + 'static, C: Decode<T>> ShardedSet<T, C> {
-    /// All values, as a stream, in no order.
+    /// Returns a stream of all values, in no order.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> ShardedScan<T> {
-        ShardedScan::of(&self.spread, |part| part.stream())
+        ShardedScan::new(&self.sharded, |shard| shard.stream())
     }
 }
 
 impl<T, C: Codec> Clone for ShardedSet<T, C> {
     fn clone(&self) -> Self {
-        ShardedSet { spread: self.spread.clone() }
+        ShardedSet { sharded: self.sharded.clone() }
     }
 }
 
 impl<T, C: Codec> fmt::Debug for ShardedSet<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("ShardedSet");
-        shown.field("name", &self.spread.place.name()).field("codec", &self.spread.with).finish_non_exhaustive()
+        let mut debug = f.debug_struct("ShardedSet");
+        debug.field("name", &self.sharded.place.name()).field("codec", &self.sharded.options).finish_non_exhaustive()
     }
 }

@@ -1,34 +1,34 @@
-//! Hash tags by which parts are spread evenly over all slots: the same on every client, for ever.
+//! Hash tags that distribute shards evenly over all slots: the same on every client, for ever.
 
 use std::sync::LazyLock;
 
 use redgrid_core::name::slot_of;
 
-/// How many slots a cluster has.
+/// The number of slots in a cluster.
 const SLOTS: u32 = 16_384;
 
-/// How many parts there are at most.
-pub(crate) const MOST: u32 = 1024;
+/// The maximum number of shards.
+pub(crate) const MAX_SHARDS: u32 = 1024;
 
-/// How many bytes the longest tag has.
-pub(crate) const LONGEST: usize = 4;
+/// The length of the longest tag.
+pub(crate) const MAX_TAG_LENGTH: usize = 4;
 
 /// The characters of a tag, in the order in which they are tried.
 const CHARACTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// Of each slot that is a multiple of 16 the first tag of three characters, in the order of `CHARACTERS`, that is in it; where there is none,
-/// the first of four.
+/// For each slot that is a multiple of 16, the first tag of three characters in it, in the order of
+/// `CHARACTERS`; if there is none, the first of four.
 static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let mut tags = vec![String::new(); MOST as usize];
+    let mut tags = vec![String::new(); MAX_SHARDS as usize];
     let mut missing = tags.len();
     for length in 3_u32.. {
         for number in 0..36_usize.pow(length) {
-            let character = |place: u32| char::from(CHARACTERS[number / 36_usize.pow(place) % 36]);
+            let character = |position: u32| char::from(CHARACTERS[number / 36_usize.pow(position) % 36]);
             let tag: String = (0..length).rev().map(character).collect();
             let slot = u32::from(slot_of(tag.as_bytes()));
-            let wanted = &mut tags[(slot / (SLOTS / MOST)) as usize];
-            if slot.is_multiple_of(SLOTS / MOST) && wanted.is_empty() {
-                *wanted = tag;
+            let slot_tag = &mut tags[(slot / (SLOTS / MAX_SHARDS)) as usize];
+            if slot.is_multiple_of(SLOTS / MAX_SHARDS) && slot_tag.is_empty() {
+                *slot_tag = tag;
                 missing -= 1;
             }
             if missing == 0 {
@@ -39,9 +39,9 @@ static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
     tags
 });
 
-/// The tag of a part: its slot is `part × 16384 / parts`.
-pub(crate) fn tag(part: u32, parts: u32) -> &'static str {
-    &TAGS[(part * (MOST / parts)) as usize]
+/// Returns the tag of a shard. Its slot is `shard × 16384 / shards`.
+pub(crate) fn tag(shard: u32, shards: u32) -> &'static str {
+    &TAGS[(shard * (MAX_SHARDS / shards)) as usize]
 }
 
 #[cfg(test)]
@@ -50,34 +50,41 @@ mod tests {
 
     #[test]
     fn each_tag_is_in_its_slot() {
-        for parts in [1, 2, 16, 1024] {
-            for part in 0..parts {
-                assert_eq!(u32::from(slot_of(tag(part, parts).as_bytes())), part * SLOTS / parts, "{part} of {parts}");
+        for shards in [1, 2, 16, 1024] {
+            for shard in 0..shards {
+                assert_eq!(
+                    u32::from(slot_of(tag(shard, shards).as_bytes())),
+                    shard * SLOTS / shards,
+                    "{shard} of {shards}"
+                );
             }
         }
     }
 
-    /// Another tag would be another place: what is stored would not be found.
+    /// With other tags, stored entries would not be found.
     #[test]
     fn tags_never_change() {
-        let four: Vec<&str> = (0..4).map(|part| tag(part, 4)).collect();
+        let four: Vec<&str> = (0..4).map(|shard| tag(shard, 4)).collect();
         assert_eq!(four, ["1bz", "17p", "fjl", "356"]);
-        let all: Vec<u8> = (0..MOST).flat_map(|part| tag(part, MOST).bytes().chain([b' '])).collect();
+        let all: Vec<u8> = (0..MAX_SHARDS).flat_map(|shard| tag(shard, MAX_SHARDS).bytes().chain([b' '])).collect();
         assert_eq!(redgrid_codecs::element_hash(&all), "bjWF7uYPv364LRNsxPu3tA");
     }
 
-    /// However many nodes share the slots evenly.
+    /// For any number of nodes that share the slots evenly.
     #[test]
-    fn each_node_has_its_share_of_the_parts() {
+    fn each_node_has_its_share_of_the_shards() {
         for nodes in 1..=12_u32 {
-            for parts in [64, 256, 1024] {
-                let mut has = vec![0_u32; nodes as usize];
-                for part in 0..parts {
-                    let slot = u32::from(slot_of(tag(part, parts).as_bytes()));
-                    has[(slot * nodes / SLOTS) as usize] += 1;
+            for shards in [64, 256, 1024] {
+                let mut counts = vec![0_u32; nodes as usize];
+                for shard in 0..shards {
+                    let slot = u32::from(slot_of(tag(shard, shards).as_bytes()));
+                    counts[(slot * nodes / SLOTS) as usize] += 1;
                 }
-                let share = f64::from(parts) / f64::from(nodes);
-                assert!(has.iter().all(|has| (f64::from(*has) / share - 1.0).abs() < 0.2), "{nodes} {parts}: {has:?}");
+                let share = f64::from(shards) / f64::from(nodes);
+                assert!(
+                    counts.iter().all(|count| (f64::from(*count) / share - 1.0).abs() < 0.2),
+                    "{nodes} {shards}: {counts:?}"
+                );
             }
         }
     }

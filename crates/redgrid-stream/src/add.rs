@@ -1,4 +1,4 @@
-//! Adding entries, and trimming what is old.
+//! Adding entries, and trimming old ones.
 
 use std::borrow::Borrow;
 use std::future::IntoFuture;
@@ -9,22 +9,22 @@ use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{IdempotentScript, Request, Script};
 
-use crate::error::{NOT_BEHIND, StreamError};
+use crate::error::{ID_TOO_SMALL, StreamError};
 use crate::id::EntryId;
 use crate::stream::{Stream, channel};
 
 static ADD: IdempotentScript<1> = IdempotentScript::new("stream/add", include_str!("scripts/add.lua"));
-static TOLD: Script<1> = Script::new("stream/told", include_str!("scripts/told.lua"));
+static NOTIFY: Script<1> = Script::new("stream/notify", include_str!("scripts/notify.lua"));
 
-/// How many arguments a script passes on: Lua has room for 8,000 on its stack.
-const MOST_PASSED_ON: usize = 7_000;
+/// How many arguments the script passes to XADD: Lua's `unpack` is limited to 8,000 values.
+const MAX_SCRIPT_ARGS: usize = 7_000;
 
-/// How much of a stream is to be kept.
+/// How many entries of a stream are kept when it is trimmed.
 ///
 /// ```
 /// use redgrid_stream::Trim;
 ///
-/// // About a million, and the server removes whole nodes only: much the cheapest.
+/// // About a million: the server removes only whole nodes, which is by far the cheapest.
 /// let trim = Trim::max_len(1_000_000).approximately();
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,82 +42,89 @@ enum Keep {
 }
 
 impl Trim {
-    /// The newest, so many of them.
+    /// Keeps this number of the newest entries.
     #[doc(alias = "maxLen")]
     pub fn max_len(entries: u64) -> Trim {
         Trim { keep: Keep::Entries(entries), approximately: false, limit: None }
     }
 
-    /// What has this id or a later one.
+    /// Keeps the entries with this or a larger id.
     #[doc(alias = "minId")]
     pub fn min_id(id: EntryId) -> Trim {
         Trim { keep: Keep::From(id), approximately: false, limit: None }
     }
 
-    /// Keeps some more where that is cheaper: what is removed is a multiple of what the server keeps together, 100 entries unless it is
-    /// set up otherwise.
+    /// Allows the server to keep some more entries if that is cheaper.
+    ///
+    /// The server then removes only whole nodes of the stream, of 100 entries unless it is
+    /// configured otherwise.
     #[doc(alias = "trimNonStrict")]
     pub fn approximately(self) -> Trim {
         Trim { approximately: true, ..self }
     }
 
-    /// Removes so many at once at the most, 1 or more; only of what is trimmed [approximately](Trim::approximately).
+    /// Limits the number of entries removed at once, 1 or more.
+    ///
+    /// Allowed only with [`Trim::approximately`].
     pub fn limit(self, entries: u64) -> Trim {
         Trim { limit: Some(entries), ..self }
     }
 
-    pub(crate) fn written(self, place: &Place) -> Result<Vec<Bytes>, ObjectError> {
-        let (word, bound) = match self.keep {
+    pub(crate) fn to_args(self, place: &Place) -> Result<Vec<Bytes>, ObjectError> {
+        let (strategy, bound) = match self.keep {
             Keep::Entries(entries) if i64::try_from(entries).is_err() => {
                 return Err(place.invalid("max_len", format_args!("at most {}", i64::MAX), entries));
             }
             Keep::Entries(entries) => ("MAXLEN", entries.to_string()),
             Keep::From(id) => ("MINID", id.to_string()),
         };
-        let mut words = vec![word.into(), if self.approximately { "~" } else { "=" }.into(), bound.into()];
+        let mut args = vec![strategy.into(), if self.approximately { "~" } else { "=" }.into(), bound.into()];
         match self.limit {
             None => {}
             Some(_) if !self.approximately => {
                 return Err(place.invalid("limit", "none of what is trimmed exactly", "one"));
             }
-            // For the server, 0 is no limit.
+            // 0 means no limit to the server.
             Some(limit) if limit == 0 || i64::try_from(limit).is_err() => {
                 return Err(place.invalid("limit", format_args!("1 to {}", i64::MAX), limit));
             }
-            Some(limit) => words.extend(["LIMIT".into(), limit.to_string().into()]),
+            Some(limit) => args.extend(["LIMIT".into(), limit.to_string().into()]),
         }
-        Ok(words)
+        Ok(args)
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
-    /// Adds an entry with one field, when awaited; tells its id. [`Add`] has what else can be said.
+    /// Adds an entry with one field, when awaited, and returns its id. [`Add`] has the options.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then.
+    /// [`StreamError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub fn add<Q: ?Sized>(&self, field: &Q, value: &V) -> Add
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
         VC: Encode<V>,
     {
-        self.adding([(field, value)])
+        self.add_request([(field, value)])
     }
 
-    /// Adds an entry with these fields, one at least, when awaited; tells its id. [`Add`] has what else can be said.
+    /// Adds an entry with these fields, at least one, when awaited, and returns its id.
+    ///
+    /// [`Add`] has the options.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then; [`ObjectError::InvalidArgument`] of no fields.
+    /// [`StreamError`] states what failed and whether anything may have changed. It is
+    /// [`ObjectError::InvalidArgument`] without fields.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     pub fn add_many<'a, Q: ?Sized + 'a>(&self, fields: impl IntoIterator<Item = (&'a Q, &'a V)>) -> Add
     where
@@ -126,28 +133,30 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         VC: Encode<V>,
         V: 'a,
     {
-        self.adding(fields)
+        self.add_request(fields)
     }
 
-    fn adding<'a, Q: ?Sized + 'a>(&self, fields: impl IntoIterator<Item = (&'a Q, &'a V)>) -> Add
+    fn add_request<'a, Q: ?Sized + 'a>(&self, fields: impl IntoIterator<Item = (&'a Q, &'a V)>) -> Add
     where
         KC: Encode<Q>,
         VC: Encode<V>,
         V: 'a,
     {
-        let both =
+        let encode_pair =
             |(field, value)| Ok([self.place.encoded(&self.keys, field)?, self.place.encoded(&self.values, value)?]);
-        let fields: Result<Vec<[Bytes; 2]>, ObjectError> = fields.into_iter().map(both).collect();
+        let fields: Result<Vec<[Bytes; 2]>, ObjectError> = fields.into_iter().map(encode_pair).collect();
         let fields = fields.map(|fields| fields.into_iter().flatten().collect());
-        Add { place: self.place.clone(), fields, id: None, trim: None, makes: true, once: false }
+        Add { place: self.place.clone(), fields, id: None, trim: None, make_stream: true, exactly_once: false }
     }
 }
 
-/// Adds an entry when awaited, and tells its id; made by [`Stream::add`] and [`Stream::add_many`].
+/// Adds an entry when awaited, and returns its id; made by [`Stream::add`] and
+/// [`Stream::add_many`].
 ///
-/// Unless it is said otherwise the server chooses the id, makes the stream where there is none, and trims nothing; and it is sent once:
-/// where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not sent again. Whoever waits for entries through this library is told;
-/// an entry of more than 3,490 fields comes to them a moment later.
+/// By default the server chooses the id, creates the stream if it does not exist, and trims
+/// nothing. The request is sent once: if its reply is lost, the call returns
+/// [`ObjectError::OutcomeUnknown`] and is not repeated. Waiters that use this library are notified;
+/// those for an entry of more than 3,490 fields a moment later.
 #[must_use = "nothing is added until this is awaited"]
 #[derive(Debug, Clone)]
 #[doc(alias = "StreamAddArgs")]
@@ -156,35 +165,40 @@ pub struct Add {
     fields: Result<Vec<Bytes>, ObjectError>,
     id: Option<EntryId>,
     trim: Option<Trim>,
-    makes: bool,
-    once: bool,
+    make_stream: bool,
+    exactly_once: bool,
 }
 
 impl Add {
-    /// With this id, which is to be behind that of the last entry; else it ends [`StreamError::NotBehind`].
+    /// Sets the id. It must be larger than that of the last entry; otherwise the call fails with
+    /// [`StreamError::NotBehind`].
     pub fn id(self, id: EntryId) -> Add {
         Add { id: Some(id), ..self }
     }
 
-    /// Trims the stream in the same step.
+    /// Trims the stream in the same request.
     pub fn trim(self, trim: Trim) -> Add {
         Add { trim: Some(trim), ..self }
     }
 
-    /// Only where there is a stream; else it ends [`ObjectError::Absent`].
+    /// Adds the entry only if the stream exists; otherwise the call fails with
+    /// [`ObjectError::Absent`].
     #[doc(alias = "noMakeStream")]
     pub fn no_mk_stream(self) -> Add {
-        Add { makes: false, ..self }
+        Add { make_stream: false, ..self }
     }
 
-    /// Exactly once, although answers are lost: it is sent again, and the server, which remembers the id for about a minute beside the stream,
-    /// tells that of the first time. Such calls of a client about a stream leave one behind another.
+    /// Adds the entry exactly once, even if replies are lost.
+    ///
+    /// The request is sent again after a lost reply. The server stores the id for about a minute,
+    /// in a key next to the stream, and returns that of the first time. A client sends such
+    /// requests for a stream one after another.
     pub fn exactly_once(self) -> Add {
-        Add { once: true, ..self }
+        Add { exactly_once: true, ..self }
     }
 
     async fn run(self) -> Result<EntryId, StreamError> {
-        let Add { place, fields, id, trim, makes, once } = self;
+        let Add { place, fields, id, trim, make_stream, exactly_once } = self;
         let (name, key) = place.named()?;
         let fields = fields?;
         if fields.is_empty() {
@@ -193,38 +207,39 @@ impl Add {
         if id == Some(EntryId::MIN) {
             return Err(place.invalid("id", "one behind 0-0", EntryId::MIN).into());
         }
-        let mut words: Vec<Bytes> = Vec::with_capacity(fields.len() + 8);
-        words.extend((!makes).then(|| Bytes::from_static(b"NOMKSTREAM")));
-        words.extend(trim.map(|trim| trim.written(&place)).transpose()?.unwrap_or_default());
-        words.push(id.map_or(Bytes::from_static(b"*"), EntryId::bytes));
-        words.extend(fields);
-        let fits = words.len() <= MOST_PASSED_ON;
+        let mut args: Vec<Bytes> = Vec::with_capacity(fields.len() + 8);
+        args.extend((!make_stream).then(|| Bytes::from_static(b"NOMKSTREAM")));
+        args.extend(trim.map(|trim| trim.to_args(&place)).transpose()?.unwrap_or_default());
+        args.push(id.map_or(Bytes::from_static(b"*"), EntryId::to_bytes));
+        args.extend(fields);
+        let fits_script = args.len() <= MAX_SCRIPT_ARGS;
         let client = place.client();
-        let added: Result<Option<EntryId>, _> = if fits {
-            let head = ADD.with([key.clone()]).publish_here().arg(channel(key));
-            let whole = words.into_iter().fold(head, |request, word| request.arg(word));
-            let answer: Result<Vec<EntryId>, _> = match once {
-                true => client.run_exactly_once(whole).await,
-                false => client.run_at_most_once(whole, client.clock().now() + client.patience()).await,
+        let added: Result<Option<EntryId>, _> = if fits_script {
+            let request = ADD.with([key.clone()]).publish_here().arg(channel(key));
+            let request = args.into_iter().fold(request, |request, arg| request.arg(arg));
+            let reply: Result<Vec<EntryId>, _> = if exactly_once {
+                client.run_exactly_once(request).await
+            } else {
+                client.run_at_most_once(request, client.clock().now() + client.patience()).await
             };
-            answer.map(|mut answer| answer.pop())
-        } else if once {
-            let most = (MOST_PASSED_ON - 8) / 2;
-            let expected = format_args!("up to {most} of what is added exactly once");
-            return Err(place.invalid("fields", expected, words.len() / 2).into());
+            reply.map(|mut ids| ids.pop())
+        } else if exactly_once {
+            let max_fields = (MAX_SCRIPT_ARGS - 8) / 2;
+            let expected = format_args!("up to {max_fields} of what is added exactly once");
+            return Err(place.invalid("fields", expected, args.len() / 2).into());
         } else {
-            let added = client.run(words.into_iter().fold(place.command("XADD")?, Request::arg)).await;
+            let added = client.run(args.into_iter().fold(place.command("XADD")?, Request::arg)).await;
             if let Ok(Some(id)) = &added {
                 let id: &EntryId = id;
-                client.run_later(TOLD.with([key.clone()]).publish_here().arg(channel(key)).arg(id.bytes()));
+                client.run_later(NOTIFY.with([key.clone()]).publish_here().arg(channel(key)).arg(id.to_bytes()));
             }
             added
         };
         match added.map_err(|source| ObjectError::of(name, source)) {
             Ok(Some(id)) => Ok(id),
             Ok(None) => Err(ObjectError::Absent { name: name.clone() }.into()),
-            Err(error) => match (id, StreamError::words(&error)) {
-                (Some(id), Some(words)) if words.contains(NOT_BEHIND) => {
+            Err(error) => match (id, StreamError::server_message(&error)) {
+                (Some(id), Some(message)) if message.contains(ID_TOO_SMALL) => {
                     Err(StreamError::NotBehind { name: name.clone(), id })
                 }
                 _ => Err(error.into()),
@@ -239,7 +254,7 @@ impl IntoFuture for Add {
 
     /// # Cancel safety
     ///
-    /// As [`Stream::add`].
+    /// As for [`Stream::add`].
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
     }

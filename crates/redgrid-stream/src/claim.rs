@@ -1,4 +1,4 @@
-//! Taking over what others were given.
+//! Claiming the pending entries of other consumers.
 
 use std::time::Duration;
 
@@ -6,63 +6,68 @@ use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{FromReply, Reply, Request, ServerError};
 
-use crate::entry::{Entry, Raw, Raws};
+use crate::entry::{Entry, RawEntries, RawEntry};
 use crate::error::StreamError;
 use crate::group::Group;
 use crate::id::EntryId;
 use crate::pending::millis;
 
-/// What a consumer has taken over by [`Group::auto_claim`].
+/// The result of [`Group::auto_claim`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[doc(alias = "AutoClaimResult")]
 #[doc(alias = "FastAutoClaimResult")]
 pub struct Claimed<T> {
-    /// Where to go on; `None` where all that was pending has been looked at.
+    /// The id from which to continue; `None` if all pending entries were checked.
     pub next: Option<EntryId>,
-    /// What is pending for the consumer now.
+    /// The claimed entries, which are pending for the consumer now.
     pub entries: Vec<T>,
-    /// What is not in the stream any more, and not pending either, from Redis 7.0 on.
+    /// Entries that are no longer in the stream, and therefore no longer pending. Redis 7.0 or
+    /// newer.
     pub removed: Vec<EntryId>,
 }
 
 impl<T> Claimed<T> {
-    fn of(
-        mut told: Vec<Reply>,
-        entries: impl FnOnce(Reply) -> Result<Vec<T>, ServerError>,
+    fn parse(
+        mut reply: Vec<Reply>,
+        parse_entries: impl FnOnce(Reply) -> Result<Vec<T>, ServerError>,
     ) -> Result<Self, ServerError> {
-        let mut part = |at: usize| told.get_mut(at).map_or(Reply::Nil, |part| std::mem::replace(part, Reply::Nil));
+        let mut part = |at: usize| reply.get_mut(at).map_or(Reply::Nil, |part| std::mem::replace(part, Reply::Nil));
         let next: EntryId = part(0).into_typed()?;
-        let entries = entries(part(1))?;
+        let entries = parse_entries(part(1))?;
         let removed: Option<Vec<EntryId>> = part(2).into_typed()?;
         let next = (next != EntryId::MIN).then_some(next);
         Ok(Claimed { next, entries, removed: removed.unwrap_or_default() })
     }
 }
 
-impl FromReply for Claimed<Raw> {
+impl FromReply for Claimed<RawEntry> {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
-        Claimed::of(reply.into_typed()?, |entries| Ok(entries.into_typed::<Raws>()?.0))
+        Claimed::parse(reply.into_typed()?, |entries| Ok(entries.into_typed::<RawEntries>()?.0))
     }
 }
 
 impl FromReply for Claimed<EntryId> {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
-        Claimed::of(reply.into_typed()?, Reply::into_typed)
+        Claimed::parse(reply.into_typed()?, Reply::into_typed)
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
-    /// Takes over for a consumer those of these entries that were given to nobody for so long; tells which, with their fields. They
-    /// count as given once more.
+    /// Claims those of these entries for a consumer that were not delivered for at least `idle`,
+    /// and returns them with their fields.
+    ///
+    /// This counts as a delivery.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then; [`ObjectError::InvalidArgument`] of more than 10,000 ids.
+    /// [`StreamError`] states what failed and whether anything may have changed. It is
+    /// [`ObjectError::InvalidArgument`] for more than 10,000 ids.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it: the entries are pending for the consumer.
+    /// A request that was already sent is executed even if the future is dropped: the entries are
+    /// then pending for the consumer.
     pub async fn claim(
         &self,
         consumer: impl Into<String>,
@@ -73,20 +78,21 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         KC: Decode<K>,
         VC: Decode<V>,
     {
-        let Some(request) = self.claiming(consumer.into(), idle, ids)? else { return Ok(Vec::new()) };
-        let claimed: Raws = self.change(request).await?;
-        Ok(self.stream.each(&claimed.0))
+        let Some(request) = self.claim_request(consumer.into(), idle, ids)? else { return Ok(Vec::new()) };
+        let claimed: RawEntries = self.change(request).await?;
+        Ok(self.stream.decode_each(&claimed.0))
     }
 
-    /// The same without fields: tells only which, and they do not count as given.
+    /// Claims entries like [`Group::claim`], and returns only their ids. This does not count as a
+    /// delivery.
     ///
     /// # Errors
     ///
-    /// As [`Group::claim`].
+    /// As for [`Group::claim`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Group::claim`].
+    /// As for [`Group::claim`].
     #[doc(alias = "fastClaim")]
     pub async fn fast_claim(
         &self,
@@ -94,33 +100,35 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         idle: Duration,
         ids: impl IntoIterator<Item = EntryId>,
     ) -> Result<Vec<EntryId>, StreamError> {
-        match self.claiming(consumer.into(), idle, ids)? {
+        match self.claim_request(consumer.into(), idle, ids)? {
             Some(request) => self.change(request.arg("JUSTID")).await,
             None => Ok(Vec::new()),
         }
     }
 
-    fn claiming(
+    fn claim_request(
         &self,
         consumer: String,
         idle: Duration,
         ids: impl IntoIterator<Item = EntryId>,
     ) -> Result<Option<Request>, ObjectError> {
-        let ids = self.stream.ids(ids)?;
+        let ids = self.stream.id_args(ids)?;
         let request = self.command("XCLAIM")?.arg(consumer).int(millis(idle));
         Ok((!ids.is_empty()).then(|| ids.into_iter().fold(request, Request::arg)))
     }
 
-    /// Takes over for a consumer what was given to nobody for so long, of the entries from an id on, so many at the most; tells which, with their
-    /// fields. They count as given once more. The server looks at ten times as many at the most.
+    /// Claims up to `limit` pending entries for a consumer that were not delivered for at least
+    /// `idle`, starting at the id `from`, and returns them with their fields.
+    ///
+    /// This counts as a delivery. The server checks at most ten times as many entries as `limit`.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then.
+    /// [`StreamError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// As [`Group::claim`].
+    /// As for [`Group::claim`].
     #[doc(alias = "autoClaim")]
     pub async fn auto_claim(
         &self,
@@ -133,30 +141,31 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         KC: Decode<K>,
         VC: Decode<V>,
     {
-        let claimed: Claimed<Raw> = self.auto_claimed(&consumer.into(), idle, from, limit).await?;
+        let claimed: Claimed<RawEntry> = self.auto_claim_raw(&consumer.into(), idle, from, limit).await?;
         let Claimed { next, entries, removed } = claimed;
-        Ok(Claimed { next, entries: self.stream.each(&entries), removed })
+        Ok(Claimed { next, entries: self.stream.decode_each(&entries), removed })
     }
 
-    pub(crate) async fn auto_claimed(
+    pub(crate) async fn auto_claim_raw(
         &self,
         consumer: &str,
         idle: Duration,
         from: EntryId,
         limit: u32,
-    ) -> Result<Claimed<Raw>, StreamError> {
-        self.change(self.auto_claiming(consumer, idle, from, limit)?).await
+    ) -> Result<Claimed<RawEntry>, StreamError> {
+        self.change(self.auto_claim_request(consumer, idle, from, limit)?).await
     }
 
-    /// The same without fields: tells only which, and they do not count as given.
+    /// Claims entries like [`Group::auto_claim`], and returns only their ids. This does not count
+    /// as a delivery.
     ///
     /// # Errors
     ///
-    /// As [`Group::auto_claim`].
+    /// As for [`Group::auto_claim`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Group::claim`].
+    /// As for [`Group::claim`].
     #[doc(alias = "fastAutoClaim")]
     pub async fn fast_auto_claim(
         &self,
@@ -165,11 +174,17 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         from: EntryId,
         limit: u32,
     ) -> Result<Claimed<EntryId>, StreamError> {
-        self.change(self.auto_claiming(&consumer.into(), idle, from, limit)?.arg("JUSTID")).await
+        self.change(self.auto_claim_request(&consumer.into(), idle, from, limit)?.arg("JUSTID")).await
     }
 
-    fn auto_claiming(&self, consumer: &str, idle: Duration, from: EntryId, limit: u32) -> Result<Request, ObjectError> {
+    fn auto_claim_request(
+        &self,
+        consumer: &str,
+        idle: Duration,
+        from: EntryId,
+        limit: u32,
+    ) -> Result<Request, ObjectError> {
         let request = self.command("XAUTOCLAIM")?.arg(consumer.to_owned()).int(millis(idle));
-        Ok(request.arg(from.bytes()).arg("COUNT").int(limit.max(1).into()))
+        Ok(request.arg(from.to_bytes()).arg("COUNT").int(limit.max(1).into()))
     }
 }

@@ -1,4 +1,4 @@
-//! A consumer as a stream of deliveries.
+//! A consumer of a group as a stream of deliveries.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,54 +12,63 @@ use redgrid_codecs::{Codec, Decode};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 
-use crate::arrivals::{Waiter, shut_down};
 use crate::create::Start;
 use crate::delivery::{Delivery, Origin};
-use crate::entry::{Entry, Raw};
+use crate::entry::{Entry, RawEntry};
 use crate::error::StreamError;
 use crate::group::Group;
-use crate::hand::{Given, Hand};
 use crate::id::EntryId;
+use crate::new_entries::{Waiter, shut_down};
+use crate::outstanding::{FetchedEntry, OutstandingEntries};
 use crate::read::PAGE;
 
-/// The first pause behind an error, and the longest: doubled from one to the next.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// The pause after the first error and the longest one. It doubles with each consecutive error.
+const ERROR_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
-    /// Consumes it under this name, as a stream of deliveries: see [`Consumer`]. Nothing is asked of the server until it is polled.
+    /// Returns a stream of the deliveries to the consumer with this name: see [`Consumer`].
     ///
-    /// A name is for one at a time: another who has it, in this or another process, would be given what this one has not acknowledged. A process that
-    /// is started again under the same name goes on with that; who takes another name each time leaves it to [`Consumer::claim_idle`], and is to
-    /// remove the names of those that have gone: [`Group::remove_consumer`], where nothing is pending for them.
+    /// No request is sent until it is polled.
+    ///
+    /// A name may be used by one consumer at a time. A second one, in this or another process,
+    /// would receive the entries that the first has not acknowledged. A process that is restarted
+    /// under the same name continues with these. A process that uses a new name each time leaves
+    /// them to [`Consumer::claim_idle`]. It should then remove the old names with
+    /// [`Group::remove_consumer`], once nothing is pending for them.
     pub fn consumer(&self, name: impl Into<String>) -> Consumer<K, V> {
         let options = Options { page: PAGE, claim: None, create: None };
         Consumer {
-            source: Box::new(Source { group: self.clone(), consumer: name.into().into() }),
+            source: Box::new(ConsumerSource { group: self.clone(), consumer: name.into().into() }),
             options,
             state: None,
-            asking: None,
-            found: VecDeque::new(),
-            over: false,
+            fetching: None,
+            fetched: VecDeque::new(),
+            ended: false,
         }
     }
 }
 
-/// Deliveries of a group to one of its consumers; made by [`Group::consumer`].
+/// A stream of the deliveries of a group to one of its consumers; made by [`Group::consumer`].
 ///
-/// First come the entries that are pending for it, as after a restart, then new ones, as they are added. Each comes at least once, and is
-/// pending until [`Delivery::ack`]: what is given to a consumer that dies comes to it when it is started again under the same name, or
-/// to others by [`Consumer::claim_idle`]. A page is asked for when the one before has been taken, so that a page is in memory, and
-/// no more is pending for it than a page and what its user has not acknowledged.
+/// The entries that are pending for the consumer come first, as after a restart. New entries follow
+/// as they are added. Each entry is delivered at least once, and is pending until
+/// [`Delivery::ack`]. The entries of a consumer that crashes are delivered to it when it restarts
+/// under the same name, or to others by [`Consumer::claim_idle`]. The next page is requested when
+/// the current one has been consumed. So one page is in memory, and at most one page and the
+/// unacknowledged deliveries are pending for the consumer.
 ///
-/// Where an answer is lost, and once a moment after it begins, it looks again for all that is pending for its name: a request that was on its
-/// way may have given something unseen. What its user has as a [`Delivery`] is left out; what was let go without an acknowledgement comes
-/// again then.
+/// After a lost reply, and once a moment after the start, the consumer reads all its pending
+/// entries again: a request that was in flight may have delivered entries without a reply. Entries
+/// that the user holds as a [`Delivery`] are skipped. Those that were dropped without an
+/// acknowledgement are delivered again then.
 ///
-/// While one of its calls was begun and is not polled, it waits all the same, and the client asks for entries once a second: drop it when it is
-/// not wanted.
+/// A call that was started and is no longer polled still counts as waiting, and the client polls
+/// for entries once a second. Drop it when it is no longer needed.
 ///
-/// It never ends by itself, but where the name of the stream can be none. An error is an item of the stream, which goes on behind it with the next call, a moment later; only when the client
-/// is shut down it is over behind that. An entry that can not be decoded is [`StreamError::Undecodable`] and stays pending: [`Group::ack`] gives it up.
+/// The stream never ends by itself, unless the name of the stream is invalid. An error is an item
+/// of the stream, which continues with the next call after a pause. It ends only after the error
+/// that reports the shutdown of the client. An entry that cannot be decoded is
+/// [`StreamError::Undecodable`] and stays pending: [`Group::ack`] discards it.
 ///
 /// ```no_run
 /// # #[cfg(feature = "json")]
@@ -79,13 +88,13 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
 /// ```
 #[must_use = "nothing is consumed until this is polled"]
 pub struct Consumer<K, V> {
-    source: Box<dyn Ask<K, V>>,
+    source: Box<dyn PageSource<K, V>>,
     options: Options,
-    /// Where it is; none while it is asking, and before it has begun.
+    /// The state between two pages; `None` while a page is fetched, and before the first.
     state: Option<State>,
-    asking: Option<Asking>,
-    found: VecDeque<Given>,
-    over: bool,
+    fetching: Option<PageFuture>,
+    fetched: VecDeque<FetchedEntry>,
+    ended: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -95,71 +104,73 @@ struct Options {
     create: Option<Start>,
 }
 
-/// What is read next.
+/// What the consumer reads next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// What is pending for it behind this id.
-    Pending(EntryId),
+enum NextRead {
+    /// Its pending entries after this id.
+    PendingAfter(EntryId),
     New,
 }
 
-/// Where a consumer is between two pages.
+/// The state of a consumer between two pages.
 #[derive(Debug)]
 struct State {
-    next: Next,
-    /// When all that is pending is read once more: what was on its way before can give nothing any more then.
-    again: Instant,
-    hand: Hand,
-    /// New entries come before what is taken over: that came the last time.
-    news: bool,
-    /// When it claims, and from where on.
-    claims: (Instant, EntryId),
-    /// Errors one behind the other.
+    next: NextRead,
+    /// When all pending entries are read again. By then, requests that were in flight before can no
+    /// longer deliver entries.
+    reread_pending_at: Instant,
+    outstanding: OutstandingEntries,
+    /// The last page was claimed: new entries are read before more are claimed.
+    claimed_last: bool,
+    /// When the consumer claims idle entries.
+    claim_at: Instant,
+    /// The id from which it claims.
+    claim_from: EntryId,
+    /// The number of consecutive errors.
     failures: u32,
     waiter: Waiter,
 }
 
-/// A page.
-type Page = Result<Vec<Given>, StreamError>;
+type Page = Result<Vec<FetchedEntry>, StreamError>;
 
-/// Where it is, but where it is over, and what was found.
-type Asking = Pin<Box<dyn Future<Output = (Option<State>, Page)> + Send>>;
+/// Returns the page and the new state; no state if the consumer has ended.
+type PageFuture = Pin<Box<dyn Future<Output = (Option<State>, Page)> + Send>>;
 
-/// A consumer, whatever its codecs.
-trait Ask<K, V>: Send + Sync {
-    fn ask(&self, options: Options, state: Option<State>) -> Asking;
-    fn read(&self, raw: &Raw) -> Result<Entry<K, V>, StreamError>;
+/// The source of a consumer's pages, with erased codec types.
+trait PageSource<K, V>: Send + Sync {
+    fn fetch(&self, options: Options, state: Option<State>) -> PageFuture;
+    fn decode(&self, raw: &RawEntry) -> Result<Entry<K, V>, StreamError>;
     fn origin(&self) -> Origin;
 }
 
-struct Source<K, V, KC, VC> {
+struct ConsumerSource<K, V, KC, VC> {
     group: Group<K, V, KC, VC>,
     consumer: Arc<str>,
 }
 
-impl<K, V, KC: Clone, VC: Clone> Clone for Source<K, V, KC, VC> {
+impl<K, V, KC: Clone, VC: Clone> Clone for ConsumerSource<K, V, KC, VC> {
     fn clone(&self) -> Self {
-        Source { group: self.group.clone(), consumer: Arc::clone(&self.consumer) }
+        ConsumerSource { group: self.group.clone(), consumer: Arc::clone(&self.consumer) }
     }
 }
 
-impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Ask<K, V> for Source<K, V, KC, VC> {
-    fn ask(&self, options: Options, state: Option<State>) -> Asking {
+impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> PageSource<K, V> for ConsumerSource<K, V, KC, VC> {
+    fn fetch(&self, options: Options, state: Option<State>) -> PageFuture {
         let source = self.clone();
         Box::pin(async move {
-            let mut state = match state.map_or_else(|| source.begin(), Ok) {
+            let mut state = match state.map_or_else(|| source.initial_state(), Ok) {
                 Ok(state) => state,
                 Err(error) => return (None, Err(error.into())),
             };
-            let page = source.page(options, &mut state).await;
+            let page = source.next_page(options, &mut state).await;
             state.failures = if page.is_ok() { 0 } else { state.failures.saturating_add(1) };
-            let over = page.is_err() && source.group.place().client().is_shut_down();
-            ((!over).then_some(state), page)
+            let ended = page.is_err() && source.group.place().client().is_shut_down();
+            ((!ended).then_some(state), page)
         })
     }
 
-    fn read(&self, raw: &Raw) -> Result<Entry<K, V>, StreamError> {
-        self.group.stream.one(raw)
+    fn decode(&self, raw: &RawEntry) -> Result<Entry<K, V>, StreamError> {
+        self.group.stream.decode_entry(raw)
     }
 
     fn origin(&self) -> Origin {
@@ -167,27 +178,37 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Ask<K, V> for Source<
     }
 }
 
-impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
-    fn begin(&self) -> Result<State, ObjectError> {
+impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
+    fn initial_state(&self) -> Result<State, ObjectError> {
         let place = self.group.place();
-        let (waiter, now) = (Waiter::new(place)?, place.client().clock().now());
-        // One of this name before may have left with a request on its way.
-        let (next, again) = (Next::Pending(EntryId::MIN), self.settled());
-        let claims = (now, EntryId::MIN);
-        Ok(State { next, again, hand: Hand::default(), news: false, claims, failures: 0, waiter })
+        let waiter = Waiter::new(place)?;
+        let now = place.client().clock().now();
+        Ok(State {
+            next: NextRead::PendingAfter(EntryId::MIN),
+            // A request of an earlier consumer with this name may still be in flight.
+            reread_pending_at: self.in_flight_end(),
+            outstanding: OutstandingEntries::default(),
+            claimed_last: false,
+            claim_at: now,
+            claim_from: EntryId::MIN,
+            failures: 0,
+            waiter,
+        })
     }
 
-    /// When nothing is given any more by what has left until now: servers' clocks may run a little slower.
-    fn settled(&self) -> Instant {
+    /// Returns when requests that were sent until now can no longer deliver entries.
+    ///
+    /// The margin is for servers whose clocks run slightly slower.
+    fn in_flight_end(&self) -> Instant {
         let client = self.group.place().client();
         client.clock().now() + client.response_timeout() + client.response_timeout() / 100 + Duration::from_millis(1)
     }
 
-    /// The next page that has entries.
-    async fn page(&self, options: Options, state: &mut State) -> Page {
+    /// Returns the next page that has entries, and waits for it.
+    async fn next_page(&self, options: Options, state: &mut State) -> Page {
         let client = self.group.place().client();
         if state.failures > 0 {
-            let pause = PAUSES.0.saturating_mul(1 << (state.failures - 1).min(10)).min(PAUSES.1);
+            let pause = ERROR_PAUSES.0.saturating_mul(1 << (state.failures - 1).min(10)).min(ERROR_PAUSES.1);
             tokio::select! {
                 biased;
                 () = client.closing() => {}
@@ -198,10 +219,10 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
             if client.is_shut_down() {
                 return Err(shut_down(self.group.place()).into());
             }
-            state.waiter.looks();
-            let found = match self.look(options, state).await {
+            state.waiter.before_poll();
+            let found = match self.poll_page(options, state).await {
                 Err(error) => {
-                    self.after(options, state, error).await?;
+                    self.recover(options, state, error).await?;
                     continue;
                 }
                 Ok(found) => found,
@@ -210,78 +231,86 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
                 Some(found) if found.is_empty() => {}
                 Some(found) => return Ok(found),
                 None => {
-                    let claims = options.claim.map_or(Instant::MAX, |_| state.claims.0);
+                    let claim_at = options.claim.map_or(Instant::MAX, |_| state.claim_at);
                     tokio::select! {
                         () = state.waiter.woken() => {}
-                        () = client.clock().sleep_until(claims.min(state.again)) => {}
+                        () = client.clock().sleep_until(claim_at.min(state.reread_pending_at)) => {}
                     }
                 }
             }
         }
     }
 
-    /// What comes next; an empty page where there is more to look at, and `None` where there is nothing.
-    async fn look(&self, options: Options, state: &mut State) -> Result<Option<Vec<Given>>, StreamError> {
+    /// Reads the next page. It is empty if there is more to read, and `None` if there is nothing.
+    async fn poll_page(&self, options: Options, state: &mut State) -> Result<Option<Vec<FetchedEntry>>, StreamError> {
         let clock = self.group.place().client().clock();
-        if state.next == Next::New && clock.now() >= state.again {
-            (state.next, state.again) = (Next::Pending(EntryId::MIN), Instant::MAX);
+        if state.next == NextRead::New && clock.now() >= state.reread_pending_at {
+            (state.next, state.reread_pending_at) = (NextRead::PendingAfter(EntryId::MIN), Instant::MAX);
         }
-        if let Next::Pending(after) = state.next {
-            let mut found = self.group.pending_behind(&self.consumer, after, options.page).await?;
-            state.next = found.last().map_or(Next::New, |last| Next::Pending(last.id));
-            found.retain(|raw| !state.hand.has(raw.id));
-            return Ok(Some(self.attempted(&mut state.hand, found).await));
+        if let NextRead::PendingAfter(after) = state.next {
+            let mut found = self.group.pending_after(&self.consumer, after, options.page).await?;
+            state.next = found.last().map_or(NextRead::New, |last| NextRead::PendingAfter(last.id));
+            found.retain(|raw| !state.outstanding.contains(raw.id));
+            return Ok(Some(self.with_attempts(&mut state.outstanding, found).await));
         }
-        if let Some(idle) = options.claim.filter(|_| !state.news && clock.now() >= state.claims.0) {
-            let claimed = self.group.auto_claimed(&self.consumer, idle, state.claims.1, options.page).await?;
-            state.claims = match claimed.next {
-                Some(next) => (state.claims.0, next),
-                None => (clock.now() + idle / 2, EntryId::MIN),
-            };
-            // Between two pages new entries are given out, too.
+        if let Some(idle) = options.claim.filter(|_| !state.claimed_last && clock.now() >= state.claim_at) {
+            let claimed = self.group.auto_claim_raw(&self.consumer, idle, state.claim_from, options.page).await?;
+            match claimed.next {
+                Some(next) => state.claim_from = next,
+                None => (state.claim_at, state.claim_from) = (clock.now() + idle / 2, EntryId::MIN),
+            }
+            // Claimed pages alternate with pages of new entries.
             if !claimed.entries.is_empty() {
-                state.news = true;
-                return Ok(Some(self.attempted(&mut state.hand, claimed.entries).await));
+                state.claimed_last = true;
+                return Ok(Some(self.with_attempts(&mut state.outstanding, claimed.entries).await));
             }
         }
-        let found = self.group.given(&self.consumer, options.page, false).await?;
-        state.news = false;
+        let found = self.group.read_new(&self.consumer, options.page, false).await?;
+        state.claimed_last = false;
         let Some(last) = found.last().map(|last| last.id) else {
-            let claims_on = options.claim.is_some() && state.claims.1 != EntryId::MIN;
-            return Ok(claims_on.then(Vec::new));
+            let claim_continues = options.claim.is_some() && state.claim_from != EntryId::MIN;
+            return Ok(claim_continues.then(Vec::new));
         };
-        state.waiter.saw(last);
-        Ok(Some(found.into_iter().map(|raw| state.hand.take(raw, 1)).collect()))
+        state.waiter.has_read(last);
+        Ok(Some(found.into_iter().map(|raw| state.outstanding.insert(raw, 1)).collect()))
     }
 
-    /// How often each was given. What is not in the stream any more is not pending any more either.
-    async fn attempted(&self, hand: &mut Hand, found: Vec<Raw>) -> Vec<Given> {
-        let (found, gone): (Vec<_>, Vec<_>) = found.into_iter().partition(|raw| raw.fields.is_some());
-        if !gone.is_empty() {
-            // Where that fails it is tried when they come again; what was found besides is not to be kept from the user.
-            let _ = self.group.ack(gone.into_iter().map(|raw| raw.id)).await;
+    /// Adds the number of deliveries to each entry.
+    ///
+    /// Entries that are no longer in the stream are acknowledged and left out.
+    async fn with_attempts(&self, outstanding: &mut OutstandingEntries, found: Vec<RawEntry>) -> Vec<FetchedEntry> {
+        let (found, removed): (Vec<_>, Vec<_>) = found.into_iter().partition(|raw| raw.fields.is_some());
+        if !removed.is_empty() {
+            // If this fails, it is tried again when they are read again. The other entries are
+            // delivered in any case.
+            let _ = self.group.ack(removed.into_iter().map(|raw| raw.id)).await;
         }
-        let attempts = self.group.attempts(&self.consumer, &found).await.unwrap_or_default();
-        // It has been given before, and now.
-        let attempt = |raw: &Raw| attempts.get(&raw.id).copied().unwrap_or(2);
-        found.into_iter().map(|raw| (attempt(&raw), raw)).map(|(attempt, raw)| hand.take(raw, attempt)).collect()
+        let counts = self.group.delivery_counts(&self.consumer, &found).await.unwrap_or_default();
+        // If the count is unknown: at least once before, and now.
+        let attempt = |raw: &RawEntry| counts.get(&raw.id).copied().unwrap_or(2);
+        found
+            .into_iter()
+            .map(|raw| (attempt(&raw), raw))
+            .map(|(attempt, raw)| outstanding.insert(raw, attempt))
+            .collect()
     }
 
-    /// Goes on behind an error, or tells it.
-    async fn after(&self, options: Options, state: &mut State, error: StreamError) -> Result<(), StreamError> {
+    /// Prepares to continue after an error, or returns the error.
+    async fn recover(&self, options: Options, state: &mut State, error: StreamError) -> Result<(), StreamError> {
         if error.is_no_group() {
-            // With the group went what was pending; in another, the same ids may be other entries.
-            state.hand.forget();
+            // The pending entries were deleted with the group. In another, the same ids may be
+            // other entries.
+            state.outstanding.clear();
         }
         match (error, options.create) {
-            // What it was given or took over is pending, wherever the group was, and no other is told of it: now, or a moment later where the
-            // request is still on its way.
+            // Entries that the request delivered or claimed are pending for this consumer, and no
+            // other receives them: they are pending now, or shortly if the request is in flight.
             (StreamError::Object(ObjectError::OutcomeUnknown { .. }), _) => {
-                (state.next, state.again) = (Next::Pending(EntryId::MIN), self.settled());
+                (state.next, state.reread_pending_at) = (NextRead::PendingAfter(EntryId::MIN), self.in_flight_end());
                 Ok(())
             }
             (StreamError::NoGroup { .. }, Some(start)) => match self.group.create().from(start).make_stream().await {
-                // Others create it, too.
+                // Another consumer may have created it.
                 Ok(()) | Err(StreamError::GroupExists { .. }) => Ok(()),
                 Err(error) => Err(error),
             },
@@ -291,40 +320,50 @@ impl<K, V, KC: Codec, VC: Codec> Source<K, V, KC, VC> {
 }
 
 impl<K, V> Consumer<K, V> {
-    /// So many entries a page, 1 at least; 100 unless it is said. More are fewer requests; fewer leave less to wait for where a consumer is slow or
-    /// dies.
+    /// Sets the number of entries of a page, at least 1. The default is 100.
+    ///
+    /// Larger pages need fewer requests. With smaller pages, fewer entries wait behind a consumer
+    /// that is slow or crashes.
     pub fn page(mut self, entries: u32) -> Self {
         self.options.page = entries.max(1);
         self
     }
 
-    /// Takes over what was given to nobody for so long, of other consumers and its own, a page at a time in front of new entries: looked for when it begins
-    /// and each half of that time; a request that took something over unseen, as its answer was lost, leaves that idle for so long once more where it
-    /// comes late. It is to be longer than the work on a page takes, else that is done twice. Not unless it is said.
+    /// Claims entries that were not delivered for this long, from other consumers and from its own.
+    ///
+    /// They are claimed a page at a time, before new entries: at the start, and then every half of
+    /// that time. If the reply to a claim is lost and the claim is executed late, the claimed
+    /// entries are idle for another such period. Choose more time than the work on a page takes;
+    /// otherwise the work is done twice. Without this option nothing is claimed. The smallest value
+    /// is 10 ms.
     pub fn claim_idle(mut self, idle: Duration) -> Self {
-        // The server counts milliseconds; and each look is a request.
+        // The server counts milliseconds, and each check is a request.
         self.options.claim = Some(idle.max(Duration::from_millis(10)));
         self
     }
 
-    /// Creates the group where it is missing, and the stream: when it begins, after a failover that has lost it, or when somebody has removed it. Of
-    /// an entry that was added and not given out by then, [`Start::Beginning`] loses none; those of before come once more. Unless it is
-    /// said, a missing group is [`StreamError::NoGroup`].
+    /// Creates the group and the stream if they are missing.
+    ///
+    /// This applies at the start, after a failover that has lost the group, and after it was
+    /// removed. [`Start::Beginning`] loses no entry that was added and not delivered by then;
+    /// entries that were delivered before are delivered again. Without this option, a missing group
+    /// is [`StreamError::NoGroup`].
     pub fn create_if_missing(mut self, start: Start) -> Self {
         self.options.create = Some(start);
         self
     }
 
-    /// The next delivery; `None` behind the end of the client.
+    /// Returns the next delivery; `None` after the client has ended.
     ///
     /// # Errors
     ///
-    /// [`StreamError`]; the next call goes on behind it.
+    /// [`StreamError`]; the next call continues after it.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: what was asked for is told by the next call. What is not taken when the consumer is dropped stays pending, and is given to the
-    /// next of its name first.
+    /// If the future is dropped, nothing is lost: the next call returns the entries that were
+    /// requested. If the consumer is dropped, the entries that were not returned stay pending, and
+    /// are delivered first to the next consumer of its name.
     pub async fn try_next(&mut self) -> Result<Option<Delivery<K, V>>, StreamError> {
         self.next().await.transpose()
     }
@@ -336,23 +375,29 @@ impl<K, V> futures_util::Stream for Consumer<K, V> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            if let Some(Given { raw, attempt, held }) = this.found.pop_front() {
-                let (entry, origin) = (this.source.read(&raw), this.source.origin());
-                return Poll::Ready(Some(entry.map(|entry| Delivery { entry, attempt, origin, _held: held })));
+            if let Some(FetchedEntry { raw, attempt, outstanding }) = this.fetched.pop_front() {
+                let (entry, origin) = (this.source.decode(&raw), this.source.origin());
+                return Poll::Ready(Some(entry.map(|entry| Delivery {
+                    entry,
+                    attempt,
+                    origin,
+                    _outstanding: outstanding,
+                })));
             }
-            if this.over {
+            if this.ended {
                 return Poll::Ready(None);
             }
-            let mut asking = this.asking.take().unwrap_or_else(|| this.source.ask(this.options, this.state.take()));
-            match asking.as_mut().poll(cx) {
+            let mut fetching =
+                this.fetching.take().unwrap_or_else(|| this.source.fetch(this.options, this.state.take()));
+            match fetching.as_mut().poll(cx) {
                 Poll::Pending => {
-                    this.asking = Some(asking);
+                    this.fetching = Some(fetching);
                     return Poll::Pending;
                 }
                 Poll::Ready((state, page)) => {
-                    (this.over, this.state) = (state.is_none(), state);
+                    (this.ended, this.state) = (state.is_none(), state);
                     match page {
-                        Ok(page) => this.found.extend(page),
+                        Ok(page) => this.fetched.extend(page),
                         Err(error) => return Poll::Ready(Some(Err(error))),
                     }
                 }
@@ -366,8 +411,8 @@ impl<K, V> Unpin for Consumer<K, V> {}
 impl<K, V> fmt::Debug for Consumer<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Origin { place, group } = self.source.origin();
-        let mut shown = f.debug_struct("Consumer");
-        shown
+        let mut debug = f.debug_struct("Consumer");
+        debug
             .field("name", &place.name())
             .field("group", &group)
             .field("options", &self.options)

@@ -1,4 +1,4 @@
-//! Where groups begin, and creating them.
+//! Creation of groups, and their start positions.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -10,32 +10,34 @@ use redgrid_core::object::{ObjectError, Place};
 use crate::error::{NO_STREAM, StreamError};
 use crate::id::EntryId;
 
-/// Where a group begins.
+/// The position in the stream at which a group starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// With all entries that are there.
+    /// With all entries of the stream.
     Beginning,
-    /// With what is added from then on.
+    /// With entries that are added from then on.
     End,
-    /// Behind this entry.
+    /// After this entry.
     After(EntryId),
 }
 
 impl Start {
-    pub(crate) fn written(self) -> Bytes {
+    pub(crate) fn to_arg(self) -> Bytes {
         match self {
             Start::Beginning => Bytes::from_static(b"0-0"),
             Start::End => Bytes::from_static(b"$"),
-            Start::After(id) => id.bytes(),
+            Start::After(id) => id.to_bytes(),
         }
     }
 }
 
 /// Creates a group when awaited; made by [`Group::create`](crate::Group::create).
 ///
-/// Begins with entries that are added later, as Redisson's groups do, unless [`Create::from_start`] or [`Create::from`] says otherwise.
+/// The group starts with entries that are added later, as Redisson's groups do, unless
+/// [`Create::from_start`] or [`Create::from`] is called.
 ///
-/// It is sent once. Where there is a group of this name it ends [`StreamError::GroupExists`], and that stays as it is.
+/// The request is sent once. If the group exists it fails with [`StreamError::GroupExists`], and
+/// the group is not changed.
 #[must_use = "nothing is created until this is awaited"]
 #[derive(Debug, Clone)]
 #[doc(alias = "StreamCreateGroupArgs")]
@@ -43,50 +45,56 @@ pub struct Create {
     pub(crate) place: Place,
     pub(crate) group: String,
     pub(crate) start: Start,
-    pub(crate) makes: bool,
-    pub(crate) read: Option<u64>,
+    pub(crate) make_stream: bool,
+    pub(crate) entries_read: Option<u64>,
 }
 
 impl Create {
-    /// Begins with the first entry of the stream, so that entries from before the group was created are delivered too.
+    /// Starts with the first entry of the stream, so that entries from before the group was created
+    /// are delivered too.
     pub fn from_start(self) -> Create {
         self.from(Start::Beginning)
     }
 
-    /// Begins there; with entries that are added later unless set.
+    /// Sets the start position. The default is [`Start::End`].
     #[doc(alias = "id")]
     pub fn from(self, start: Start) -> Create {
         Create { start, ..self }
     }
 
-    /// Makes the stream where there is none. Else it ends [`ObjectError::Absent`].
+    /// Creates the stream if it does not exist.
+    ///
+    /// Without this, the call then fails with [`ObjectError::Absent`].
     #[doc(alias = "makeStream")]
     pub fn make_stream(self) -> Create {
-        Create { makes: true, ..self }
+        Create { make_stream: true, ..self }
     }
 
-    /// Has so many entries count as read, so that the server knows how many are to be: Redis 7.0 or newer.
+    /// Sets the number of entries that count as read, from which the server computes the lag.
+    ///
+    /// Requires Redis 7.0 or newer.
     #[doc(alias = "entriesRead")]
     pub fn entries_read(self, entries: u64) -> Create {
-        Create { read: Some(entries), ..self }
+        Create { entries_read: Some(entries), ..self }
     }
 
     async fn run(self) -> Result<(), StreamError> {
-        let Create { place, group, start, makes, read } = self;
+        let Create { place, group, start, make_stream, entries_read } = self;
         let (name, key) = place.named()?;
         let mut request =
-            Request::subcommand("XGROUP", "CREATE").key(key.clone()).arg(group.clone()).arg(start.written());
-        if makes {
+            Request::subcommand("XGROUP", "CREATE").key(key.clone()).arg(group.clone()).arg(start.to_arg());
+        if make_stream {
             request = request.arg("MKSTREAM");
         }
-        if let Some(read) = read {
-            let read = i64::try_from(read);
-            let read = read.map_err(|_| place.invalid("entries_read", format_args!("at most {}", i64::MAX), "more"))?;
-            request = request.arg("ENTRIESREAD").int(read);
+        if let Some(entries) = entries_read {
+            let entries = i64::try_from(entries);
+            let entries =
+                entries.map_err(|_| place.invalid("entries_read", format_args!("at most {}", i64::MAX), "more"))?;
+            request = request.arg("ENTRIESREAD").int(entries);
         }
-        place.change(request).await.map_err(|error| match StreamError::words(&error) {
-            Some(words) if words.contains(NO_STREAM) => ObjectError::Absent { name: name.clone() }.into(),
-            _ => StreamError::of_group(&place, &group, error),
+        place.change(request).await.map_err(|error| match StreamError::server_message(&error) {
+            Some(message) if message.contains(NO_STREAM) => ObjectError::Absent { name: name.clone() }.into(),
+            _ => StreamError::from_group_request(&place, &group, error),
         })
     }
 }
@@ -97,7 +105,7 @@ impl IntoFuture for Create {
 
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.run())
     }

@@ -1,4 +1,4 @@
-//! An entry in the hands of a consumer.
+//! A delivered entry.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,52 +7,61 @@ use redgrid_core::object::{ObjectError, Place};
 
 use crate::entry::Entry;
 
-/// Where a delivery is acknowledged.
+/// The group at which a delivery is acknowledged.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) place: Place,
     pub(crate) group: Arc<str>,
 }
 
-/// An entry that was given to a consumer; made by [`Consumer`](crate::Consumer). Dropped without [`ack`](Delivery::ack) it stays pending.
+/// An entry that was delivered to a consumer; made by [`Consumer`](crate::Consumer).
+///
+/// Dropped without [`ack`](Delivery::ack), it stays pending.
 #[derive(Debug, Clone)]
 pub struct Delivery<K, V> {
     pub(crate) entry: Entry<K, V>,
     pub(crate) attempt: u64,
     pub(crate) origin: Origin,
-    /// While somebody has it, its consumer does not give it again.
-    pub(crate) _held: Arc<()>,
+    /// While this exists, the consumer does not deliver the entry again.
+    pub(crate) _outstanding: Arc<()>,
 }
 
 impl<K, V> Delivery<K, V> {
-    /// How often the entry was given out, this time included: 1 of a new one. Of one that is given again to a consumer that has more than
-    /// 1,000 others pending it may be more than is told.
+    /// Returns how often the entry was delivered, including this time: 1 for a new entry.
+    ///
+    /// For an entry that is delivered again to a consumer with more than 1,000 other pending
+    /// entries, the actual number may be larger.
     pub fn attempt(&self) -> u64 {
         self.attempt
     }
 
-    /// The entry.
+    /// Returns the entry.
     pub fn entry(&self) -> &Entry<K, V> {
         &self.entry
     }
 
-    /// The entry, of which no acknowledgement is sent. Its consumer may give it again: see [`Consumer`](crate::Consumer).
+    /// Returns the entry without sending an acknowledgement.
+    ///
+    /// The consumer may deliver it again: see [`Consumer`](crate::Consumer).
     pub fn into_entry(self) -> Entry<K, V> {
         self.entry
     }
 
-    /// Acknowledges it: it is pending no more. Once or more is the same, so it is sent again where an answer is lost.
+    /// Acknowledges the entry: it is no longer pending.
+    ///
+    /// The request is idempotent, and sent again if its reply is lost.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then. What is not acknowledged comes again.
+    /// [`ObjectError`] states what failed and whether anything may have changed. An entry that is
+    /// not acknowledged is delivered again.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn ack(&self) -> Result<(), ObjectError> {
         let Origin { place, group } = &self.origin;
-        let request = place.command("XACK")?.arg(group.to_string()).arg(self.entry.id.bytes());
+        let request = place.command("XACK")?.arg(group.to_string()).arg(self.entry.id.to_bytes());
         place.change(request.idempotent()).await
     }
 }

@@ -1,4 +1,4 @@
-//! Entries, as they are and as servers tell them.
+//! Stream entries: decoded, and as the server returns them.
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
@@ -8,17 +8,17 @@ use redgrid_core::{FromReply, Pairs, Reply, ServerError};
 use crate::error::StreamError;
 use crate::id::EntryId;
 
-/// What was added to a stream: an id, and fields with values in the order in which they were given.
+/// An entry of a stream: an id, and fields with values in the order in which they were added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<K, V> {
-    /// Its id.
+    /// The id of the entry.
     pub id: EntryId,
-    /// Its fields. A field may be there more than once.
+    /// The fields with their values. A field may occur more than once.
     pub fields: Vec<(K, V)>,
 }
 
 impl<K, V> Entry<K, V> {
-    /// The value of a field, the first where there are several.
+    /// Returns the value of a field, the first if there are several.
     pub fn get<Q: ?Sized + PartialEq>(&self, field: &Q) -> Option<&V>
     where
         K: std::borrow::Borrow<Q>,
@@ -27,56 +27,60 @@ impl<K, V> Entry<K, V> {
     }
 }
 
-/// An entry as the server has it. Of one that was removed a group may still know the id.
+/// An encoded entry as the server returns it.
+///
+/// `fields` is `None` for an entry that was removed from the stream and is still pending in a
+/// group.
 #[derive(Debug, Clone)]
-pub(crate) struct Raw {
+pub(crate) struct RawEntry {
     pub(crate) id: EntryId,
     pub(crate) fields: Option<Vec<(Bytes, Bytes)>>,
 }
 
-impl Raw {
-    /// As these codecs read it.
-    pub(crate) fn read<K, V>(
+impl RawEntry {
+    /// Decodes the entry with these codecs.
+    pub(crate) fn decode<K, V>(
         &self,
         place: &Place,
         keys: &impl Decode<K>,
         values: &impl Decode<V>,
     ) -> Result<Entry<K, V>, StreamError> {
         let at = || Some(format!("entry {}", self.id));
-        let one =
+        let decode_field =
             |(key, value): &(Bytes, Bytes)| Ok((place.decoded(keys, key, at)?, place.decoded(values, value, at)?));
-        let fields: Result<_, _> = self.fields.iter().flatten().map(one).collect();
+        let fields: Result<_, _> = self.fields.iter().flatten().map(decode_field).collect();
         let fields = fields.map_err(|source| StreamError::Undecodable { id: self.id, source })?;
         Ok(Entry { id: self.id, fields })
     }
 }
 
-impl FromReply for Raw {
+impl FromReply for RawEntry {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         let (id, fields): (EntryId, Option<Pairs>) = reply.into_typed()?;
-        Ok(Raw { id, fields: fields.map(|fields| fields.0) })
+        Ok(RawEntry { id, fields: fields.map(|fields| fields.0) })
     }
 }
 
-/// A list of entries; none where there is no list.
+/// A list of entries; empty if the server returned no list.
 #[derive(Debug)]
-pub(crate) struct Raws(pub(crate) Vec<Raw>);
+pub(crate) struct RawEntries(pub(crate) Vec<RawEntry>);
 
-impl FromReply for Raws {
+impl FromReply for RawEntries {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
-        // Redis 6.2 has holes where entries were removed.
-        let entries: Option<Vec<Option<Raw>>> = reply.into_typed()?;
-        Ok(Raws(entries.into_iter().flatten().flatten().collect()))
+        // Redis 6.2 returns nil in place of removed entries.
+        let entries: Option<Vec<Option<RawEntry>>> = reply.into_typed()?;
+        Ok(RawEntries(entries.into_iter().flatten().flatten().collect()))
     }
 }
 
-/// What XREAD and XREADGROUP answer about one stream.
+/// The reply of XREAD or XREADGROUP for a single stream.
 #[derive(Debug)]
-pub(crate) struct OfOne(pub(crate) Vec<Raw>);
+pub(crate) struct SingleStreamReply(pub(crate) Vec<RawEntry>);
 
-impl FromReply for OfOne {
+impl FromReply for SingleStreamReply {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
-        let streams: Option<Pairs<Bytes, Raws>> = reply.into_typed()?;
-        Ok(OfOne(streams.into_iter().flat_map(|streams| streams.0).flat_map(|(_, entries)| entries.0).collect()))
+        let streams: Option<Pairs<Bytes, RawEntries>> = reply.into_typed()?;
+        let entries = streams.into_iter().flat_map(|streams| streams.0).flat_map(|(_, entries)| entries.0);
+        Ok(SingleStreamReply(entries.collect()))
     }
 }

@@ -1,15 +1,16 @@
-//! What can be wrong with a stream and its groups, and what is true then.
+//! The errors of streams and groups.
 
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{Name, ServerError};
 
 use crate::id::EntryId;
 
-/// Why a stream was not read or changed.
+/// The error of a request for a stream or a group.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// The stream has no such group, or there is no such stream: it was not created, was removed, or a failover lost it. Nothing is changed.
+    /// The group or its stream does not exist: it was not created, was removed, or was lost in a
+    /// failover. Nothing has changed.
     #[error("`{name}` has no group `{group}`")]
     NoGroup {
         /// The stream.
@@ -17,7 +18,7 @@ pub enum StreamError {
         /// The group.
         group: String,
     },
-    /// There is a group of this name. It stays as it is.
+    /// A group of this name exists. It was not changed.
     #[error("`{name}` has a group `{group}` already")]
     GroupExists {
         /// The stream.
@@ -25,82 +26,90 @@ pub enum StreamError {
         /// The group.
         group: String,
     },
-    /// The id of a new entry is not behind that of the last one that was added. Nothing is changed.
+    /// The id of a new entry is not larger than that of the last added entry. Nothing has changed.
     #[error("entry {id} is not behind the last entry of `{name}`")]
     NotBehind {
         /// The stream.
         name: Name,
-        /// What was given.
+        /// The given id.
         id: EntryId,
     },
-    /// An entry can not be read as the types that were asked for. It concerns this entry alone: of a group, it stays pending (but
-    /// what counts as acknowledged when it is given).
+    /// An entry cannot be decoded as the requested types.
+    ///
+    /// The error is about this entry alone. An entry that a group has delivered stays pending,
+    /// unless it counts as acknowledged on delivery.
     #[error("entry {id} can not be read")]
     Undecodable {
         /// The entry.
         id: EntryId,
-        /// Why: [`ObjectError::Decode`].
+        /// The cause: [`ObjectError::Decode`].
         #[source]
         source: ObjectError,
     },
-    /// The server does not know a command. Nothing is changed.
+    /// The server does not support a command. Nothing has changed.
     #[error("the server of `{name}` does not know {command}: {needs} does")]
     Unsupported {
         /// The stream.
         name: Name,
         /// The command.
         command: &'static str,
-        /// Which servers do.
+        /// The servers that support it.
         needs: &'static str,
     },
-    /// What can be wrong with every object.
+    /// An error that any object can have.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }
 
 impl StreamError {
-    /// The server's words, where it refused.
-    pub(crate) fn words(error: &ObjectError) -> Option<&str> {
+    /// Returns the server's message if it refused the request.
+    pub(crate) fn server_message(error: &ObjectError) -> Option<&str> {
         match error {
             ObjectError::Refused { source: ServerError::Refused { message, .. }, .. } => Some(message),
             _ => None,
         }
     }
 
-    /// What became of a request about a group.
-    pub(crate) fn of_group(place: &Place, group: &str, error: ObjectError) -> StreamError {
-        let words = StreamError::words(&error).unwrap_or_default();
+    /// Converts the error of a request for a group.
+    pub(crate) fn from_group_request(place: &Place, group: &str, error: ObjectError) -> StreamError {
+        let message = StreamError::server_message(&error).unwrap_or_default();
         let Some(name) = place.name().cloned() else { return error.into() };
         let group = group.to_owned();
-        if words.contains("NOGROUP") || words.contains(NO_STREAM) || words.contains(NO_KEY) {
+        if message.contains("NOGROUP") || message.contains(NO_STREAM) || message.contains(NO_KEY) {
             StreamError::NoGroup { name, group }
-        } else if words.contains("BUSYGROUP") {
+        } else if message.contains("BUSYGROUP") {
             StreamError::GroupExists { name, group }
         } else {
             error.into()
         }
     }
 
-    /// What became of a command that only newer servers know.
-    pub(crate) fn of_new(place: &Place, command: &'static str, needs: &'static str, error: ObjectError) -> StreamError {
-        let unknown = StreamError::words(&error).is_some_and(|words| words.contains("unknown command"));
+    /// Converts the error of a command that only newer servers support.
+    pub(crate) fn from_new_command(
+        place: &Place,
+        command: &'static str,
+        needs: &'static str,
+        error: ObjectError,
+    ) -> StreamError {
+        let message = StreamError::server_message(&error);
+        let unknown = message.is_some_and(|message| message.contains("unknown command"));
         match place.name() {
             Some(name) if unknown => StreamError::Unsupported { name: name.clone(), command, needs },
             _ => error.into(),
         }
     }
 
-    /// Whether a group is missing.
+    /// Returns whether the group or its stream does not exist.
     pub fn is_no_group(&self) -> bool {
         matches!(self, StreamError::NoGroup { .. })
     }
 }
 
-/// How a server refuses XGROUP where there is no stream.
+/// Part of the server's error for XGROUP if the stream does not exist.
 pub(crate) const NO_STREAM: &str = "requires the key to exist";
 
-/// How it refuses XINFO there.
+/// Part of the server's error for XINFO if the stream does not exist.
 pub(crate) const NO_KEY: &str = "no such key";
 
-/// How it refuses an id that is not behind the last.
-pub(crate) const NOT_BEHIND: &str = "equal or smaller than the target stream top item";
+/// Part of the server's error for an id that is not larger than the last one.
+pub(crate) const ID_TOO_SMALL: &str = "equal or smaller than the target stream top item";

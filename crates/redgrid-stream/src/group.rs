@@ -1,4 +1,4 @@
-//! Groups: entries that are given out to consumers, and kept pending until they are acknowledged.
+//! Groups, which deliver entries to consumers and keep them pending until they are acknowledged.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -9,31 +9,35 @@ use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{FromReply, Request, Script};
 
-use crate::arrivals::looked;
 use crate::create::{Create, Start};
-use crate::entry::{Entry, OfOne, Raw};
+use crate::entry::{Entry, RawEntry, SingleStreamReply};
 use crate::error::StreamError;
 use crate::id::EntryId;
 use crate::info::ConsumerInfo;
+use crate::new_entries::poll_until_found;
 use crate::read::PAGE;
 use crate::stream::Stream;
 
 static GIVE: Script<1> = Script::new("stream/give", include_str!("scripts/give.lua"));
 
-/// A group of a stream, made by [`Stream::group`]: each entry is given to one of its consumers, and is pending until that
-/// acknowledges it. [`Group::consumer`] is the way to consume one for most; the others are what servers have, one command each.
+/// A consumer group of a stream; made by [`Stream::group`].
 ///
-/// A call about a group that is not there ends [`StreamError::NoGroup`]; but [`Group::remove`] tells that it was not there, an
-/// acknowledgement that nothing was pending.
+/// Each entry is delivered to one consumer of the group, and is pending until this consumer
+/// acknowledges it. Most programs use [`Group::consumer`]. The other methods are the commands of
+/// the server, one each.
 ///
-/// Of entries that are given out, one that can not be decoded is [`StreamError::Undecodable`] in its place, and those beside it are told.
+/// A call for a group that does not exist fails with [`StreamError::NoGroup`]. Exceptions:
+/// [`Group::remove`] returns false, and an acknowledgement returns that nothing was pending.
+///
+/// A delivered entry that cannot be decoded is a [`StreamError::Undecodable`] at its position in
+/// the result; the other entries are returned.
 pub struct Group<K, V, KC, VC> {
     pub(crate) stream: Stream<K, V, KC, VC>,
     pub(crate) name: String,
 }
 
 impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
-    /// Its name.
+    /// Returns the name of the group.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -42,131 +46,147 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         &self.stream.place
     }
 
-    /// A command whose name is two words, about this group.
-    pub(crate) fn about(&self, command: &'static str, second: &'static str) -> Result<Request, ObjectError> {
+    /// Returns a command with a subcommand for this group.
+    pub(crate) fn subcommand(&self, command: &'static str, subcommand: &'static str) -> Result<Request, ObjectError> {
         let (_, key) = self.place().named()?;
-        Ok(Request::subcommand(command, second).key(key.clone()).arg(self.name.clone()))
+        Ok(Request::subcommand(command, subcommand).key(key.clone()).arg(self.name.clone()))
     }
 
-    /// A command about this group.
+    /// Returns a command for this group.
     pub(crate) fn command(&self, command: &'static str) -> Result<Request, ObjectError> {
         Ok(self.place().command(command)?.arg(self.name.clone()))
     }
 
     pub(crate) async fn change<T: FromReply>(&self, request: Request) -> Result<T, StreamError> {
-        self.told(self.place().change(request).await)
+        self.map_error(self.place().change(request).await)
     }
 
-    pub(crate) async fn ask<T: FromReply>(&self, request: Request) -> Result<T, StreamError> {
-        self.told(self.place().ask(request).await)
+    pub(crate) async fn query<T: FromReply>(&self, request: Request) -> Result<T, StreamError> {
+        self.map_error(self.place().ask(request).await)
     }
 
-    fn told<T>(&self, told: Result<T, ObjectError>) -> Result<T, StreamError> {
-        told.map_err(|error| StreamError::of_group(self.place(), &self.name, error))
+    fn map_error<T>(&self, result: Result<T, ObjectError>) -> Result<T, StreamError> {
+        result.map_err(|error| StreamError::from_group_request(self.place(), &self.name, error))
     }
 
-    /// Creates it when awaited, beginning with all entries that are there unless [`Create::from`] says otherwise.
+    /// Creates the group when awaited.
+    ///
+    /// It starts with entries that are added later, unless [`Create::from`] or
+    /// [`Create::from_start`] is called.
     #[doc(alias = "createGroup")]
     pub fn create(&self) -> Create {
         let Group { stream, name } = self;
         let (place, group) = (stream.place.clone(), name.clone());
-        Create { place, group, start: Start::End, makes: false, read: None }
+        Create { place, group, start: Start::End, make_stream: false, entries_read: None }
     }
 
-    /// Removes it with all that is pending; tells whether it was there.
+    /// Removes the group with its pending entries, and returns whether it existed.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then.
+    /// [`StreamError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "removeGroup")]
     pub async fn remove(&self) -> Result<bool, StreamError> {
-        match self.change(self.about("XGROUP", "DESTROY")?).await {
+        match self.change(self.subcommand("XGROUP", "DESTROY")?).await {
             Err(StreamError::NoGroup { .. }) => Ok(false),
-            told => told,
+            result => result,
         }
     }
 
-    /// Has it go on elsewhere. What is pending stays so; entries that it gives out again are pending for who gets them then. It is sent once: a
-    /// copy that came later would undo what was done since.
+    /// Moves the group to another position of the stream.
+    ///
+    /// Pending entries stay pending. Entries that are delivered again become pending for their new
+    /// consumer. The request is sent once: a late copy would undo later changes.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then.
+    /// [`StreamError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "updateGroupMessageId")]
     pub async fn set_id(&self, start: Start) -> Result<(), StreamError> {
-        self.change(self.about("XGROUP", "SETID")?.arg(start.written())).await
+        self.change(self.subcommand("XGROUP", "SETID")?.arg(start.to_arg())).await
     }
 
-    /// Makes a consumer known; tells whether it was not. Who reads for one makes it known, too.
+    /// Creates a consumer, and returns whether it did not exist.
+    ///
+    /// Reading for a consumer creates it, too.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then.
+    /// [`StreamError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "createConsumer")]
     pub async fn create_consumer(&self, consumer: impl Into<String>) -> Result<bool, StreamError> {
-        self.change(self.about("XGROUP", "CREATECONSUMER")?.arg(consumer.into())).await
+        self.change(self.subcommand("XGROUP", "CREATECONSUMER")?.arg(consumer.into())).await
     }
 
-    /// Removes a consumer with all that is pending for it, which nobody gets any more: claim it before. Tells how many entries those were.
+    /// Removes a consumer, and returns the number of its pending entries.
+    ///
+    /// These entries are not delivered again: claim them before.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then.
+    /// [`StreamError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "removeConsumer")]
     pub async fn remove_consumer(&self, consumer: impl Into<String>) -> Result<u64, StreamError> {
-        self.change(self.about("XGROUP", "DELCONSUMER")?.arg(consumer.into())).await
+        self.change(self.subcommand("XGROUP", "DELCONSUMER")?.arg(consumer.into())).await
     }
 
-    /// The consumers it knows.
+    /// Returns the consumers of the group.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then.
+    /// [`StreamError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "listConsumers")]
     pub async fn consumers(&self) -> Result<Vec<ConsumerInfo>, StreamError> {
-        self.ask(self.about("XINFO", "CONSUMERS")?).await
+        self.query(self.subcommand("XINFO", "CONSUMERS")?).await
     }
 
-    /// Gives new entries to a consumer, when awaited: those that were given to nobody yet, 100 at the most unless [`ReadGroup::limit`]
-    /// says so, and at once, unless [`ReadGroup::timeout`] says to wait for some.
+    /// Delivers new entries to a consumer, when awaited: entries that were not delivered yet.
     ///
-    /// It is sent once, and a copy that comes later than its caller waits gives nothing. Where its answer is lost it ends
-    /// [`ObjectError::OutcomeUnknown`]: what was given is pending, and [`Group::read_pending`] tells it. So it is where the future is dropped.
+    /// Up to 100 are delivered, unless [`ReadGroup::limit`] is set. The call returns at once,
+    /// unless [`ReadGroup::timeout`] is set.
+    ///
+    /// The request is sent once, and delivers nothing if it arrives after the caller has stopped
+    /// waiting. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]. Delivered
+    /// entries are then pending, and [`Group::read_pending`] returns them. The same holds if the
+    /// future is dropped.
     #[doc(alias = "readGroup")]
     pub fn read(&self, consumer: impl Into<String>) -> ReadGroup<K, V, KC, VC> {
-        ReadGroup { group: self.clone(), consumer: consumer.into(), limit: PAGE, no_ack: false, within: None }
+        ReadGroup { group: self.clone(), consumer: consumer.into(), limit: PAGE, no_ack: false, timeout: None }
     }
 
-    /// What is pending for a consumer behind an id, so many at the most: what it was given, and has not acknowledged. It counts as given
-    /// once more. What is not in the stream any more is left out; none is told where there is nothing else.
+    /// Reads up to `limit` pending entries of a consumer after an id: entries that were delivered
+    /// to it and that it has not acknowledged.
+    ///
+    /// This counts as a delivery. Entries that are no longer in the stream are left out; the result
+    /// is empty if there are no others.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then.
+    /// [`StreamError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "readGroup")]
     pub async fn read_pending(
         &self,
@@ -180,51 +200,57 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     {
         let (consumer, limit, mut after) = (consumer.into(), limit.max(1), after);
         loop {
-            let found = self.pending_behind(&consumer, after, limit).await?;
-            let entries = self.stream.each(&found);
+            let found = self.pending_after(&consumer, after, limit).await?;
+            let entries = self.stream.decode_each(&found);
             match found.last() {
-                // All of the page are gone, and there may be others behind it.
+                // All entries of the page were removed, and there may be others after it.
                 Some(last) if entries.is_empty() && found.len() >= limit as usize => after = last.id,
                 _ => return Ok(entries),
             }
         }
     }
 
-    /// A page of what is pending behind an id.
-    pub(crate) async fn pending_behind(
+    /// Reads a page of the pending entries after an id.
+    pub(crate) async fn pending_after(
         &self,
         consumer: &str,
         after: EntryId,
         limit: u32,
-    ) -> Result<Vec<Raw>, StreamError> {
+    ) -> Result<Vec<RawEntry>, StreamError> {
         let (_, key) = self.place().named()?;
         let request = Request::command("XREADGROUP").arg("GROUP").arg(self.name.clone()).arg(consumer.to_owned());
         let request = request.arg("COUNT").int(limit.max(1).into()).arg("STREAMS").key_here(key.clone());
-        let found: OfOne = self.ask(request.arg(after.bytes())).await?;
+        let found: SingleStreamReply = self.query(request.arg(after.to_bytes())).await?;
         Ok(found.0)
     }
 
-    /// Entries that are new.
-    pub(crate) async fn given(&self, consumer: &str, limit: u32, no_ack: bool) -> Result<Vec<Raw>, StreamError> {
+    /// Reads new entries, and delivers them to the consumer.
+    pub(crate) async fn read_new(
+        &self,
+        consumer: &str,
+        limit: u32,
+        no_ack: bool,
+    ) -> Result<Vec<RawEntry>, StreamError> {
         let (_, key) = self.place().named()?;
         let request = GIVE.with([key.clone()]).not_after_here().arg(self.name.clone()).arg(consumer.to_owned());
         let request = request.arg("COUNT").int(limit.max(1).into());
         let request = if no_ack { request.arg("NOACK") } else { request };
-        let found: OfOne = self.change(request.tells_time()).await?;
+        let found: SingleStreamReply = self.change(request.tells_time()).await?;
         Ok(found.0)
     }
 
-    /// Acknowledges entries; tells how many were pending.
+    /// Acknowledges entries, and returns how many were pending.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of more than 10,000 ids.
+    /// [`ObjectError`] states what failed and whether anything may have changed. It is
+    /// [`ObjectError::InvalidArgument`] for more than 10,000 ids.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn ack(&self, ids: impl IntoIterator<Item = EntryId>) -> Result<u64, ObjectError> {
-        let ids = self.stream.ids(ids)?;
+        let ids = self.stream.id_args(ids)?;
         if ids.is_empty() {
             return Ok(0);
         }
@@ -232,7 +258,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     }
 }
 
-/// Gives new entries to a consumer when awaited; made by [`Group::read`].
+/// Delivers new entries to a consumer when awaited; made by [`Group::read`].
 #[must_use = "nothing is read until this is awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamReadGroupArgs")]
@@ -241,26 +267,31 @@ pub struct ReadGroup<K, V, KC, VC> {
     consumer: String,
     limit: u32,
     no_ack: bool,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl<K, V, KC, VC> ReadGroup<K, V, KC, VC> {
-    /// So many at the most, 1 or more; 100 unless set.
+    /// Limits the number of entries, 1 or more. The default is 100.
     #[doc(alias = "count")]
     pub fn limit(self, entries: u32) -> Self {
         ReadGroup { limit: entries, ..self }
     }
 
-    /// They count as acknowledged when they are given: each comes once at the most, and is lost where the answer is, or the future is dropped.
+    /// Makes the entries count as acknowledged on delivery.
+    ///
+    /// Each entry is then delivered at most once. It is lost if the reply is lost or the future is
+    /// dropped.
     #[doc(alias = "noAck")]
     pub fn no_ack(self) -> Self {
         ReadGroup { no_ack: true, ..self }
     }
 
-    /// Waits for an entry at most this long where there is none; then none is told. No connection waits meanwhile: who adds through this
-    /// library tells of it, and what others add is found within a second.
+    /// Waits up to this long for an entry if there is none, and then returns no entries.
+    ///
+    /// No connection is blocked meanwhile. An entry that is added through this library wakes the
+    /// call; entries that others add are found within a second.
     pub fn timeout(self, time: Duration) -> Self {
-        ReadGroup { within: Some(time), ..self }
+        ReadGroup { timeout: Some(time), ..self }
     }
 }
 
@@ -270,12 +301,13 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for ReadGr
 
     /// # Cancel safety
     ///
-    /// What was given is pending for the consumer, and told by [`Group::read_pending`]; but for what counts as acknowledged.
+    /// Entries that were delivered are pending for the consumer, and [`Group::read_pending`]
+    /// returns them. With [`ReadGroup::no_ack`] they are lost.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let ReadGroup { group, consumer, limit, no_ack, within } = self;
-            let look = || group.given(&consumer, limit, no_ack);
-            Ok(group.stream.each(&looked(group.place(), within, look).await?))
+            let ReadGroup { group, consumer, limit, no_ack, timeout } = self;
+            let poll = || group.read_new(&consumer, limit, no_ack);
+            Ok(group.stream.decode_each(&poll_until_found(group.place(), timeout, poll).await?))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Ids of entries.
+//! Entry ids.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -7,9 +7,11 @@ use std::str::FromStr;
 use bytes::Bytes;
 use redgrid_core::{FromReply, Reply, ServerError};
 
-/// The id of an entry: when it was added, by the server's clock, and a number among those of that millisecond. Ids of a stream rise.
+/// The id of an entry: the time at which it was added, by the server's clock, and a number within
+/// that millisecond.
 ///
-/// It is written and read as servers do, `1700000000000-0`.
+/// The ids of a stream are strictly increasing. The text form is that of the server,
+/// `1700000000000-0`.
 ///
 /// ```
 /// use redgrid_stream::EntryId;
@@ -22,33 +24,33 @@ use redgrid_core::{FromReply, Reply, ServerError};
 #[doc(alias = "StreamMessageId")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EntryId {
-    /// Milliseconds since 1970, unless ids are given.
+    /// Milliseconds since 1970, unless the ids are chosen by the caller.
     pub ms: u64,
-    /// Its number within the millisecond, from 0.
+    /// The number within the millisecond, from 0.
     pub seq: u64,
 }
 
-/// What can not be the id of an entry.
+/// The error of parsing text that is not an entry id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid entry id: expected milliseconds and a number as in `1700000000000-0`, got `{got}`")]
 pub struct InvalidEntryId {
-    /// What was given, its beginning.
+    /// The first 50 characters of the text.
     pub got: String,
 }
 
 impl EntryId {
-    /// Before all entries: no entry has it.
+    /// The smallest id. It is smaller than that of any entry.
     pub const MIN: EntryId = EntryId::new(0, 0);
 
-    /// The last that can be.
+    /// The largest possible id.
     pub const MAX: EntryId = EntryId::new(u64::MAX, u64::MAX);
 
-    /// The one with these parts.
+    /// Returns the id with these parts.
     pub const fn new(ms: u64, seq: u64) -> EntryId {
         EntryId { ms, seq }
     }
 
-    /// The one behind it; none behind the last.
+    /// Returns the next larger id; `None` for [`EntryId::MAX`].
     pub const fn next(self) -> Option<EntryId> {
         match (self.seq.checked_add(1), self.ms.checked_add(1)) {
             (Some(seq), _) => Some(EntryId::new(self.ms, seq)),
@@ -57,7 +59,7 @@ impl EntryId {
         }
     }
 
-    /// The one in front of it; none in front of the first.
+    /// Returns the next smaller id; `None` for [`EntryId::MIN`].
     pub const fn previous(self) -> Option<EntryId> {
         match (self.seq.checked_sub(1), self.ms.checked_sub(1)) {
             (Some(seq), _) => Some(EntryId::new(self.ms, seq)),
@@ -66,7 +68,7 @@ impl EntryId {
         }
     }
 
-    pub(crate) fn bytes(self) -> Bytes {
+    pub(crate) fn to_bytes(self) -> Bytes {
         self.to_string().into()
     }
 }
@@ -87,7 +89,7 @@ impl FromStr for EntryId {
     type Err = InvalidEntryId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Digits alone: a sign would be read, too.
+        // Only digits: `u64::from_str` would also accept a sign.
         let number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?;
         let parts = text.split_once('-');
         let id = parts.and_then(|(ms, seq)| Some(EntryId::new(number(ms)?, number(seq)?)));
@@ -102,8 +104,8 @@ impl FromReply for EntryId {
     }
 }
 
-/// The first and the last id of a range; none where nothing can be in it.
-pub(crate) fn ends(range: &impl RangeBounds<EntryId>) -> Option<(EntryId, EntryId)> {
+/// Returns the first and the last id of a range; `None` if the range is empty.
+pub(crate) fn range_ends(range: &impl RangeBounds<EntryId>) -> Option<(EntryId, EntryId)> {
     let first = match range.start_bound() {
         Bound::Included(id) => *id,
         Bound::Excluded(id) => id.next()?,
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_read_as_it_is_written() {
+    fn an_id_parses_from_its_text_form() {
         for id in [EntryId::MIN, EntryId::MAX, EntryId::new(1, 2), (7, u64::MAX).into()] {
             assert_eq!(id.to_string().parse(), Ok(id));
         }
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_an_id() {
+    fn next_and_previous_are_inverse() {
         assert_eq!((EntryId::MIN.previous(), EntryId::MAX.next()), (None, None));
         for id in [EntryId::new(0, 1), EntryId::new(3, 0), EntryId::new(3, u64::MAX)] {
             assert_eq!(id.next().and_then(EntryId::previous), Some(id));
@@ -159,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn ranges_have_ends() {
+    fn range_ends_are_inclusive() {
         let (one, two) = (EntryId::new(1, 0), EntryId::new(2, 0));
-        assert_eq!(ends(&(..)), Some((EntryId::MIN, EntryId::MAX)));
-        assert_eq!(ends(&(one..two)), Some((one, EntryId::new(1, u64::MAX))));
-        assert_eq!(ends(&(one..=two)), Some((one, two)));
-        assert_eq!(ends(&(one..one)), None);
-        assert_eq!(ends(&(..EntryId::MIN)), None);
-        assert_eq!(ends(&(Bound::Excluded(one), Bound::Unbounded)), Some((EntryId::new(1, 1), EntryId::MAX)));
-        assert_eq!(ends(&(Bound::Excluded(EntryId::MAX), Bound::Unbounded)), None);
+        assert_eq!(range_ends(&(..)), Some((EntryId::MIN, EntryId::MAX)));
+        assert_eq!(range_ends(&(one..two)), Some((one, EntryId::new(1, u64::MAX))));
+        assert_eq!(range_ends(&(one..=two)), Some((one, two)));
+        assert_eq!(range_ends(&(one..one)), None);
+        assert_eq!(range_ends(&(..EntryId::MIN)), None);
+        assert_eq!(range_ends(&(Bound::Excluded(one), Bound::Unbounded)), Some((EntryId::new(1, 1), EntryId::MAX)));
+        assert_eq!(range_ends(&(Bound::Excluded(EntryId::MAX), Bound::Unbounded)), None);
     }
 }

@@ -1,108 +1,111 @@
-//! What servers know of streams, groups and consumers.
+//! Server information about streams, groups and consumers.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use redgrid_core::{FromReply, Reply, ServerError};
 
-use crate::entry::{Entry, Raw};
+use crate::entry::{Entry, RawEntry};
 use crate::error::StreamError;
 use crate::id::EntryId;
 
-/// A stream as a whole.
+/// Information about a stream.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StreamInfo<K, V> {
-    /// How many entries it has.
+    /// The number of entries.
     pub len: u64,
-    /// How many groups.
+    /// The number of groups.
     pub groups: u64,
-    /// The id of the last entry that was added.
+    /// The id of the entry that was added last.
     pub last_id: EntryId,
-    /// The largest id of those that were removed, from Redis 7.0 on.
+    /// The largest id of a removed entry. Redis 7.0 or newer.
     pub max_removed_id: Option<EntryId>,
-    /// How many entries were ever added, from Redis 7.0 on.
+    /// The number of entries that were ever added. Redis 7.0 or newer.
     pub entries_added: Option<u64>,
-    /// Its first entry.
+    /// The first entry.
     pub first: Option<Entry<K, V>>,
-    /// Its last entry.
+    /// The last entry.
     pub last: Option<Entry<K, V>>,
-    /// How many nodes the server keeps it in, for its size in memory.
+    /// The number of radix tree nodes, which shows the memory usage.
     pub nodes: u64,
 }
 
-/// A group of a stream.
+/// Information about a group of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[doc(alias = "StreamGroup")]
 pub struct GroupInfo {
-    /// Its name.
+    /// The name of the group.
     pub name: String,
-    /// How many consumers it knows.
+    /// The number of consumers.
     pub consumers: u64,
-    /// How many entries are given out and not acknowledged.
+    /// The number of entries that were delivered and not acknowledged.
     pub pending: u64,
-    /// The last entry that was given out.
+    /// The id of the last delivered entry.
     pub last_delivered: EntryId,
-    /// How many entries were given out, from Redis 7.0 on where the server knows.
+    /// The number of delivered entries, if the server knows it. Redis 7.0 or newer.
     pub entries_read: Option<u64>,
-    /// How many entries are to be given out yet, from Redis 7.0 on where the server knows.
+    /// The number of entries that are not delivered yet, if the server knows it. Redis 7.0 or
+    /// newer.
     pub lag: Option<u64>,
 }
 
-/// A consumer of a group.
+/// Information about a consumer of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[doc(alias = "StreamConsumer")]
 pub struct ConsumerInfo {
-    /// Its name.
+    /// The name of the consumer.
     pub name: String,
-    /// How many entries it has not acknowledged.
+    /// The number of entries that it has not acknowledged.
     pub pending: u64,
-    /// Since when it has not asked for anything.
+    /// The time since its last request.
     pub idle: Duration,
-    /// Since when nothing was given to it; from Redis 7.2 on, and `None` where that never was.
+    /// The time since the last delivery to it; `None` if there was none. Redis 7.2 or newer.
     pub inactive: Option<Duration>,
 }
 
-/// What is told by the names of its fields. Newer servers tell more.
-struct Fields(HashMap<String, Reply>);
+/// A reply with named fields. Newer servers return more fields.
+struct ReplyFields(HashMap<String, Reply>);
 
-impl Fields {
-    fn of(reply: Reply) -> Result<Fields, ServerError> {
-        reply.into_typed().map(Fields)
+impl ReplyFields {
+    fn parse(reply: Reply) -> Result<ReplyFields, ServerError> {
+        reply.into_typed().map(ReplyFields)
     }
 
-    /// What each server tells.
+    /// Removes and converts a field. A field that the server did not return is converted from nil.
     fn take<T: FromReply>(&mut self, name: &str) -> Result<T, ServerError> {
         self.0.remove(name).unwrap_or(Reply::Nil).into_typed()
     }
 }
 
-/// A stream as a server tells of it.
-pub(crate) struct Told {
-    of: StreamInfo<(), ()>,
-    first: Option<Raw>,
-    last: Option<Raw>,
+/// The reply of XINFO STREAM, with encoded entries.
+pub(crate) struct RawStreamInfo {
+    info: StreamInfo<(), ()>,
+    first: Option<RawEntry>,
+    last: Option<RawEntry>,
     pub(crate) last_id: EntryId,
 }
 
-impl Told {
-    pub(crate) fn read<K, V>(
+impl RawStreamInfo {
+    /// Decodes the first and the last entry with `decode_entry`.
+    pub(crate) fn decode<K, V>(
         self,
-        one: impl Fn(&Raw) -> Result<Entry<K, V>, StreamError>,
+        decode_entry: impl Fn(&RawEntry) -> Result<Entry<K, V>, StreamError>,
     ) -> Result<StreamInfo<K, V>, StreamError> {
-        let StreamInfo { len, groups, last_id, max_removed_id, entries_added, nodes, .. } = self.of;
-        let (first, last) = (self.first.as_ref().map(&one).transpose()?, self.last.as_ref().map(&one).transpose()?);
+        let StreamInfo { len, groups, last_id, max_removed_id, entries_added, nodes, .. } = self.info;
+        let first = self.first.as_ref().map(&decode_entry).transpose()?;
+        let last = self.last.as_ref().map(&decode_entry).transpose()?;
         Ok(StreamInfo { len, groups, last_id, max_removed_id, entries_added, first, last, nodes })
     }
 }
 
-impl FromReply for Told {
+impl FromReply for RawStreamInfo {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
-        let mut fields = Fields::of(reply)?;
+        let mut fields = ReplyFields::parse(reply)?;
         let last_id = fields.take("last-generated-id")?;
-        let of = StreamInfo {
+        let info = StreamInfo {
             len: fields.take("length")?,
             groups: fields.take("groups")?,
             last_id,
@@ -112,14 +115,14 @@ impl FromReply for Told {
             last: None,
             nodes: fields.take("radix-tree-nodes")?,
         };
-        Ok(Told { of, first: fields.take("first-entry")?, last: fields.take("last-entry")?, last_id })
+        Ok(RawStreamInfo { info, first: fields.take("first-entry")?, last: fields.take("last-entry")?, last_id })
     }
 }
 
 impl FromReply for GroupInfo {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
-        let mut fields = Fields::of(reply)?;
-        // Negative where more count as given out than were added.
+        let mut fields = ReplyFields::parse(reply)?;
+        // Negative if more entries count as delivered than were added.
         let lag: Option<i64> = fields.take("lag")?;
         Ok(GroupInfo {
             name: fields.take("name")?,
@@ -134,13 +137,13 @@ impl FromReply for GroupInfo {
 
 impl FromReply for ConsumerInfo {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
-        let mut fields = Fields::of(reply)?;
+        let mut fields = ReplyFields::parse(reply)?;
         let inactive: Option<i64> = fields.take("inactive")?;
         Ok(ConsumerInfo {
             name: fields.take("name")?,
             pending: fields.take("pending")?,
             idle: Duration::from_millis(fields.take("idle")?),
-            // -1 where nothing was ever given to it.
+            // -1 if there was no delivery.
             inactive: inactive.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis),
         })
     }

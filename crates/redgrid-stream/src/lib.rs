@@ -1,5 +1,7 @@
-//! Streams that all processes share, in the wire format of Redisson's RStream: entries that are added at the end, read by anybody, and given
-//! out to the consumers of groups, at least once each.
+//! Streams that all processes share, in the wire format of Redisson's RStream.
+//!
+//! Entries are appended at the end. Any process can read them by id, and groups deliver each entry
+//! to one of their consumers, at least once.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -23,22 +25,25 @@
 //!
 //! | key | type | lifetime |
 //! |---|---|---|
-//! | `name` | stream: fields and values as their codecs write them; Redisson's | none, unless set |
+//! | `name` | stream: encoded fields and values; Redisson's | none, unless set |
 //! | channel `redgrid_stream__channel:{name}` | the id of each entry that is added through this library | |
 //!
 //! # Promises
 //!
-//! - A change is sent once, and new entries are given to nobody who does not wait for them any more. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time; [`Add::exactly_once`] has
-//!   an entry be there once although answers are lost.
-//! - A [`Consumer`] gets each entry of its group at least once, also where answers are lost, its process dies or a failover takes things back.
-//!   What a primary has lost in a failover, nobody gets.
-//! - No connection waits for entries. Who adds through this library wakes those who wait; what others add is found within a second.
-//! - Streams over entries, and consumers, hold a page at a time.
-//! - What can not be decoded is an error about this one entry: of what a group gives out those beside it are told, and [`Entries`] and consumers
-//!   go on behind it; [`Range`] and [`Read`] end with it, and can be asked again.
+//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//!   and is not repeated. [`Add::exactly_once`] is sent again, and still adds one entry.
+//! - A request for new entries that arrives after its caller has stopped waiting delivers nothing.
+//! - A [`Consumer`] receives each entry of its group at least once, also after lost replies, a
+//!   crash of its process, or a failover that reverts acknowledgements. Entries that a primary has
+//!   lost in a failover are not delivered.
+//! - No connection is blocked while a caller waits for entries. An entry that is added through this
+//!   library wakes the waiters; entries that others add are found within a second.
+//! - [`Entries`] and consumers hold one page of entries at a time.
+//! - An entry that cannot be decoded is an error for this entry alone. Reads of a group return the
+//!   other entries, and [`Entries`] and consumers continue after it. [`Range`] and [`Read`] fail
+//!   with it, and can be repeated.
 
 mod add;
-mod arrivals;
 mod claim;
 mod consumer;
 mod create;
@@ -46,9 +51,10 @@ mod delivery;
 mod entry;
 mod error;
 mod group;
-mod hand;
 mod id;
 mod info;
+mod new_entries;
+mod outstanding;
 mod pending;
 mod read;
 mod references;

@@ -1,4 +1,4 @@
-//! What is given out and not acknowledged yet.
+//! Delivered entries that are not acknowledged yet.
 
 use std::collections::HashMap;
 use std::future::IntoFuture;
@@ -9,49 +9,51 @@ use std::time::Duration;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::{FromReply, Pairs, Reply, Request, Script, ServerError};
 
-use crate::entry::{Entry, Raw, Raws};
+use crate::entry::{Entry, RawEntries, RawEntry};
 use crate::error::StreamError;
 use crate::group::Group;
-use crate::id::{EntryId, ends};
+use crate::id::{EntryId, range_ends};
 use crate::read::PAGE;
 
 static PENDING_ENTRIES: Script<1> = Script::new("stream/pending_entries", include_str!("scripts/pending_entries.lua"));
 
-/// How many others of a consumer may be pending between those of a page, so that it is still known how often each was given.
-const OTHERS: usize = 1_000;
+/// How many other pending entries of a consumer may lie between those of a page. With more, some
+/// delivery counts are unknown.
+const MAX_INTERLEAVED: usize = 1_000;
 
-/// What is pending in a group as a whole.
+/// A summary of the pending entries of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 #[doc(alias = "PendingResult")]
 pub struct PendingSummary {
-    /// How many entries.
+    /// The number of pending entries.
     pub total: u64,
-    /// The first and the last of them.
+    /// The first and the last id.
     pub range: Option<(EntryId, EntryId)>,
-    /// How many for each consumer that has some.
+    /// The number for each consumer that has pending entries.
     pub consumers: Vec<(String, u64)>,
 }
 
 impl FromReply for PendingSummary {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
-        type Told = (u64, Option<EntryId>, Option<EntryId>, Option<Pairs<String, u64>>);
-        let (total, first, last, consumers): Told = reply.into_typed()?;
-        Ok(PendingSummary { total, range: first.zip(last), consumers: consumers.map(|of| of.0).unwrap_or_default() })
+        type SummaryReply = (u64, Option<EntryId>, Option<EntryId>, Option<Pairs<String, u64>>);
+        let (total, first, last, consumers): SummaryReply = reply.into_typed()?;
+        let consumers = consumers.map(|counts| counts.0).unwrap_or_default();
+        Ok(PendingSummary { total, range: first.zip(last), consumers })
     }
 }
 
-/// An entry that is given out and not acknowledged.
+/// An entry that was delivered and not acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PendingEntry {
-    /// The entry.
+    /// The id of the entry.
     pub id: EntryId,
-    /// Whom it was given to.
+    /// The consumer to which it was delivered last.
     pub consumer: String,
-    /// Since when it was given to nobody.
+    /// The time since the last delivery.
     pub idle: Duration,
-    /// How often it was given.
+    /// The number of deliveries.
     pub deliveries: u64,
 }
 
@@ -63,42 +65,47 @@ impl FromReply for PendingEntry {
 }
 
 impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
-    /// How much is pending, and for whom.
+    /// Returns how many entries are pending, in total and for each consumer.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then.
+    /// [`StreamError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getPendingInfo")]
     pub async fn pending(&self) -> Result<PendingSummary, StreamError> {
-        self.ask(self.command("XPENDING")?).await
+        self.query(self.command("XPENDING")?).await
     }
 
-    /// What is pending, the first 100 unless [`Pending`] says otherwise, when awaited.
+    /// Lists the pending entries, when awaited: the first 100, unless [`Pending::limit`] is set.
     #[doc(alias = "listPending")]
     pub fn pending_entries(&self) -> Pending<K, V, KC, VC> {
-        let whole = Some((EntryId::MIN, EntryId::MAX));
-        Pending { group: self.clone(), ends: whole, idle: None, limit: PAGE, consumer: None }
+        let all = Some((EntryId::MIN, EntryId::MAX));
+        Pending { group: self.clone(), ends: all, idle: None, limit: PAGE, consumer: None }
     }
 
-    /// How often these were given to a consumer, as far as the server tells.
-    pub(crate) async fn attempts(&self, consumer: &str, of: &[Raw]) -> Result<HashMap<EntryId, u64>, StreamError> {
-        let (Some(first), Some(last)) = (of.iter().map(|raw| raw.id).min(), of.iter().map(|raw| raw.id).max()) else {
+    /// Returns how often these entries were delivered, as far as the server returns them.
+    pub(crate) async fn delivery_counts(
+        &self,
+        consumer: &str,
+        entries: &[RawEntry],
+    ) -> Result<HashMap<EntryId, u64>, StreamError> {
+        let ids = || entries.iter().map(|raw| raw.id);
+        let (Some(first), Some(last)) = (ids().min(), ids().max()) else {
             return Ok(HashMap::new());
         };
-        let request = self.command("XPENDING")?.arg(first.bytes()).arg(last.bytes());
-        // Others that it has may be between them.
-        let request = request.arg((of.len() + OTHERS).to_string()).arg(consumer.to_owned());
-        let told: Vec<PendingEntry> = self.ask(request).await?;
-        Ok(told.into_iter().map(|entry| (entry.id, entry.deliveries)).collect())
+        let request = self.command("XPENDING")?.arg(first.to_bytes()).arg(last.to_bytes());
+        // Other pending entries of the consumer may lie between them.
+        let request = request.arg((entries.len() + MAX_INTERLEAVED).to_string()).arg(consumer.to_owned());
+        let pending: Vec<PendingEntry> = self.query(request).await?;
+        Ok(pending.into_iter().map(|entry| (entry.id, entry.deliveries)).collect())
     }
 }
 
-/// Tells what is pending when awaited; made by [`Group::pending_entries`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+/// Lists pending entries when awaited; made by [`Group::pending_entries`].
+#[must_use = "no request is sent until this is awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamPendingRangeArgs")]
 pub struct Pending<K, V, KC, VC> {
@@ -110,48 +117,52 @@ pub struct Pending<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Codec> Pending<K, V, KC, VC> {
-    /// Only entries whose ids are in a range.
+    /// Lists only entries whose ids are in a range.
     pub fn range(self, ids: impl RangeBounds<EntryId>) -> Self {
-        Pending { ends: ends(&ids), ..self }
+        Pending { ends: range_ends(&ids), ..self }
     }
 
-    /// Only what was given to nobody for so long, to the millisecond.
+    /// Lists only entries that were not delivered for at least this long, in whole milliseconds.
     pub fn idle(self, idle: Duration) -> Self {
         Pending { idle: Some(idle), ..self }
     }
 
-    /// Only what is pending for this consumer.
+    /// Lists only entries that are pending for this consumer.
     pub fn consumer(self, consumer: impl Into<String>) -> Self {
         Pending { consumer: Some(consumer.into()), ..self }
     }
 
-    /// So many at the most, 1 or more; 100 unless set.
+    /// Limits the number of entries, 1 or more. The default is 100.
     pub fn limit(self, entries: u32) -> Self {
         Pending { limit: entries, ..self }
     }
 
-    /// What XPENDING takes behind the key.
-    fn written(&self, request: Request) -> Option<Request> {
+    /// Adds the arguments of XPENDING after the key; `None` if the range is empty.
+    fn add_args(&self, request: Request) -> Option<Request> {
         let (first, last) = self.ends?;
         let request = request.arg(self.group.name.clone());
         let request = match self.idle {
             Some(idle) => request.arg("IDLE").int(millis(idle)),
             None => request,
         };
-        let request = request.arg(first.bytes()).arg(last.bytes()).int(self.limit.max(1).into());
+        let request = request.arg(first.to_bytes()).arg(last.to_bytes()).int(self.limit.max(1).into());
         Some(self.consumer.iter().fold(request, |request, consumer| request.arg(consumer.clone())))
     }
 
-    /// The entries themselves that are pending so, without those that were removed from the stream. They do not count as given.
+    /// Reads the pending entries with their fields, without those that were removed from the
+    /// stream.
+    ///
+    /// This does not count as a delivery.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then; [`ObjectError::InvalidArgument`](redgrid_core::object::ObjectError::InvalidArgument) of a limit
-    /// above 10,000.
+    /// [`StreamError`] states what failed and whether anything may have changed. It is
+    /// [`ObjectError::InvalidArgument`](redgrid_core::object::ObjectError::InvalidArgument) for a
+    /// limit above 10,000.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "pendingRange")]
     pub async fn entries(self) -> Result<Vec<Entry<K, V>>, StreamError>
     where
@@ -163,9 +174,9 @@ impl<K, V, KC: Codec, VC: Codec> Pending<K, V, KC, VC> {
             return Err(place.invalid("limit", "up to 10000 with their fields", self.limit).into());
         }
         let request = PENDING_ENTRIES.with([place.named()?.1.clone()]);
-        let Some(request) = self.written(request) else { return Ok(Vec::new()) };
-        let found: Raws = self.group.ask(request).await?;
-        self.group.stream.all(&found.0)
+        let Some(request) = self.add_args(request) else { return Ok(Vec::new()) };
+        let found: RawEntries = self.group.query(request).await?;
+        self.group.stream.decode_all(&found.0)
     }
 }
 
@@ -175,21 +186,21 @@ impl<K: 'static, V: 'static, KC: Codec, VC: Codec> IntoFuture for Pending<K, V, 
 
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            match self.written(self.group.place().command("XPENDING")?) {
-                Some(request) => self.group.ask(request).await,
+            match self.add_args(self.group.place().command("XPENDING")?) {
+                Some(request) => self.group.query(request).await,
                 None => Ok(Vec::new()),
             }
         })
     }
 }
 
-/// As servers take it: to the millisecond, and no more than they can count.
+/// Converts an idle time to milliseconds, limited to [`MAX_IDLE_MS`].
 pub(crate) fn millis(idle: Duration) -> i64 {
-    i64::try_from(idle.as_millis()).unwrap_or(i64::MAX).min(MOST_IDLE)
+    i64::try_from(idle.as_millis()).unwrap_or(i64::MAX).min(MAX_IDLE_MS)
 }
 
-/// About 292,000 years in milliseconds: what is added to a moment of a server still is a moment.
-const MOST_IDLE: i64 = i64::MAX / 1_000;
+/// About 292,000 years in milliseconds. The server can add this to its time without an overflow.
+const MAX_IDLE_MS: i64 = i64::MAX / 1_000;

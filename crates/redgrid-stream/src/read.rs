@@ -1,4 +1,4 @@
-//! Reading entries by their ids, and waiting for what comes behind.
+//! Reading entries by their ids, and waiting for new ones.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,42 +11,46 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use redgrid_codecs::{Codec, Decode};
 
-use crate::arrivals::{Waiter, looked};
-use crate::entry::{Entry, OfOne, Raw, Raws};
+use crate::entry::{Entry, RawEntries, RawEntry, SingleStreamReply};
 use crate::error::StreamError;
-use crate::id::{EntryId, ends};
+use crate::id::{EntryId, range_ends};
+use crate::new_entries::{poll_until_found, read_after_request};
 use crate::stream::Stream;
 
-/// How many entries a page has unless it is said.
+/// The default number of entries of a page.
 pub(crate) const PAGE: u32 = 100;
 
-/// The ends of a range where something can be in it, and whether it goes from the end to the front.
+/// The first and last id to read, or `None` if the range is empty, and the direction.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct IdRange {
     ends: Option<(EntryId, EntryId)>,
     reversed: bool,
 }
 
 impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
-    /// The entries whose ids are in a range, when awaited: all of them in one answer, unless [`Range::limit`] says how many.
-    /// [`Stream::entries`] has any number of them by pages.
+    /// Reads the entries whose ids are in a range, when awaited.
+    ///
+    /// All of them are returned in one reply, unless [`Range::limit`] is set. [`Stream::entries`]
+    /// reads any number of them in pages.
     pub fn range(&self, ids: impl RangeBounds<EntryId>) -> Range<K, V, KC, VC> {
-        Range { stream: self.clone(), way: Way { ends: ends(&ids), reversed: false }, limit: None }
+        Range { stream: self.clone(), range: IdRange { ends: range_ends(&ids), reversed: false }, limit: None }
     }
 
-    /// The same from the last to the first.
+    /// Reads the entries whose ids are in a range, from the last to the first, when awaited.
     #[doc(alias = "rangeReversed")]
     pub fn rev_range(&self, ids: impl RangeBounds<EntryId>) -> Range<K, V, KC, VC> {
-        Range { stream: self.clone(), way: Way { ends: ends(&ids), reversed: true }, limit: None }
+        Range { stream: self.clone(), range: IdRange { ends: range_ends(&ids), reversed: true }, limit: None }
     }
 
-    /// The entries behind an id, 100 at the most unless [`Read::limit`] says so, when awaited: from the primary, and at once, unless
-    /// [`Read::timeout`] says to wait for some.
+    /// Reads up to 100 entries after an id from the primary, when awaited.
+    ///
+    /// [`Read::limit`] changes the number. The call returns at once, unless [`Read::timeout`] is
+    /// set.
     pub fn read(&self, after: EntryId) -> Read<K, V, KC, VC> {
-        Read { stream: self.clone(), after, limit: PAGE, within: None }
+        Read { stream: self.clone(), after, limit: PAGE, timeout: None }
     }
 
-    /// The entries whose ids are in a range, a page at a time: see [`Entries`].
+    /// Returns a stream over the entries whose ids are in a range, read in pages: see [`Entries`].
     pub fn entries(&self, ids: impl RangeBounds<EntryId>) -> Entries<K, V>
     where
         K: 'static,
@@ -54,40 +58,41 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         KC: Decode<K>,
         VC: Decode<V>,
     {
-        let way = Some(Way { ends: ends(&ids), reversed: false });
-        Entries { stream: Box::new(self.clone()), page: PAGE, way, asking: None, found: VecDeque::new() }
+        let remaining = Some(IdRange { ends: range_ends(&ids), reversed: false });
+        Entries { source: Box::new(self.clone()), page: PAGE, remaining, fetching: None, fetched: VecDeque::new() }
     }
 
-    async fn asked(&self, way: Way, limit: Option<u32>) -> Result<Vec<Raw>, StreamError> {
-        let Some((first, last)) = way.ends else {
+    async fn read_range(&self, range: IdRange, limit: Option<u32>) -> Result<Vec<RawEntry>, StreamError> {
+        let Some((first, last)) = range.ends else {
             self.place.named()?;
             return Ok(Vec::new());
         };
-        let request = match way.reversed {
-            false => self.place.command("XRANGE")?.arg(first.bytes()).arg(last.bytes()),
-            true => self.place.command("XREVRANGE")?.arg(last.bytes()).arg(first.bytes()),
+        let request = if range.reversed {
+            self.place.command("XREVRANGE")?.arg(last.to_bytes()).arg(first.to_bytes())
+        } else {
+            self.place.command("XRANGE")?.arg(first.to_bytes()).arg(last.to_bytes())
         };
         let request = match limit {
             Some(limit) => request.arg("COUNT").int(limit.max(1).into()),
             None => request,
         };
-        let entries: Raws = self.place.read(request).await?;
+        let entries: RawEntries = self.place.read(request).await?;
         Ok(entries.0)
     }
 }
 
-/// Reads a range when awaited; made by [`Stream::range`] and [`Stream::rev_range`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+/// Reads a range of entries when awaited; made by [`Stream::range`] and [`Stream::rev_range`].
+#[must_use = "no request is sent until this is awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamRangeArgs")]
 pub struct Range<K, V, KC, VC> {
     stream: Stream<K, V, KC, VC>,
-    way: Way,
+    range: IdRange,
     limit: Option<u32>,
 }
 
 impl<K, V, KC, VC> Range<K, V, KC, VC> {
-    /// So many at the most, 1 or more; all unless set.
+    /// Limits the number of entries, 1 or more. The default is no limit.
     pub fn limit(self, entries: u32) -> Self {
         Range { limit: Some(entries), ..self }
     }
@@ -99,37 +104,39 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for Range<
 
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let found = self.stream.asked(self.way, self.limit).await?;
-            self.stream.all(&found)
+            let found = self.stream.read_range(self.range, self.limit).await?;
+            self.stream.decode_all(&found)
         })
     }
 }
 
-/// Reads what is behind an id when awaited; made by [`Stream::read`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+/// Reads the entries after an id when awaited; made by [`Stream::read`].
+#[must_use = "no request is sent until this is awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamReadArgs")]
 pub struct Read<K, V, KC, VC> {
     stream: Stream<K, V, KC, VC>,
     after: EntryId,
     limit: u32,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl<K, V, KC, VC> Read<K, V, KC, VC> {
-    /// So many at the most, 1 or more; 100 unless set.
+    /// Limits the number of entries, 1 or more. The default is 100.
     #[doc(alias = "count")]
     pub fn limit(self, entries: u32) -> Self {
         Read { limit: entries, ..self }
     }
 
-    /// Waits for an entry at most this long where there is none; then none is told. No connection waits meanwhile: who adds through this
-    /// library tells of it, and what others add is found within a second.
+    /// Waits up to this long for an entry if there is none, and then returns no entries.
+    ///
+    /// No connection is blocked meanwhile. An entry that is added through this library wakes the
+    /// call; entries that others add are found within a second.
     pub fn timeout(self, time: Duration) -> Self {
-        Read { within: Some(time), ..self }
+        Read { timeout: Some(time), ..self }
     }
 }
 
@@ -139,86 +146,92 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for Read<K
 
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Read { stream, after, limit, within } = self;
-            let request = Waiter::behind(&stream.place, after, limit)?;
-            let look = || async { Ok(stream.place.ask::<OfOne>(request.clone()).await?.0) };
-            stream.all(&looked(&stream.place, within, look).await?)
+            let Read { stream, after, limit, timeout } = self;
+            let request = read_after_request(&stream.place, after, limit)?;
+            let poll = || async { Ok(stream.place.ask::<SingleStreamReply>(request.clone()).await?.0) };
+            stream.decode_all(&poll_until_found(&stream.place, timeout, poll).await?)
         })
     }
 }
 
-/// Entries by pages; made by [`Stream::entries`]. A page is asked for when the one before has been taken, so that a page is in memory,
+/// A stream over entries, read in pages; made by [`Stream::entries`].
+///
+/// The next page is requested when the current one has been consumed. Only one page is in memory,
 /// however long the stream is.
 ///
-/// What is added meanwhile comes too where it is in the range and the last page was not asked for yet. An entry that can not be decoded is an
-/// error, and it goes on behind it; behind any other error it is over.
-#[must_use = "a stream asks nobody until it is polled"]
+/// Entries that are added meanwhile are returned too, if they are in the range and the last page
+/// has not been requested yet. An entry that cannot be decoded is an error, and the iteration
+/// continues after it. Any other error ends it.
+#[must_use = "a stream sends no request until it is polled"]
 pub struct Entries<K, V> {
-    stream: Box<dyn Ask<K, V>>,
+    source: Box<dyn PageSource<K, V>>,
     page: u32,
-    /// What is to be read yet; nothing at the end.
-    way: Option<Way>,
-    asking: Option<Asking>,
-    found: VecDeque<Result<Entry<K, V>, StreamError>>,
+    /// The range that is still to be read; `None` at the end.
+    remaining: Option<IdRange>,
+    fetching: Option<PageFuture>,
+    fetched: VecDeque<Result<Entry<K, V>, StreamError>>,
 }
 
-type Asking = Pin<Box<dyn Future<Output = Result<Vec<Raw>, StreamError>> + Send>>;
+type PageFuture = Pin<Box<dyn Future<Output = Result<Vec<RawEntry>, StreamError>> + Send>>;
 
-/// A stream, whatever its codecs.
-trait Ask<K, V>: Send + Sync {
-    fn ask(&self, way: Way, page: u32) -> Asking;
-    fn read(&self, raw: &Raw) -> Result<Entry<K, V>, StreamError>;
+/// A stream with erased codec types.
+trait PageSource<K, V>: Send + Sync {
+    fn fetch(&self, range: IdRange, page: u32) -> PageFuture;
+    fn decode(&self, raw: &RawEntry) -> Result<Entry<K, V>, StreamError>;
 }
 
-impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Ask<K, V> for Stream<K, V, KC, VC> {
-    fn ask(&self, way: Way, page: u32) -> Asking {
+impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> PageSource<K, V> for Stream<K, V, KC, VC> {
+    fn fetch(&self, range: IdRange, page: u32) -> PageFuture {
         let stream = self.clone();
-        Box::pin(async move { stream.asked(way, Some(page)).await })
+        Box::pin(async move { stream.read_range(range, Some(page)).await })
     }
 
-    fn read(&self, raw: &Raw) -> Result<Entry<K, V>, StreamError> {
-        self.one(raw)
+    fn decode(&self, raw: &RawEntry) -> Result<Entry<K, V>, StreamError> {
+        self.decode_entry(raw)
     }
 }
 
 impl<K, V> Entries<K, V> {
-    /// So many entries a page, 1 at least; 100 unless it is said. More are fewer requests, and more in memory here and there.
+    /// Sets the number of entries of a page, at least 1. The default is 100.
+    ///
+    /// Larger pages need fewer requests, and more memory in this process and at the server.
     pub fn page(mut self, entries: u32) -> Self {
         self.page = entries.max(1);
         self
     }
 
-    /// From the last to the first.
+    /// Reads from the last entry to the first.
     pub fn reversed(mut self) -> Self {
-        self.way = self.way.map(|way| Way { reversed: true, ..way });
+        self.remaining = self.remaining.map(|range| IdRange { reversed: true, ..range });
         self
     }
 
-    /// The next one; `None` at the end.
+    /// Returns the next entry; `None` at the end.
     ///
     /// # Errors
     ///
-    /// [`StreamError`] says what is true then.
+    /// [`StreamError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// If the future is dropped, no entry is lost.
     pub async fn try_next(&mut self) -> Result<Option<Entry<K, V>>, StreamError> {
         self.next().await.transpose()
     }
 
-    fn take(&mut self, way: Way, page: &[Raw]) {
+    /// Stores a page of `range`, and computes the remaining range.
+    fn take(&mut self, range: IdRange, page: &[RawEntry]) {
         let is_full = page.len() as u64 >= u64::from(self.page);
-        let rest = way.ends.zip(page.last()).and_then(|((first, end), last)| match way.reversed {
+        let rest = range.ends.zip(page.last()).and_then(|((first, end), last)| match range.reversed {
             false => last.id.next().map(|next| (next, end)),
             true => last.id.previous().map(|previous| (first, previous)),
         });
         let rest = rest.filter(|(first, last)| is_full && first <= last);
-        self.way = rest.map(|ends| Way { ends: Some(ends), ..way });
-        self.found.extend(page.iter().map(|raw| self.stream.read(raw)));
+        self.remaining = rest.map(|ends| IdRange { ends: Some(ends), ..range });
+        self.fetched.extend(page.iter().map(|raw| self.source.decode(raw)));
     }
 }
 
@@ -228,19 +241,19 @@ impl<K, V> futures_util::Stream for Entries<K, V> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            if let Some(one) = this.found.pop_front() {
-                return Poll::Ready(Some(one));
+            if let Some(entry) = this.fetched.pop_front() {
+                return Poll::Ready(Some(entry));
             }
-            let Some(way) = this.way else { return Poll::Ready(None) };
-            let mut asking = this.asking.take().unwrap_or_else(|| this.stream.ask(way, this.page));
-            match asking.as_mut().poll(cx) {
+            let Some(range) = this.remaining else { return Poll::Ready(None) };
+            let mut fetching = this.fetching.take().unwrap_or_else(|| this.source.fetch(range, this.page));
+            match fetching.as_mut().poll(cx) {
                 Poll::Pending => {
-                    this.asking = Some(asking);
+                    this.fetching = Some(fetching);
                     return Poll::Pending;
                 }
-                Poll::Ready(Ok(page)) => this.take(way, &page),
+                Poll::Ready(Ok(page)) => this.take(range, &page),
                 Poll::Ready(Err(error)) => {
-                    this.way = None;
+                    this.remaining = None;
                     return Poll::Ready(Some(Err(error)));
                 }
             }
@@ -252,6 +265,6 @@ impl<K, V> Unpin for Entries<K, V> {}
 
 impl<K, V> fmt::Debug for Entries<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entries").field("page", &self.page).field("way", &self.way).finish_non_exhaustive()
+        f.debug_struct("Entries").field("page", &self.page).field("remaining", &self.remaining).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Removing entries together with what groups have of them.
+//! Removal of entries together with the references that groups have to them.
 
 use redgrid_codecs::Codec;
 use redgrid_core::{FromReply, Reply, Request, ServerError};
@@ -8,29 +8,29 @@ use crate::group::Group;
 use crate::id::EntryId;
 use crate::stream::Stream;
 
-/// Which servers know how to remove what is referred to by groups.
-const NEWER: &str = "Redis 8.2 or newer";
+/// The servers that have XDELEX and XACKDEL.
+const REQUIRED_SERVER: &str = "Redis 8.2 or newer";
 
-/// What becomes of what other groups have pending, where an entry is removed.
+/// What happens to the pending references of other groups when an entry is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum References {
-    /// It stays pending, without fields.
+    /// The entry stays pending, without fields.
     Keep,
-    /// It is pending no more.
+    /// The entry is no longer pending.
     Remove,
-    /// The entry is removed only where no group has it to give out or pending.
+    /// The entry is removed only if every group has delivered it and none has it pending.
     OnlyAcknowledged,
 }
 
-/// What became of an entry that was to be removed.
+/// The result of removing one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(alias = "StreamEntryStatus")]
 pub enum Removed {
-    /// It was not there.
+    /// The stream has no such entry.
     Absent,
-    /// It is removed.
+    /// The entry was removed.
     Removed,
-    /// It stays, as other groups refer to it.
+    /// The entry was kept because other groups refer to it.
     Referred,
 }
 
@@ -46,15 +46,18 @@ impl FromReply for Removed {
 }
 
 impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
-    /// Removes entries and says what becomes of references to them; tells of each what became of it. Redis 8.2 or newer.
+    /// Removes entries with a policy for references to them, and returns the result for each.
+    ///
+    /// Requires Redis 8.2 or newer.
     ///
     /// # Errors
     ///
-    /// [`StreamError::Unsupported`] of other servers; [`StreamError`] says what is true then.
+    /// [`StreamError::Unsupported`] on other servers. Otherwise [`StreamError`] states what failed
+    /// and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "remove")]
     #[doc(alias = "StreamRemoveArgs")]
     pub async fn remove_with(
@@ -62,41 +65,44 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         ids: impl IntoIterator<Item = EntryId>,
         references: References,
     ) -> Result<Vec<Removed>, StreamError> {
-        self.removed("XDELEX", self.place.command("XDELEX")?, ids, references).await
+        self.run_removal("XDELEX", self.place.command("XDELEX")?, ids, references).await
     }
 
-    async fn removed(
+    async fn run_removal(
         &self,
         command: &'static str,
         request: Request,
         ids: impl IntoIterator<Item = EntryId>,
         references: References,
     ) -> Result<Vec<Removed>, StreamError> {
-        let ids = self.ids(ids)?;
+        let ids = self.id_args(ids)?;
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let word = match references {
+        let policy = match references {
             References::Keep => "KEEPREF",
             References::Remove => "DELREF",
             References::OnlyAcknowledged => "ACKED",
         };
-        let request = request.arg(word).arg("IDS").arg(ids.len().to_string());
-        let told = self.place.change(ids.into_iter().fold(request, Request::arg)).await;
-        told.map_err(|error| StreamError::of_new(&self.place, command, NEWER, error))
+        let request = request.arg(policy).arg("IDS").arg(ids.len().to_string());
+        let removed = self.place.change(ids.into_iter().fold(request, Request::arg)).await;
+        removed.map_err(|error| StreamError::from_new_command(&self.place, command, REQUIRED_SERVER, error))
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
-    /// Acknowledges entries and removes them in one step; tells of each what became of it. Redis 8.2 or newer.
+    /// Acknowledges entries and removes them in one step, and returns the result for each.
+    ///
+    /// Requires Redis 8.2 or newer.
     ///
     /// # Errors
     ///
-    /// [`StreamError::Unsupported`] of other servers; [`StreamError`] says what is true then.
+    /// [`StreamError::Unsupported`] on other servers. Otherwise [`StreamError`] states what failed
+    /// and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "ack")]
     #[doc(alias = "StreamAckArgs")]
     pub async fn ack_and_remove(
@@ -104,6 +110,6 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         ids: impl IntoIterator<Item = EntryId>,
         references: References,
     ) -> Result<Vec<Removed>, StreamError> {
-        self.stream.removed("XACKDEL", self.command("XACKDEL")?, ids, references).await
+        self.stream.run_removal("XACKDEL", self.command("XACKDEL")?, ids, references).await
     }
 }

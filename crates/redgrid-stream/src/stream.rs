@@ -1,4 +1,4 @@
-//! The stream, and what is asked of it as a whole.
+//! The stream, and requests about it as a whole.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,24 +10,27 @@ use redgrid_core::object::{Object, ObjectError, Place, alone};
 use redgrid_core::{Client, FromReply, Request};
 
 use crate::add::Trim;
-use crate::entry::{Entry, Raw};
+use crate::entry::{Entry, RawEntry};
 use crate::error::{NO_KEY, StreamError};
 use crate::group::Group;
 use crate::id::EntryId;
-use crate::info::{GroupInfo, StreamInfo, Told};
+use crate::info::{GroupInfo, RawStreamInfo, StreamInfo};
 
-/// How many ids one call takes: a server does nothing else meanwhile.
-const MOST_IDS: usize = 10_000;
+/// The maximum number of ids of one call. The server is blocked while it processes them.
+const MAX_IDS: usize = 10_000;
 
-/// The type, with the codecs of one that names none: there are some only with the feature `json`, so that what a stream stores never
-/// depends on the features that others ask for.
+/// Defines the type. The codecs have a default only with the feature `json`, so that the stored
+/// format never depends on features that other crates enable.
 macro_rules! stream {
     ([$($key:tt)*]) => {
-        /// Entries in the order in which they were added, shared by all processes that reach the same server, and read by anybody or by
-        /// [groups](Group). Redisson's `RStream` on the wire.
+        /// A stream of entries in the order in which they were added, shared by all processes that
+        /// reach the same server. Redisson's `RStream` on the wire.
         ///
-        /// Cheap to clone; clones are the same stream. The codecs of fields and of their values are part of the type: all who share a stream
-        /// name the same. With the feature `json` they are `Json` where none is named. A stream stays when its last entry is removed.
+        /// Any process can read the entries, directly or through [groups](Group). A handle is cheap
+        /// to clone; clones refer to the same stream. The codecs of fields and of their values are
+        /// part of the type, and all processes that share a stream must use the same ones. With the
+        /// feature `json` the default is `Json`. A stream still exists when its last entry is
+        /// removed.
         #[doc(alias = "RStream")]
         #[doc(alias = "RedissonStream")]
         pub struct Stream<K, V, KC $($key)*, VC = KC> {
@@ -45,168 +48,180 @@ stream!([= redgrid_codecs::Json]);
 stream!([]);
 
 impl<K, V, KC: Codec + Default, VC: Codec + Default> Stream<K, V, KC, VC> {
-    /// The stream with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the stream with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Stream { place: Place::new(client, name), keys: KC::default(), values: VC::default(), entries: PhantomData }
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
-    /// The same name with other codecs for fields and for their values.
+    /// Returns a handle of the same name with other codecs for fields and for their values.
     pub fn with_codecs<A: Codec, B: Codec>(self, keys: A, values: B) -> Stream<K, V, A, B> {
         Stream { place: self.place, keys, values, entries: PhantomData }
     }
 
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory. Its groups go with it.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
+    ///
+    /// Deleting the object also deletes its groups.
     pub fn object(&self) -> Object {
         self.place.object(alone)
     }
 
-    /// A group of it. Making one asks nobody.
+    /// Returns a group of the stream. No request is sent.
     pub fn group(&self, name: impl Into<String>) -> Group<K, V, KC, VC> {
         Group { stream: self.clone(), name: name.into() }
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         self.place.read(self.place.command("XLEN")?).await
     }
 
-    /// Whether it has none.
+    /// Returns whether the stream has no entries.
     ///
     /// # Errors
     ///
-    /// As [`Stream::len`].
+    /// As for [`Stream::len`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Stream::len`].
+    /// As for [`Stream::len`].
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.len().await? == 0)
     }
 
-    /// The id of the last entry that was added, whether or not it is still there; `None` where there is no stream.
+    /// Returns the id of the entry that was added last, even if it was removed; `None` if the
+    /// stream does not exist.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn last_id(&self) -> Result<Option<EntryId>, ObjectError> {
-        let told: Option<Told> = self.inform("STREAM").await?;
-        Ok(told.map(|told| told.last_id))
+        let info: Option<RawStreamInfo> = self.xinfo("STREAM").await?;
+        Ok(info.map(|info| info.last_id))
     }
 
-    /// Its groups. A stream that is not there has none.
+    /// Returns the groups of the stream. A stream that does not exist has none.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "listGroups")]
     pub async fn groups(&self) -> Result<Vec<GroupInfo>, ObjectError> {
-        Ok(self.inform("GROUPS").await?.unwrap_or_default())
+        Ok(self.xinfo("GROUPS").await?.unwrap_or_default())
     }
 
-    /// What XINFO tells, from the primary; `None` where there is no stream.
-    async fn inform<T: FromReply>(&self, about: &'static str) -> Result<Option<T>, ObjectError> {
+    /// Returns the reply of XINFO from the primary; `None` if the stream does not exist.
+    async fn xinfo<T: FromReply>(&self, subcommand: &'static str) -> Result<Option<T>, ObjectError> {
         let (_, key) = self.place.named()?;
-        match self.place.ask(Request::subcommand("XINFO", about).key(key.clone())).await {
-            Ok(told) => Ok(Some(told)),
-            Err(error) if StreamError::words(&error).is_some_and(|words| words.contains(NO_KEY)) => Ok(None),
+        match self.place.ask(Request::subcommand("XINFO", subcommand).key(key.clone())).await {
+            Ok(info) => Ok(Some(info)),
+            Err(error) if StreamError::server_message(&error).is_some_and(|message| message.contains(NO_KEY)) => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
 
-    /// Removes entries; tells how many were there. What groups have pending of them stays, without fields.
+    /// Removes entries, and returns how many existed.
+    ///
+    /// If an entry is pending in a group it stays pending, without fields.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of more than 10,000 ids.
+    /// [`ObjectError`] states what failed and whether anything may have changed. It is
+    /// [`ObjectError::InvalidArgument`] for more than 10,000 ids.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "delete")]
     pub async fn remove(&self, ids: impl IntoIterator<Item = EntryId>) -> Result<u64, ObjectError> {
-        let ids = self.ids(ids)?;
+        let ids = self.id_args(ids)?;
         if ids.is_empty() {
             return Ok(0);
         }
         self.place.change(ids.into_iter().fold(self.place.command("XDEL")?, Request::arg)).await
     }
 
-    /// Removes the oldest entries until what is asked holds; tells how many were removed.
+    /// Removes the oldest entries until `trim` is satisfied, and returns how many were removed.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "trimNonStrict")]
     pub async fn trim(&self, trim: Trim) -> Result<u64, ObjectError> {
-        let request = trim.written(&self.place)?.into_iter().fold(self.place.command("XTRIM")?, Request::arg);
+        let request = trim.to_args(&self.place)?.into_iter().fold(self.place.command("XTRIM")?, Request::arg);
         self.place.change(request).await
     }
 
-    /// Ids as they are sent.
-    pub(crate) fn ids(&self, ids: impl IntoIterator<Item = EntryId>) -> Result<Vec<Bytes>, ObjectError> {
-        let ids: Vec<_> = ids.into_iter().map(EntryId::bytes).collect();
+    /// Converts ids to arguments, and checks their number.
+    pub(crate) fn id_args(&self, ids: impl IntoIterator<Item = EntryId>) -> Result<Vec<Bytes>, ObjectError> {
+        let ids: Vec<_> = ids.into_iter().map(EntryId::to_bytes).collect();
         match ids.len() {
-            0..=MOST_IDS => Ok(ids),
-            len => Err(self.place.invalid("ids", format_args!("up to {MOST_IDS} at once"), len)),
+            0..=MAX_IDS => Ok(ids),
+            len => Err(self.place.invalid("ids", format_args!("up to {MAX_IDS} at once"), len)),
         }
     }
 }
 
-/// Where it is told that entries were added to a stream.
+/// Returns the channel on which new entries of a stream are announced.
 pub(crate) fn channel(key: &[u8]) -> Bytes {
     companion("redgrid_stream__channel", key)
 }
 
 impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream<K, V, KC, VC> {
-    /// What the server knows of it as a whole; `None` where there is no stream.
+    /// Returns information about the stream; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`StreamError`]; [`StreamError::Undecodable`] where the first or the last entry is.
+    /// [`StreamError`]; it is [`StreamError::Undecodable`] if the first or the last entry cannot be
+    /// decoded.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getInfo")]
     pub async fn info(&self) -> Result<Option<StreamInfo<K, V>>, StreamError> {
-        let told: Option<Told> = self.inform("STREAM").await?;
-        told.map(|told| told.read(|raw| self.one(raw))).transpose()
+        let info: Option<RawStreamInfo> = self.xinfo("STREAM").await?;
+        info.map(|info| info.decode(|raw| self.decode_entry(raw))).transpose()
     }
 
-    pub(crate) fn one(&self, raw: &Raw) -> Result<Entry<K, V>, StreamError> {
-        raw.read(&self.place, &self.keys, &self.values)
+    pub(crate) fn decode_entry(&self, raw: &RawEntry) -> Result<Entry<K, V>, StreamError> {
+        raw.decode(&self.place, &self.keys, &self.values)
     }
 
-    pub(crate) fn all(&self, raws: &[Raw]) -> Result<Vec<Entry<K, V>>, StreamError> {
-        self.each(raws).into_iter().collect()
+    /// Decodes the entries that still exist, and fails if one cannot be decoded.
+    pub(crate) fn decode_all(&self, raws: &[RawEntry]) -> Result<Vec<Entry<K, V>>, StreamError> {
+        self.decode_each(raws).into_iter().collect()
     }
 
-    /// Those that are still there, each by itself.
-    pub(crate) fn each(&self, raws: &[Raw]) -> Vec<Result<Entry<K, V>, StreamError>> {
-        raws.iter().filter(|raw| raw.fields.is_some()).map(|raw| self.one(raw)).collect()
+    /// Decodes the entries that still exist, each with its own result.
+    pub(crate) fn decode_each(&self, raws: &[RawEntry]) -> Vec<Result<Entry<K, V>, StreamError>> {
+        raws.iter().filter(|raw| raw.fields.is_some()).map(|raw| self.decode_entry(raw)).collect()
     }
 }
 
@@ -219,8 +234,8 @@ impl<K, V, KC: Clone, VC: Clone> Clone for Stream<K, V, KC, VC> {
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Stream<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Stream");
-        shown.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
-        shown.finish_non_exhaustive()
+        let mut debug = f.debug_struct("Stream");
+        debug.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
+        debug.finish_non_exhaustive()
     }
 }

@@ -1,10 +1,10 @@
-//! What all topics have in common, whatever their channels.
+//! Macros for the methods that several topic types have in common.
 
-/// The same under another codec; cloned and shown as what is inside, `named` by what it is found by.
+/// Implements `with_codec`, `Clone` and `Debug`. `$name` is the word for its name or pattern.
 macro_rules! handle {
-    ($type:ident, $named:literal) => {
+    ($type:ident, $name:literal) => {
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
-            #[doc = concat!("The same ", $named, " with another codec.")]
+            #[doc = concat!("Returns a handle of the same ", $name, " with another codec.")]
             pub fn with_codec<D: redgrid_codecs::Codec>(self, codec: D) -> $type<T, D> {
                 $type { place: self.place, codec, messages: std::marker::PhantomData }
             }
@@ -18,19 +18,21 @@ macro_rules! handle {
 
         impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut shown = f.debug_struct(stringify!($type));
-                shown.field($named, &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+                let mut debug = f.debug_struct(stringify!($type));
+                debug.field($name, &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
             }
         }
     };
 }
 pub(crate) use handle;
 
-/// What those have that are heard by a subscription of the client's, to their `channels`.
-macro_rules! heard {
+/// Implements subscriptions to the channels that the type's method `channels` selects.
+macro_rules! subscribable {
     ($type:ident) => {
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
-            /// Listens to what is published from when this is awaited. Behind each interruption a [`Gap`](crate::Gap) is told.
+            /// Subscribes when awaited, to the messages that are published from then on.
+            ///
+            /// A [`Gap`](crate::Gap) is reported after each interruption.
             #[doc(alias = "addListener")]
             pub fn subscribe(&self) -> crate::Subscribe<T, C>
             where
@@ -39,7 +41,7 @@ macro_rules! heard {
                 crate::Subscribe::new(&self.place, self.channels(), self.codec.clone())
             }
 
-            /// How many subscriptions to it this client has.
+            /// Returns the number of subscriptions that this client has to it.
             ///
             /// # Errors
             ///
@@ -51,13 +53,13 @@ macro_rules! heard {
         }
     };
 }
-pub(crate) use heard;
+pub(crate) use subscribable;
 
-/// What those have that are one channel.
+/// Implements the methods of topics that have a single channel.
 macro_rules! one_channel {
     ($type:ident) => {
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
-            /// Its channel at the server: its name behind the client's namespace.
+            /// Returns the channel at the server: the name, prefixed with the client's namespace.
             ///
             /// # Errors
             ///

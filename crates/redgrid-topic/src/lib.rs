@@ -1,5 +1,5 @@
-//! Topics: what one process publishes, all that listen hear, in the wire format of Redisson's RTopic, RPatternTopic, RShardedTopic and
-//! RReliableTopic.
+//! Publish/subscribe topics, in the wire format of Redisson's RTopic, RPatternTopic, RShardedTopic
+//! and RReliableTopic.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -8,12 +8,12 @@
 //!
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let prices: Topic<u64> = Topic::new(&client, "prices");
-//! let mut heard = prices.subscribe().await?; // what is published from here on is heard
+//! let mut messages = prices.subscribe().await?; // receives what is published from here on
 //! prices.publish(&17).await?;
-//! while let Some(next) = heard.next().await {
+//! while let Some(next) = messages.next().await {
 //!     match next {
 //!         Ok(message) => println!("{}: {}", message.channel, message.value),
-//!         Err(SubscriptionError::Gap(_)) => println!("some may have been missed: look for yourself"),
+//!         Err(SubscriptionError::Gap(_)) => println!("some messages may have been missed: read the current state"),
 //!         Err(error) => eprintln!("{error}"),
 //!     }
 //! }
@@ -22,21 +22,21 @@
 //!
 //! # Which one
 //!
-//! | | who hears a message | what is missed |
+//! | | receivers of a message | missed messages |
 //! |---|---|---|
-//! | [`Topic`] | who is subscribed at that moment; in a cluster every node passes it on to every other | what is published while a connection is lost, told as a gap |
-//! | [`PatternTopic`] | the same, of all topics whose names are of a pattern | the same |
-//! | [`ShardedTopic`] | the same; in a cluster only nodes of its slot have it | the same |
-//! | [`ReliableTopic`] | each subscriber that there is, at least once, also one who is away for a while | nothing, but for what a lost primary had not copied |
+//! | [`Topic`] | current subscribers; in a cluster every node forwards it to every other | those published while a connection is lost, reported as a gap |
+//! | [`PatternTopic`] | the same, for all topics whose names match a pattern | the same |
+//! | [`ShardedTopic`] | the same; in a cluster only the nodes of its slot receive it | the same |
+//! | [`ReliableTopic`] | each registered subscriber, at least once, even if it is away for a while | none, except those a lost primary had not replicated |
 //!
 //! # Keys
 //!
 //! | key | type | lifetime |
 //! |---|---|---|
 //! | `name` of a `ReliableTopic` | stream with the field `m`, a group for each subscriber; Redisson's | none, unless set |
-//! | `{name}:timeout` of a `ReliableTopic` | sorted set: subscribers by when they end; Redisson's | as long as there are subscribers |
+//! | `{name}:timeout` of a `ReliableTopic` | sorted set: subscribers, scored by the end of their lease; Redisson's | as long as there are subscribers |
 //!
-//! Other topics have no keys: their channel is their name, behind the client's namespace.
+//! Other topics have no keys: their channel is their name, prefixed with the client's namespace.
 
 mod handle;
 mod message;

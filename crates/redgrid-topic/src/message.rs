@@ -1,32 +1,34 @@
-//! What comes of a subscription.
+//! The items of a subscription.
 
 use redgrid_core::object::ObjectError;
 use redgrid_core::object::events::Gap;
 
-/// A message that was published.
+/// A published message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message<T> {
-    /// The name of the topic to which it was published, without the client's namespace. Bytes that are no text are `U+FFFD` in it.
+    /// The name of the topic to which it was published, without the client's namespace. Bytes that
+    /// are not UTF-8 are replaced by `U+FFFD`.
     pub channel: String,
-    /// What was published.
+    /// The published value.
     pub value: T,
 }
 
-/// What a subscription tells in place of a message. It goes on behind each of these.
+/// An item of a subscription that is not a message. The subscription continues after each.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubscriptionError {
-    /// Messages may have been missed before the next of these: a connection was lost, a primary replaced, a slot has moved, or the reader
-    /// was slow.
+    /// Messages may have been missed before the next item: a connection was lost, a primary was
+    /// replaced, a slot has moved, or the reader was slow.
     #[error("messages may have been missed: {0}")]
     Gap(Gap),
-    /// This message can not be read as the type that was asked for: [`ObjectError::Decode`].
+    /// A message cannot be decoded as the requested type: [`ObjectError::Decode`].
     #[error("a message can not be read")]
     Undecodable(#[source] ObjectError),
-    /// No server could be asked in time. It is tried again.
-    #[error("messages can not be asked for")]
+    /// No server could be reached in time. The request is retried.
+    #[error("no server could be reached for messages")]
     Unavailable(#[source] ObjectError),
-    /// The servers refuse the subscription by now. It is tried again; a gap tells when it is in force.
+    /// The servers now refuse the subscription. It is retried; a gap reports when it is active
+    /// again.
     #[error("the subscription is refused")]
     Refused(#[source] ObjectError),
 }

@@ -1,4 +1,4 @@
-//! All topics of a pattern.
+//! All topics whose names match a pattern.
 
 use std::marker::PhantomData;
 
@@ -7,21 +7,26 @@ use redgrid_codecs::Codec;
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{ChannelSelector, Client};
 
-use crate::handle::{handle, heard};
+use crate::handle::{handle, subscribable};
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what is published never depends on
-/// the features that others ask for.
+/// Defines the type. The codec has a default only with the feature `json`, so that the published
+/// format never depends on features that other crates enable.
 macro_rules! pattern {
     ($($codec:tt)*) => {
-        /// What is published to all topics whose names are of a pattern, as `news:*`: `?` is one character, `*` any number, `[a-z]` one of some, and
-        /// `\\` takes what follows as it is. Redisson's `RPatternTopic`. Topics are those within the client's namespace, and no
-        /// [sharded](crate::ShardedTopic) ones, which servers do not have by pattern.
+        /// The messages of all topics whose names match a pattern, such as `news:*`. Redisson's
+        /// `RPatternTopic`.
         ///
-        /// A pattern keeps to the rules of a [`Name`](crate::Name). Patterns that one name may be of have a connection each at a node, of which
-        /// `*` and `news:*` are two; those that begin differently share one. Notifications of keyspace events are not told by it: listen to
+        /// `?` matches one character, `*` any number of characters, and `[a-z]` one of a set; `\\`
+        /// escapes the character after it. Only topics in the client's namespace match.
+        /// [Sharded](crate::ShardedTopic) topics do not: servers have no patterns for them.
+        ///
+        /// A pattern must be a valid [`Name`](crate::Name). Patterns that can match the same name,
+        /// such as `*` and `news:*`, have a connection each at a node. Patterns with different
+        /// beginnings share one. Notifications of keyspace events are not received: use
         /// [events](redgrid_core::object::events::Listen).
         ///
-        /// Cheap to clone; clones are the same. It has no key: nothing of it is kept anywhere, and there is nothing to delete.
+        /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server
+        /// stores nothing, and there is nothing to delete.
         #[doc(alias = "RPatternTopic")]
         #[doc(alias = "RedissonPatternTopic")]
         pub struct PatternTopic<T, C $($codec)*> {
@@ -38,17 +43,19 @@ pattern!(= redgrid_codecs::Json);
 pattern!();
 
 handle!(PatternTopic, "pattern");
-heard!(PatternTopic);
+subscribable!(PatternTopic);
 
 impl<T, C: Codec + Default> PatternTopic<T, C> {
-    /// The one of this pattern. Making one asks nobody: what can not be one is told by the first call.
+    /// Returns the topic of this pattern.
+    ///
+    /// No request is sent: the first call reports an invalid pattern.
     pub fn new(client: &Client, pattern: impl AsRef<str>) -> Self {
         PatternTopic { place: Place::new(client, pattern), codec: C::default(), messages: PhantomData }
     }
 }
 
 impl<T, C: Codec> PatternTopic<T, C> {
-    /// Its pattern, without the client's namespace.
+    /// Returns the pattern, without the client's namespace.
     ///
     /// # Errors
     ///
@@ -58,33 +65,34 @@ impl<T, C: Codec> PatternTopic<T, C> {
         Ok(self.place.named()?.0.as_str())
     }
 
-    /// The names of topics of the pattern to which somebody is subscribed at the moment at any node, without the namespace, in order.
+    /// Returns the names of matching topics that have subscribers at any node, without the
+    /// namespace, sorted.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] where a primary does not say.
+    /// [`ObjectError`] if a primary does not answer.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getActiveTopics")]
     pub async fn active_topics(&self) -> Result<Vec<String>, ObjectError> {
         let name = self.place.named()?.0;
         let client = self.place.client();
-        let found = client.channels_matching(&self.at_servers()?).await;
+        let found = client.channels_matching(&self.server_pattern()?).await;
         let found = found.map_err(|source| ObjectError::of_read(name, source))?;
         let namespace = client.namespace().as_str();
-        let before = if namespace.is_empty() { 0 } else { namespace.len() + 1 };
-        let text = |channel: Bytes| String::from_utf8_lossy(&channel[before..]).into_owned();
-        Ok(found.into_iter().map(text).collect())
+        let prefix_len = if namespace.is_empty() { 0 } else { namespace.len() + 1 };
+        let topic_name = |channel: Bytes| String::from_utf8_lossy(&channel[prefix_len..]).into_owned();
+        Ok(found.into_iter().map(topic_name).collect())
     }
 
     fn channels(&self) -> Result<ChannelSelector, ObjectError> {
-        Ok(ChannelSelector::Pattern(self.at_servers()?))
+        Ok(ChannelSelector::Pattern(self.server_pattern()?))
     }
 
-    /// The pattern behind the namespace, which is taken as it is.
-    fn at_servers(&self) -> Result<Bytes, ObjectError> {
+    /// Returns the pattern prefixed with the escaped namespace.
+    fn server_pattern(&self) -> Result<Bytes, ObjectError> {
         let (pattern, key) = self.place.named()?;
         let namespace = self.place.client().namespace().as_str();
         if namespace.is_empty() {

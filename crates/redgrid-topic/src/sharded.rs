@@ -1,4 +1,4 @@
-//! A topic by its name, in its slot.
+//! A topic on a sharded channel.
 
 use std::marker::PhantomData;
 
@@ -7,18 +7,22 @@ use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{ChannelSelector, Client, Pairs, Request};
 
-use crate::handle::{handle, heard, one_channel};
-use crate::subscription::SHARDED;
+use crate::handle::{handle, one_channel, subscribable};
+use crate::subscription::SHARDED_REQUIREMENT;
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what is published never depends on
-/// the features that others ask for.
+/// Defines the type. The codec has a default only with the feature `json`, so that the published
+/// format never depends on features that other crates enable.
 macro_rules! sharded {
     ($($codec:tt)*) => {
-        /// Messages to all who listen at the moment, by the sharded channels of Redis 7.0 and Valkey: in a cluster only the nodes of its slot have
-        /// them, where those of a [`Topic`](crate::Topic) go to every node. Redisson's `RShardedTopic` on the wire. It is another one than the
-        /// `Topic` of its name.
+        /// A topic whose messages go to all current subscribers, on a sharded channel of Redis 7.0
+        /// or Valkey. Redisson's `RShardedTopic` on the wire.
         ///
-        /// Cheap to clone; clones are the same. It has no key: nothing of it is kept anywhere, and there is nothing to delete.
+        /// In a cluster only the nodes of its slot receive the messages, while those of a
+        /// [`Topic`](crate::Topic) go to every node. It is not the same topic as the `Topic` of its
+        /// name.
+        ///
+        /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server
+        /// stores nothing, and there is nothing to delete.
         #[doc(alias = "RShardedTopic")]
         #[doc(alias = "RedissonShardedTopic")]
         pub struct ShardedTopic<T, C $($codec)*> {
@@ -35,58 +39,63 @@ sharded!(= redgrid_codecs::Json);
 sharded!();
 
 handle!(ShardedTopic, "name");
-heard!(ShardedTopic);
+subscribable!(ShardedTopic);
 one_channel!(ShardedTopic);
 
 impl<T, C: Codec + Default> ShardedTopic<T, C> {
-    /// The one with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the topic with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         ShardedTopic { place: Place::new(client, name), codec: C::default(), messages: PhantomData }
     }
 }
 
 impl<T, C: Codec> ShardedTopic<T, C> {
-    /// Publishes a message, and tells how many connections it was handed to by the primary of its slot. Sent once.
+    /// Publishes a message, and returns the number of connections that received it at the primary
+    /// of its slot. The request is sent once.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then: after `OutcomeUnknown` it may be published, or not. `Unsupported` where servers do not have
-    /// sharded channels.
+    /// [`ObjectError`] states what failed. After `OutcomeUnknown` the message may have been
+    /// published. It is `Unsupported` if the servers do not have sharded channels.
     ///
     /// # Cancel safety
     ///
-    /// What has left is published although nobody waits for it.
+    /// A message that was already sent is published even if the future is dropped.
     pub async fn publish<Q: ?Sized>(&self, message: &Q) -> Result<u64, ObjectError>
     where
         C: Encode<Q>,
     {
         let message = self.place.encoded(&self.codec, message)?;
-        self.understood(self.place.change(self.place.command("SPUBLISH")?.arg(message)).await)
+        self.map_unsupported(self.place.change(self.place.command("SPUBLISH")?.arg(message)).await)
     }
 
-    /// How many connections are subscribed to it at the primary of its slot. A client of ours is one of them, however many subscriptions it has.
+    /// Returns the number of connections that are subscribed at the primary of its slot.
+    ///
+    /// A client of this library is one connection, however many subscriptions it has.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "countSubscribers")]
     pub async fn count_subscribers(&self) -> Result<u64, ObjectError> {
         let channel = self.place.named()?.1.clone();
         let request = Request::command("PUBSUB").arg("SHARDNUMSUB").key_here(channel);
-        let told = self.understood(self.place.ask::<Pairs<Bytes, u64>>(request).await)?;
-        Ok(told.0.into_iter().map(|(_, count)| count).sum())
+        let counts = self.map_unsupported(self.place.ask::<Pairs<Bytes, u64>>(request).await)?;
+        Ok(counts.0.into_iter().map(|(_, count)| count).sum())
     }
 
     fn channels(&self) -> Result<ChannelSelector, ObjectError> {
         Ok(ChannelSelector::Sharded(self.place.named()?.1.clone()))
     }
 
-    /// What a server that knows no sharded channels says is told as that.
-    fn understood<V>(&self, answer: Result<V, ObjectError>) -> Result<V, ObjectError> {
-        answer.map_err(|error| error.or_unsupported(SHARDED))
+    /// Converts the error of a server that does not support sharded channels.
+    fn map_unsupported<V>(&self, result: Result<V, ObjectError>) -> Result<V, ObjectError> {
+        result.map_err(|error| error.or_unsupported(SHARDED_REQUIREMENT))
     }
 }

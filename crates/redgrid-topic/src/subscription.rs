@@ -1,4 +1,4 @@
-//! Subscribing, and what is heard then.
+//! Subscriptions to topics.
 
 use std::fmt;
 use std::future::{IntoFuture, poll_fn};
@@ -16,68 +16,75 @@ use redgrid_core::{ChannelSelector, Name, PubSubEvent, PubSubStream, ServerError
 
 use crate::message::{Message, SubscriptionError};
 
-/// How many messages are kept for a slow reader, unless set: 1,024.
-const KEPT: usize = 1024;
+/// The default size of the buffer for a slow reader, in messages.
+const DEFAULT_BUFFER: usize = 1024;
 
-/// How many may be.
-const MOST_KEPT: RangeInclusive<usize> = 1..=1_048_576;
+/// The allowed sizes of the buffer.
+const BUFFER_RANGE: RangeInclusive<usize> = 1..=1_048_576;
 
-/// Subscribes when awaited: then the server has confirmed it, and what is published from then on is heard.
+/// Subscribes when awaited.
+///
+/// When it completes, the server has confirmed the subscription, and messages published from then
+/// on are received.
 #[must_use = "nothing is subscribed until this is awaited"]
 pub struct Subscribe<T, C> {
     place: Place,
     channels: Result<ChannelSelector, ObjectError>,
     codec: C,
-    kept: usize,
+    buffer: usize,
     messages: PhantomData<fn() -> T>,
 }
 
 impl<T, C> Subscribe<T, C> {
     pub(crate) fn new(place: &Place, channels: Result<ChannelSelector, ObjectError>, codec: C) -> Self {
-        Subscribe { place: place.clone(), channels, codec, kept: KEPT, messages: PhantomData }
+        Subscribe { place: place.clone(), channels, codec, buffer: DEFAULT_BUFFER, messages: PhantomData }
     }
 
-    /// Keeps so many messages for a slow reader, 1 to 1,048,576; 1,024 unless set. Where more come they are not kept, and
-    /// [`Gap::Slow`] tells how many, in their place. More cost memory, with fewer a burst is a gap sooner.
+    /// Sets the size of the buffer for a slow reader, 1 to 1,048,576 messages. The default is
+    /// 1,024.
+    ///
+    /// Further messages are discarded, and [`Gap::Slow`] reports their number in their place. A
+    /// larger buffer needs more memory; with a smaller one, a burst leads to a gap earlier.
     pub fn keeping(mut self, messages: usize) -> Self {
-        self.kept = messages;
+        self.buffer = messages;
         self
     }
 }
 
 impl<T, C: Codec + Decode<T>> Subscribe<T, C> {
     async fn begin(self) -> Result<Subscription<T, C>, ObjectError> {
-        let Subscribe { place, channels, codec, kept, .. } = self;
+        let Subscribe { place, channels, codec, buffer, .. } = self;
         let name = place.named()?.0.clone();
         let channels = channels?;
-        if !MOST_KEPT.contains(&kept) {
-            return Err(place.invalid("keeping", "1 to 1048576 messages", kept));
+        if !BUFFER_RANGE.contains(&buffer) {
+            return Err(place.invalid("keeping", "1 to 1048576 messages", buffer));
         }
         let namespace = place.client().namespace().as_str();
-        let before = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
-        match place.client().subscribe(channels, kept).await {
-            Ok(feed) => Ok(Subscription { name, before, codec, feed, messages: PhantomData }),
-            Err(why) => Err(refused(&name, why)),
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
+        match place.client().subscribe(channels, buffer).await {
+            Ok(stream) => Ok(Subscription { name, prefix, codec, stream, messages: PhantomData }),
+            Err(error) => Err(subscribe_error(&name, error)),
         }
     }
 }
 
-/// What knows sharded channels.
-pub(crate) const SHARDED: &str = "sharded channels need Redis 7.0 or newer, or Valkey";
+/// The servers that support sharded channels, for errors.
+pub(crate) const SHARDED_REQUIREMENT: &str = "sharded channels need Redis 7.0 or newer, or Valkey";
 
-/// Why nothing is heard.
-pub(crate) fn refused(name: &Name, source: ServerError) -> ObjectError {
-    ObjectError::of_read(name, source).or_unsupported(SHARDED)
+/// Converts the error of a subscription.
+pub(crate) fn subscribe_error(name: &Name, source: ServerError) -> ObjectError {
+    ObjectError::of_read(name, source).or_unsupported(SHARDED_REQUIREMENT)
 }
 
 /// # Errors
 ///
-/// [`ObjectError`] says what stands in the way: `Refused` where the user may not use the channel, `Unsupported` where servers do not have
-/// sharded channels, `Unavailable` where no server has confirmed it within `response_timeout × (retries + 1)`. Nothing is subscribed then.
+/// [`ObjectError`] states what failed; there is no subscription then. `Refused`: the user may not
+/// use the channel. `Unsupported`: the servers do not have sharded channels. `Unavailable`: no
+/// server has confirmed the subscription within `response_timeout × (retries + 1)`.
 ///
 /// # Cancel safety
 ///
-/// Dropped early, nothing is subscribed.
+/// If the future is dropped, nothing is subscribed.
 impl<T: 'static, C: Codec + Decode<T> + Send + 'static> IntoFuture for Subscribe<T, C> {
     type Output = Result<Subscription<T, C>, ObjectError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
@@ -89,59 +96,64 @@ impl<T: 'static, C: Codec + Decode<T> + Send + 'static> IntoFuture for Subscribe
 
 impl<T, C> fmt::Debug for Subscribe<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscribe").field("name", &self.place.name()).field("kept", &self.kept).finish_non_exhaustive()
+        f.debug_struct("Subscribe")
+            .field("name", &self.place.name())
+            .field("buffer", &self.buffer)
+            .finish_non_exhaustive()
     }
 }
 
-/// The messages of a topic as they come: a `Stream`, which ends with the client. All subscriptions of a client to one topic share one at the
-/// server.
+/// A `Stream` of the messages of a topic, which ends with the client.
 ///
-/// A connection that is lost, a primary that is replaced and a slot that moves are followed; each is a [`Gap::Interrupted`] in front of
-/// the first message that is heard again. Messages of one publisher come in their order.
+/// All subscriptions of a client to one topic share one at the server. The subscription is restored
+/// after a lost connection, after a failover and after the migration of its slot. Each of these is
+/// a [`Gap::Interrupted`] before the next message. Messages of one publisher arrive in their order.
 ///
-/// Dropped, it is over, and the last one of a topic ends the subscription at the server. It does not keep the client.
+/// Dropping it ends the subscription. When the last one of a topic is dropped, the client
+/// unsubscribes at the server. A subscription does not keep the client alive.
 pub struct Subscription<T, C> {
     name: Name,
-    /// What is in front of names.
-    before: String,
+    /// The part of a channel in front of the topic's name: the namespace and a colon.
+    prefix: String,
     codec: C,
-    feed: PubSubStream,
+    stream: PubSubStream,
     messages: PhantomData<fn() -> T>,
 }
 
 impl<T, C: Codec + Decode<T>> Subscription<T, C> {
-    /// What comes next; `None` when the client has ended.
+    /// Returns the next item; `None` when the client has ended.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: what was not returned is returned by the next call.
+    /// If the future is dropped, no item is lost: the next call returns it.
     pub async fn next(&mut self) -> Option<Result<Message<T>, SubscriptionError>> {
         poll_fn(|context| self.poll(context)).await
     }
 
-    /// Whether the server has confirmed it on the present connection: what is published now is heard.
+    /// Returns whether the server has confirmed the subscription on the current connection.
+    /// Messages that are published now are then received.
     pub fn is_in_force(&self) -> bool {
-        self.feed.is_active()
+        self.stream.is_active()
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Result<Message<T>, SubscriptionError>>> {
-        self.feed.poll_next(context).map(|fed| {
-            Some(match fed? {
+        self.stream.poll_next(context).map(|event| {
+            Some(match event? {
                 PubSubEvent::Message { channel, payload } => self.message(&channel, &payload),
                 PubSubEvent::Missed(missed) => Err(SubscriptionError::Gap(Gap::Slow { missed })),
-                PubSubEvent::Denied(why) => Err(SubscriptionError::Refused(refused(&self.name, why))),
+                PubSubEvent::Denied(error) => Err(SubscriptionError::Refused(subscribe_error(&self.name, error))),
                 _ => Err(SubscriptionError::Gap(Gap::Interrupted)),
             })
         })
     }
 
     fn message(&self, channel: &Bytes, payload: &Bytes) -> Result<Message<T>, SubscriptionError> {
-        let channel = String::from_utf8_lossy(channel.strip_prefix(self.before.as_bytes()).unwrap_or(channel));
+        let channel = String::from_utf8_lossy(channel.strip_prefix(self.prefix.as_bytes()).unwrap_or(channel));
         let channel = channel.into_owned();
         match self.codec.decode(payload) {
             Ok(value) => Ok(Message { channel, value }),
-            Err(why) => {
-                let error = ObjectError::decode(&self.name, Some(channel), self.codec.name(), why);
+            Err(source) => {
+                let error = ObjectError::decode(&self.name, Some(channel), self.codec.name(), source);
                 Err(SubscriptionError::Undecodable(error))
             }
         }

@@ -1,4 +1,4 @@
-//! A topic by its name.
+//! A topic on a plain channel.
 
 use std::marker::PhantomData;
 
@@ -6,18 +6,21 @@ use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::{ObjectError, Place};
 use redgrid_core::{ChannelSelector, Client};
 
-use crate::handle::{handle, heard, one_channel};
+use crate::handle::{handle, one_channel, subscribable};
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what is published never depends on
-/// the features that others ask for.
+/// Defines the type. The codec has a default only with the feature `json`, so that the published
+/// format never depends on features that other crates enable.
 macro_rules! topic {
     ($($codec:tt)*) => {
-        /// Messages to all who listen at the moment, in whatever process. Redisson's `RTopic` on the wire: the channel is its name.
+        /// A topic whose messages go to all current subscribers, in any process. Redisson's
+        /// `RTopic` on the wire: the channel is its name.
         ///
-        /// A server keeps nothing: who does not listen, or has lost the connection, misses what is published meanwhile, and is told that by a
-        /// gap. Who must miss nothing takes a [`ReliableTopic`](crate::ReliableTopic).
+        /// The server stores nothing. A subscriber that has lost its connection misses the messages
+        /// published meanwhile, and receives a gap. Use a [`ReliableTopic`](crate::ReliableTopic)
+        /// if no message may be missed.
         ///
-        /// Cheap to clone; clones are the same. It has no key: nothing of it is kept anywhere, and there is nothing to delete.
+        /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server
+        /// stores nothing, and there is nothing to delete.
         #[doc(alias = "RTopic")]
         #[doc(alias = "RedissonTopic")]
         pub struct Topic<T, C $($codec)*> {
@@ -34,27 +37,33 @@ topic!(= redgrid_codecs::Json);
 topic!();
 
 handle!(Topic, "name");
-heard!(Topic);
+subscribable!(Topic);
 one_channel!(Topic);
 
 impl<T, C: Codec + Default> Topic<T, C> {
-    /// The one with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the topic with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Topic { place: Place::new(client, name), codec: C::default(), messages: PhantomData }
     }
 }
 
 impl<T, C: Codec> Topic<T, C> {
-    /// Publishes a message, and tells how many connections it was handed to by the server that took it. In a cluster the other nodes pass it
-    /// on to those who listen there, whom nobody counts. Sent once.
+    /// Publishes a message, and returns the number of connections that received it from the server
+    /// that executed the request.
+    ///
+    /// In a cluster the other nodes forward it to their subscribers, which are not counted. The
+    /// request is sent once.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then: after `OutcomeUnknown` it may be published, or not.
+    /// [`ObjectError`] states what failed. After `OutcomeUnknown` the message may have been
+    /// published.
     ///
     /// # Cancel safety
     ///
-    /// What has left is published although nobody waits for it.
+    /// A message that was already sent is published even if the future is dropped.
     pub async fn publish<Q: ?Sized>(&self, message: &Q) -> Result<u64, ObjectError>
     where
         C: Encode<Q>,
@@ -63,16 +72,19 @@ impl<T, C: Codec> Topic<T, C> {
         self.place.change(self.place.command("PUBLISH")?.arg(message)).await
     }
 
-    /// How many connections are subscribed to it, at all nodes: primaries, and replicas that can be asked. A client of ours is one of them,
-    /// however many subscriptions it has. Who listens by a pattern is not counted.
+    /// Returns the number of connections that are subscribed at all nodes: primaries, and replicas
+    /// that are reachable.
+    ///
+    /// A client of this library is one connection, however many subscriptions it has. Subscriptions
+    /// by pattern are not counted.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] where a primary does not say.
+    /// [`ObjectError`] if a primary does not answer.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "countSubscribers")]
     pub async fn count_subscribers(&self) -> Result<u64, ObjectError> {
         let (name, channel) = self.place.named()?;

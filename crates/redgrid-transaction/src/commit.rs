@@ -1,4 +1,4 @@
-//! The request that commits: what is compared and what is written, by core's scripts that act once.
+//! The commit request: what is compared and what is written, by an exactly-once script of core.
 
 use bytes::Bytes;
 use redgrid_codecs::element_hash;
@@ -6,76 +6,76 @@ use redgrid_core::name::suffixed;
 use redgrid_core::{Client, IdempotentBulkScript, IdempotentRequest, Name, ServerError};
 
 use crate::error::TransactionError;
-use crate::state::{Element, Kind, MAX_ELEMENTS, State, Touched, Write};
+use crate::state::{Element, Kind, MAX_ELEMENTS, ObjectState, State, Write};
 use crate::transaction::Isolation;
 
 static COMMIT: IdempotentBulkScript =
     IdempotentBulkScript::new("transaction/commit", include_str!("scripts/commit.lua"));
 
-/// What is asked for, and of which objects the answer's numbers are.
+/// A commit request, and the objects and locks to which the numbers of the reply refer.
 pub(crate) struct Commit {
     pub(crate) request: IdempotentRequest,
     objects: Vec<(Name, Kind)>,
     locks: Vec<(Name, Bytes)>,
 }
 
-/// What became of it.
+/// The outcome of a commit.
 pub(crate) enum Outcome {
     Done,
-    /// A lock is in the way of this object; it has this key.
+    /// The object with this name is locked by the lock with this key.
     Locked(Name, Bytes),
 }
 
 impl Commit {
-    /// Of what a transaction has read and writes; nothing where nothing is to be compared or written.
+    /// Creates the commit of a transaction; `None` if there is nothing to compare or to write.
     pub(crate) fn of(
         client: &Client,
         state: &State,
         isolation: Isolation,
-        locks: bool,
+        respect_locks: bool,
     ) -> Result<Option<Commit>, TransactionError> {
-        let (mut looks, mut puts, mut removals) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut checks, mut puts, mut removals) = (Vec::new(), Vec::new(), Vec::new());
         let (mut keys, mut kinds, mut objects) = (Vec::new(), Vec::new(), Vec::new());
-        let mut locked = Vec::new();
-        for (key, touched) in &state.objects {
+        let mut locks = Vec::new();
+        for (key, object) in &state.objects {
             let number = (objects.len() + 1).to_string();
-            let before = looks.len() + puts.len() + removals.len();
-            look(&mut looks, &number, touched, isolation);
-            let writes = puts.len() + removals.len();
-            write(&mut looks, (&mut puts, &mut removals), &number, touched);
-            if puts.len() + removals.len() > writes && locks {
-                locked.extend(locks_of(client, key, touched).map(|lock| (touched.name.clone(), lock)));
+            let args_before = checks.len() + puts.len() + removals.len();
+            push_checks(&mut checks, &number, object, isolation);
+            let writes_before = puts.len() + removals.len();
+            push_writes(&mut checks, (&mut puts, &mut removals), &number, object);
+            if puts.len() + removals.len() > writes_before && respect_locks {
+                locks.extend(redisson_locks(client, key, object).map(|lock| (object.name.clone(), lock)));
             }
-            if looks.len() + puts.len() + removals.len() > before {
+            if checks.len() + puts.len() + removals.len() > args_before {
                 keys.push(key.clone());
-                kinds.push(Bytes::from_static(touched.kind.as_type().as_bytes()));
-                objects.push((touched.name.clone(), touched.kind));
+                kinds.push(Bytes::from_static(object.kind.server_type().as_bytes()));
+                objects.push((object.name.clone(), object.kind));
             }
         }
         if objects.is_empty() {
             return Ok(None);
         }
-        keys.extend(locked.iter().map(|(_, lock)| lock.clone()));
+        keys.extend(locks.iter().map(|(_, lock)| lock.clone()));
         let request = COMMIT.with(keys).int(objects.len() as i64);
-        let args = kinds.into_iter().chain(looks).chain(puts).chain(removals);
+        let args = kinds.into_iter().chain(checks).chain(puts).chain(removals);
         let request = args.fold(request, IdempotentRequest::arg);
-        Ok(Some(Commit { request, objects, locks: locked }))
+        Ok(Some(Commit { request, objects, locks }))
     }
 
-    /// What the server's answer says.
-    pub(crate) fn outcome(&self, answer: Vec<String>) -> Result<Outcome, TransactionError> {
-        let mut words = answer.iter().map(String::as_str);
-        let (said, number) = (words.next(), words.next().and_then(|number| number.parse::<usize>().ok()));
-        let more = words.next();
+    /// Parses the reply.
+    pub(crate) fn parse_reply(&self, reply: Vec<String>) -> Result<Outcome, TransactionError> {
+        let mut parts = reply.iter().map(String::as_str);
+        let (status, number) = (parts.next(), parts.next().and_then(|number| number.parse::<usize>().ok()));
+        let detail = parts.next();
         let object = number.and_then(|number| self.objects.get(number.checked_sub(1)?));
         let lock = number.and_then(|number| self.locks.get(number.checked_sub(1)?));
-        match (said, object, lock, more) {
+        match (status, object, lock, detail) {
             (Some("done"), ..) => Ok(Outcome::Done),
             (Some("locked"), _, Some((name, lock)), _) => Ok(Outcome::Locked(name.clone(), lock.clone())),
             (Some("changed"), Some((name, _)), ..) => Err(TransactionError::Conflict { name: name.clone() }),
             (Some("kind"), Some((name, kind)), _, Some(found)) => Err(TransactionError::WrongType {
                 name: name.clone(),
-                expected: kind.as_type(),
+                expected: kind.server_type(),
                 found: format!("a {found}"),
             }),
             (Some("large"), _, _, Some(count)) => {
@@ -83,60 +83,61 @@ impl Commit {
             }
             _ => Err(TransactionError::OutcomeUnknown(ServerError::Decode {
                 expected: "what became of a transaction",
-                got: answer.join(" "),
+                got: reply.join(" "),
             })),
         }
     }
 }
 
-/// What is compared: what is written and was read before; of all that is isolated, what was read.
-fn look(looks: &mut Vec<Bytes>, number: &str, touched: &Touched, isolation: Isolation) {
+/// Adds the comparisons of an object: of elements that were read and will be written, or of all
+/// elements that were read if the transaction is serializable.
+fn push_checks(checks: &mut Vec<Bytes>, number: &str, object: &ObjectState, isolation: Isolation) {
     let all = isolation == Isolation::Serializable;
-    let is_looked_at = |element: &&Element| all || element.write.is_some() || touched.cleared;
-    for (name, element) in &touched.elements {
-        match Some(element).filter(is_looked_at).and_then(|element| element.seen.as_ref()) {
+    let is_checked = |element: &&Element| all || element.write.is_some() || object.cleared;
+    for (name, element) in &object.elements {
+        match Some(element).filter(is_checked).and_then(|element| element.read.as_ref()) {
             Some(Some(value)) => {
-                looks.extend(["same".into(), Bytes::copy_from_slice(number.as_bytes()), name.clone(), value.clone()]);
+                checks.extend(["same".into(), Bytes::copy_from_slice(number.as_bytes()), name.clone(), value.clone()]);
             }
-            Some(None) => looks.extend(["none".into(), Bytes::copy_from_slice(number.as_bytes()), name.clone()]),
+            Some(None) => checks.extend(["none".into(), Bytes::copy_from_slice(number.as_bytes()), name.clone()]),
             None => {}
         }
     }
-    if let Some(len) = touched.len.filter(|_| all || touched.cleared) {
-        looks.extend(["size".into(), Bytes::copy_from_slice(number.as_bytes()), len.to_string().into()]);
+    if let Some(len) = object.len.filter(|_| all || object.cleared) {
+        checks.extend(["size".into(), Bytes::copy_from_slice(number.as_bytes()), len.to_string().into()]);
     }
 }
 
-/// What is written.
-fn write(
-    looks: &mut Vec<Bytes>,
+/// Adds the writes of an object, and the size limit of one that is cleared.
+fn push_writes(
+    checks: &mut Vec<Bytes>,
     (puts, removals): (&mut Vec<Bytes>, &mut Vec<Bytes>),
     number: &str,
-    touched: &Touched,
+    object: &ObjectState,
 ) {
     let number = || Bytes::copy_from_slice(number.as_bytes());
-    let mut any = false;
-    for (name, element) in &touched.elements {
-        match (&element.write, touched.kind) {
+    let mut has_puts = false;
+    for (name, element) in &object.elements {
+        match (&element.write, object.kind) {
             (Some(Write::Put(value, options)), Kind::Bucket) => {
                 puts.extend(["set".into(), number(), value.clone(), options.len().to_string().into()]);
                 puts.extend(options.iter().cloned());
-                any = true;
+                has_puts = true;
             }
             (Some(Write::Put(value, _)), _) => {
                 puts.extend(["put".into(), number(), name.clone(), value.clone()]);
-                any = true;
+                has_puts = true;
             }
             (Some(Write::Remove), Kind::Bucket) => removals.extend(["del".into(), number()]),
-            (Some(Write::Remove), _) if !touched.cleared => {
+            (Some(Write::Remove), _) if !object.cleared => {
                 removals.extend(["rem".into(), number(), name.clone()]);
             }
             _ => {}
         }
     }
-    match (touched.cleared, any) {
+    match (object.cleared, has_puts) {
         (true, true) => {
-            looks.extend(["most".into(), number(), MAX_ELEMENTS.to_string().into()]);
+            checks.extend(["most".into(), number(), MAX_ELEMENTS.to_string().into()]);
             removals.extend(["rest".into(), number()]);
         }
         (true, false) => removals.extend(["del".into(), number()]),
@@ -144,13 +145,15 @@ fn write(
     }
 }
 
-/// The locks that a transaction of Redisson's has of what is written: of the object, and of each element. What is in another slot can not be
-/// looked at in the same step.
-fn locks_of(client: &Client, key: &Bytes, touched: &Touched) -> impl Iterator<Item = Bytes> {
+/// Returns the keys of the locks that a transaction of Redisson holds for the same writes: of the
+/// object, and of each element.
+///
+/// Locks in another slot can not be checked in the same step, and are left out.
+fn redisson_locks(client: &Client, key: &Bytes, object: &ObjectState) -> impl Iterator<Item = Bytes> {
     let mut locks = vec![Bytes::from([key, &b":transaction_lock"[..]].concat())];
-    if touched.kind != Kind::Bucket {
-        let written = touched.elements.iter().filter(|(_, element)| element.write.is_some());
-        // Of the key, as with the locks of a map's keys: the namespace comes in front of it once more.
+    if object.kind != Kind::Bucket {
+        let written = object.elements.iter().filter(|(_, element)| element.write.is_some());
+        // As for the locks of a map's keys, the namespace precedes the key once more.
         let namespace = match client.namespace().as_str() {
             "" => String::new(),
             namespace => format!("{namespace}:"),

@@ -1,82 +1,89 @@
-//! What can be wrong with a transaction, and what is true then.
+//! The errors of transactions. Each variant states what is true afterwards.
 
 use std::time::Duration;
 
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Name, ServerError};
 
-/// Why a transaction has read nothing, or is not committed. But for [`OutcomeUnknown`](TransactionError::OutcomeUnknown), nothing of it is
-/// written, and nothing will be.
+/// The error of a read in a transaction, or of its commit.
+///
+/// Except for [`OutcomeUnknown`](TransactionError::OutcomeUnknown), nothing of the transaction is
+/// or will be written.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
-    /// Others have changed what it has read. To be done again from its beginning: [`Transaction::run`](crate::Transaction::run) does.
+    /// Others have changed what the transaction has read. Retry it from the beginning, as
+    /// [`Transaction::run`](crate::Transaction::run) does.
     #[error("`{name}` was changed by others since this transaction has read it")]
     Conflict {
-        /// The first object of which it is true.
+        /// The first changed object.
         name: Name,
     },
-    /// Another transaction, of Redisson, has the lock of what this one was to write until its time was over; or somebody has the lock of that key.
+    /// Until the timeout, a transaction of Redisson held a lock of what this one writes, or a lock
+    /// of that key was held.
     #[error("`{name}` was still locked by another transaction after {waited:?}")]
     Locked {
         /// The object.
         name: Name,
-        /// How long was waited.
+        /// How long the commit waited.
         waited: Duration,
     },
-    /// Its time was over before it was committed.
+    /// The timeout passed before the commit.
     #[error("the transaction has taken {taken:?}, and has {limit:?}")]
     TimedOut {
-        /// Since it was begun.
+        /// The time since the transaction began.
         taken: Duration,
-        /// What it has: [`Transaction::timeout`](crate::Transaction::timeout).
+        /// The timeout: [`Transaction::timeout`](crate::Transaction::timeout).
         limit: Duration,
     },
-    /// It is committed or rolled back, or that was tried.
+    /// The transaction is committed or rolled back, or a commit was attempted.
     #[error("the transaction is over")]
     Over,
-    /// In a cluster all objects of a transaction share a slot: give them one hash tag, as `{order:42}:lines`.
+    /// The objects are in different slots. In a cluster all objects of a transaction must share a
+    /// slot: give them one hash tag, as in `{order:42}:lines`.
     #[error("`{name}` and `{other}` are in different slots; objects of one transaction share a hash tag")]
     OtherSlot {
-        /// What it was to have to do with.
+        /// The added object.
         name: Name,
-        /// What it has to do with already.
+        /// An object that the transaction already has.
         other: Name,
     },
-    /// What is under the name is of another type.
+    /// The object has another type.
     #[error("`{name}` is no {expected}, but {found}")]
     WrongType {
         /// The object.
         name: Name,
-        /// What it was taken for.
+        /// The expected type.
         expected: &'static str,
-        /// What it is.
+        /// The actual type.
         found: String,
     },
-    /// It has to do with too much: the server does it in one step, and serves nobody else meanwhile.
+    /// The transaction is too large. The server executes it in one step, and no other request
+    /// meanwhile.
     #[error("a transaction has up to {limit} {what}, and this would have {got}")]
     TooLarge {
-        /// Elements or bytes.
+        /// What is limited: elements, bytes or objects.
         what: &'static str,
-        /// How many it may have.
+        /// The maximum.
         limit: usize,
-        /// How many there would be.
+        /// The number that it would have.
         got: usize,
     },
-    /// An object was not read, or a value can not be written; it says why.
+    /// An object was not read, or a value can not be encoded.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The server refused, or could not be asked in time.
+    /// The server refused, or was not reachable in time.
     #[error("the transaction is not committed")]
     NotCommitted(#[source] ServerError),
     /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused.
+    /// certificate is rejected.
     #[error("not authorized to commit the transaction")]
     Unauthorized(#[source] ServerError),
     /// The client is shut down.
     #[error("the client is shut down; the transaction is not committed")]
     ShuttingDown,
-    /// No answer came: it is written as a whole, or will be within half a minute, or nothing of it is.
+    /// There is no reply to the commit: either the whole transaction is written, or will be within
+    /// half a minute, or nothing of it.
     #[error("no answer to the commit: the transaction is written as a whole, or not at all")]
     OutcomeUnknown(#[source] ServerError),
 }
@@ -86,7 +93,8 @@ impl TransactionError {
         TransactionError::TooLarge { what, limit, got }
     }
 
-    /// What became of a commit. Its answer has one form: another one is of what was carried out.
+    /// Returns the error of a commit. A reply of an unexpected form is of a commit that was
+    /// executed.
     pub(crate) fn of_commit(source: ServerError) -> Self {
         match source {
             ServerError::ShuttingDown => TransactionError::ShuttingDown,

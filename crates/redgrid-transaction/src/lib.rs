@@ -1,4 +1,5 @@
-//! Transactions over buckets, maps and sets: what they read is compared and what they write is written in one step, or nothing is.
+//! Transactions over buckets, maps and sets: one step compares what they have read and writes their
+//! changes, or nothing is written.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -17,36 +18,40 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Promises
+//! # Guarantees
 //!
-//! A transaction has no locks. It reads from the primary, remembers what it has read, and buffers what it writes; its commit is one script that compares
-//! the one and writes the other. Values are equal whose bytes are.
+//! A transaction uses optimistic concurrency control, without locks. It reads from the primary,
+//! records what it has read, and buffers its writes. Its commit is one script that compares the
+//! reads and executes the writes. The bytes of values are compared.
 //!
-//! | | [`ReadCommitted`](Isolation::ReadCommitted) | [`Serializable`](Isolation::Serializable) |
+//! | anomaly | [`ReadCommitted`](Isolation::ReadCommitted) | [`Serializable`](Isolation::Serializable) |
 //! |---|---|---|
-//! | dirty read: what is not committed is read | never | never |
+//! | dirty read: reads uncommitted values | never | never |
 //! | dirty write, half a commit | never | never |
-//! | lost update of what is read and then written | never: [`Conflict`](TransactionError::Conflict) | never |
-//! | another answer to the same question (non-repeatable read) | never: it is asked once | never |
-//! | what is read of two elements was never so at one moment (read skew) | may be | may be until the commit, which ends in a conflict then |
-//! | write skew: two write what each has found the other not to have written | may be | never |
-//! | phantom: a number or the whole of elements has changed | may be, where nothing of it is cleared | never |
+//! | lost update of a value that was read and is written | never: [`Conflict`](TransactionError::Conflict) | never |
+//! | non-repeatable read: two reads of a value differ | never: it is read once | never |
+//! | read skew: two values are from different moments | possible | possible until the commit, which then reports a conflict |
+//! | write skew: two transactions each read what the other writes | possible | never |
+//! | phantom: the number or the set of elements has changed | possible, unless the object is cleared | never |
 //!
-//! - **All or nothing**, whoever is killed and wherever: a commit is one script. A failover keeps it as a whole or loses it as a whole, as
-//!   replication does with anything that was acknowledged.
-//! - **Once**: a commit whose answer is lost is asked for again, and tells what it has done. Where no answer comes at all it ends
-//!   [`OutcomeUnknown`](TransactionError::OutcomeUnknown), and is written as a whole within half a minute, or not at all.
+//! - **Atomic**, whichever process is killed and when: a commit is one script. A failover keeps it
+//!   as a whole or loses it as a whole, like any acknowledged write under replication.
+//! - **Exactly once**: a commit whose reply is lost is sent again, and returns the stored reply.
+//!   Without any reply it ends as [`OutcomeUnknown`](TransactionError::OutcomeUnknown), and is
+//!   written as a whole within half a minute, or not at all.
 //! - **Nothing is left behind**: a process that dies has written nothing and locked nothing.
-//! - **Redisson's transactions** are kept out as they keep each other out: a commit writes nothing that one of them has locked, and waits for it.
-//! - In a cluster all objects are of one slot; others are refused, typed [`OtherSlot`](TransactionError::OtherSlot), before anything is asked.
+//! - **Redisson's transactions** are respected: a commit writes nothing that one of them has
+//!   locked, and waits for it.
+//! - In a cluster all objects of a transaction must be in one slot. Others are refused with
+//!   [`OtherSlot`](TransactionError::OtherSlot) before any request is sent.
 //!
 //! # Keys
 //!
 //! | key | type | lifetime |
 //! |---|---|---|
-//! | those of the objects | of a bucket, a map, a set; Redisson's | none, unless set |
-//! | `redgrid_once:{name}:<client id>`, of the first of them | string: the number of the client's last commit, and what became of it | under a minute |
-//! | `name:transaction_lock`, `{name}:<hash>:lock` | Redisson's locks: only looked at | its own |
+//! | the keys of the objects | bucket, map or set, as in Redisson | none, unless set |
+//! | `redgrid_once:{name}:<client id>`, of the first object | string: the number of the client's last commit, and its reply | under a minute |
+//! | `name:transaction_lock`, `{name}:<hash>:lock` | Redisson's locks: only read | its own |
 
 mod bucket;
 mod commit;

@@ -1,4 +1,4 @@
-//! What gives the keys of a map within a transaction values.
+//! The operations that set values of a map within a transaction.
 
 use std::borrow::Borrow;
 
@@ -8,25 +8,27 @@ use crate::error::TransactionError;
 use crate::map::TransactionMap;
 
 impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
-    /// Gives a key a value. It is not read, so what others set meanwhile is no conflict.
+    /// Sets the value of a key.
+    ///
+    /// The entry is not read, so concurrent changes of it are no conflict.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says why it is not.
+    /// [`TransactionError`] states why the write was not buffered.
     #[doc(alias = "fastPut")]
     pub fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(), TransactionError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.part.put(self.field(key)?, self.part.place.encoded(&self.values, value)?, Vec::new())
+        self.object.put(self.field(key)?, self.object.place.encoded(&self.values, value)?, Vec::new())
     }
 
-    /// The same of several.
+    /// Sets the values of several keys, like [`set`](TransactionMap::set).
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says why it is not.
+    /// [`TransactionError`] states why the write was not buffered.
     #[doc(alias = "putAll")]
     pub fn set_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -40,37 +42,37 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
         entries.into_iter().try_for_each(|(key, value)| self.set(key, value))
     }
 
-    /// Gives a key a value if it has none; tells whether it did.
+    /// Sets the value of a key if it has none, and returns whether it did.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "fastPutIfAbsent")]
     pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, TransactionError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let is_free = !self.contains_key(key).await?;
-        if is_free {
+        let is_absent = !self.contains_key(key).await?;
+        if is_absent {
             self.set(key, value)?;
         }
-        Ok(is_free)
+        Ok(is_absent)
     }
 
-    /// Gives a key a value if it has one; tells whether it did.
+    /// Sets the value of a key if it has one, and returns whether it did.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
     pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, TransactionError>
@@ -78,128 +80,130 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let is_there = self.contains_key(key).await?;
-        if is_there {
+        let exists = self.contains_key(key).await?;
+        if exists {
             self.set(key, value)?;
         }
-        Ok(is_there)
+        Ok(exists)
     }
 
-    /// Gives a key a value if it has the one that is `expected`; tells whether it had. Values are equal whose bytes are.
+    /// Sets the value of a key if it equals `expected`, and returns whether it did. The encoded
+    /// bytes are compared.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "replace")]
     pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, TransactionError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let is_so = self.has(key, expected).await?;
-        if is_so {
+        let is_equal = self.value_equals(key, expected).await?;
+        if is_equal {
             self.set(key, new)?;
         }
-        Ok(is_so)
+        Ok(is_equal)
     }
 
-    /// Removes a key if it has the value that is `expected`; tells whether it had. Values are equal whose bytes are.
+    /// Removes a key if its value equals `expected`, and returns whether it did. The encoded bytes
+    /// are compared.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "remove")]
     pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, TransactionError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let is_so = self.has(key, expected).await?;
-        if is_so {
-            self.part.remove(self.field(key)?)?;
+        let is_equal = self.value_equals(key, expected).await?;
+        if is_equal {
+            self.object.remove(self.field(key)?)?;
         }
-        Ok(is_so)
+        Ok(is_equal)
     }
 
-    async fn has<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, TransactionError>
+    async fn value_equals<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, TransactionError>
     where
         KC: Encode<Q>,
     {
-        let expected = self.part.place.encoded(&self.values, expected)?;
-        Ok(self.part.get(self.field(key)?).await? == Some(expected))
+        let expected = self.object.place.encoded(&self.values, expected)?;
+        Ok(self.object.get(self.field(key)?).await? == Some(expected))
     }
 }
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> TransactionMap<K, V, KC, VC> {
-    /// Gives a key a value; tells what it had.
+    /// Sets the value of a key, and returns the previous one.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let was = self.get(key).await?;
+        let previous = self.get(key).await?;
         self.set(key, value)?;
-        Ok(was)
+        Ok(previous)
     }
 
-    /// Gives a key a value if it has none; tells what it has.
+    /// Sets the value of a key if it has none, and returns the existing one.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "putIfAbsent")]
     pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let has = self.get(key).await?;
-        if has.is_none() {
+        let existing = self.get(key).await?;
+        if existing.is_none() {
             self.set(key, value)?;
         }
-        Ok(has)
+        Ok(existing)
     }
 
-    /// Gives a key a value if it has one; tells what that was.
+    /// Sets the value of a key if it has one, and returns the previous one.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "putIfExists")]
     pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let was = self.get(key).await?;
-        if was.is_some() {
+        let previous = self.get(key).await?;
+        if previous.is_some() {
             self.set(key, value)?;
         }
-        Ok(was)
+        Ok(previous)
     }
 }

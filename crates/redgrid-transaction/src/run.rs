@@ -1,20 +1,24 @@
-//! Doing a transaction again until it is committed.
+//! Retries of a transaction until it is committed.
 
 use std::time::Duration;
 
 use crate::error::TransactionError;
 use crate::transaction::{Isolation, Transaction};
 
-/// The first pause before a transaction is begun anew, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// The first and the longest pause before a transaction is retried.
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
 impl Transaction {
-    /// Does `work` in a transaction with these options and commits it; where others were quicker, again from its beginning, as often as
-    /// [`Transaction::retries`] says. Each time it is another transaction, with all its time.
+    /// Runs `work` in a transaction with these options, and commits it. After a conflict it is
+    /// retried from the beginning, up to [`Transaction::retries`] times.
     ///
-    /// `work` may be done several times: what it does besides, it does as often. Where it fails, nothing is written. Where a check of its has found
-    /// a conflict, it is done again, and of a serializable one it is looked first whether all it has read was so at one moment: it may have failed
-    /// because of that. Where it has committed or rolled back by itself, its value is told, and nothing else is done.
+    /// Each attempt is a new transaction with the full timeout. `work` may run several times, and
+    /// so do its other effects. If `work` fails, nothing is written.
+    ///
+    /// If a [`check`](Transaction::check) of `work` has found a conflict, `work` is retried. If it
+    /// fails in a serializable transaction, all reads are checked first: it may have failed because
+    /// they were inconsistent. If `work` commits or rolls back by itself, its value is returned,
+    /// and nothing else is done.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -35,23 +39,23 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// Those of `work`, and [`TransactionError`] of the commit: nothing is written, but for [`TransactionError::OutcomeUnknown`], behind which it is
-    /// not done again.
+    /// Those of `work`, and [`TransactionError`] of the commit. Nothing is written, except possibly
+    /// after [`TransactionError::OutcomeUnknown`], which is not retried.
     ///
     /// # Cancel safety
     ///
-    /// As [`Transaction::commit`].
+    /// That of [`Transaction::commit`].
     pub async fn run<T, E, F, R>(self, mut work: F) -> Result<T, E>
     where
         F: FnMut(Transaction) -> R,
         R: Future<Output = Result<T, E>>,
         E: From<TransactionError>,
     {
-        let mut lost = 0;
+        let mut conflicts = 0;
         loop {
-            let transaction = self.again();
+            let transaction = self.new_attempt();
             let conflict = match work(transaction.clone()).await {
-                // It has ended it by itself.
+                // `work` has committed or rolled back.
                 Ok(value) if transaction.is_over() => return Ok(value),
                 Ok(value) => match transaction.commit().await {
                     Ok(()) => return Ok(value),
@@ -59,9 +63,9 @@ impl Transaction {
                     Err(error) => return Err(error.into()),
                 },
                 Err(error) => {
-                    // It may have failed because of that.
-                    let is_isolated = self.options.isolation == Isolation::Serializable;
-                    if is_isolated && transaction.conflict().is_none() {
+                    // It may have failed because of inconsistent reads.
+                    let is_serializable = self.options.isolation == Isolation::Serializable;
+                    if is_serializable && transaction.conflict().is_none() {
                         let _ = transaction.check().await;
                     }
                     match transaction.conflict() {
@@ -70,11 +74,12 @@ impl Transaction {
                     }
                 }
             };
-            if lost == self.options.retries {
+            if conflicts == self.options.retries {
                 return Err(conflict.into());
             }
-            let pause = (PAUSES.0 * 2_u32.pow(lost.min(10))).min(PAUSES.1).mul_f64(0.5 + fastrand::f64());
-            lost += 1;
+            let pause =
+                (RETRY_PAUSES.0 * 2_u32.pow(conflicts.min(10))).min(RETRY_PAUSES.1).mul_f64(0.5 + fastrand::f64());
+            conflicts += 1;
             self.client.clock().sleep_until(self.client.clock().now() + pause).await;
         }
     }

@@ -8,41 +8,42 @@ use redgrid_codecs::{Codec, Decode, Encode};
 
 use crate::error::TransactionError;
 use crate::state::Kind;
-use crate::transaction::{Part, Transaction};
+use crate::transaction::{Transaction, TransactionObject};
 
-/// A set, within a transaction: a `Set` as the transaction has it. What it reads it asks for once; what it writes the server hears of when the
-/// transaction is committed.
+/// A set within a transaction: a `Set` as the transaction sees it.
+///
+/// Values are read from the server once. Writes are sent with the commit of the transaction.
 #[derive(Clone)]
 pub struct TransactionSet<T, C> {
-    part: Part,
+    object: TransactionObject,
     codec: C,
     values: PhantomData<fn() -> T>,
 }
 
 impl Transaction {
-    /// A set, as JSON.
+    /// Returns the set with this name, encoded as JSON.
     #[cfg(feature = "json")]
     #[doc(alias = "getSet")]
     pub fn set<T>(&self, name: impl AsRef<str>) -> TransactionSet<T, redgrid_codecs::Json> {
         self.set_with(name, redgrid_codecs::Json)
     }
 
-    /// A set, as this codec writes its values.
+    /// Returns the set with this name and this codec.
     pub fn set_with<T, C: Codec>(&self, name: impl AsRef<str>, codec: C) -> TransactionSet<T, C> {
-        TransactionSet { part: Part::new(self, name, Kind::Set), codec, values: PhantomData }
+        TransactionSet { object: TransactionObject::new(self, name, Kind::Set), codec, values: PhantomData }
     }
 }
 
 impl<T, C: Codec> TransactionSet<T, C> {
-    /// Adds a value; tells whether it is new.
+    /// Adds a value, and returns whether it is new.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "add")]
     pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, TransactionError>
     where
@@ -51,15 +52,15 @@ impl<T, C: Codec> TransactionSet<T, C> {
         Ok(self.insert_many([value]).await? > 0)
     }
 
-    /// Adds values; tells how many are new.
+    /// Adds values, and returns how many are new.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "addAll")]
     #[doc(alias = "addAllCounted")]
     pub async fn insert_many<'a, Q: ?Sized + 'a>(
@@ -72,15 +73,15 @@ impl<T, C: Codec> TransactionSet<T, C> {
         self.change(values, false).await
     }
 
-    /// Removes a value; tells whether it was in the set.
+    /// Removes a value, and returns whether it was in the set.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, TransactionError>
     where
         C: Encode<Q>,
@@ -88,15 +89,15 @@ impl<T, C: Codec> TransactionSet<T, C> {
         Ok(self.remove_many([value]).await? > 0)
     }
 
-    /// Removes values; tells how many were in the set.
+    /// Removes values, and returns how many were in the set.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the transaction as it was, but for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "removeAll")]
     #[doc(alias = "removeAllCounted")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(
@@ -109,31 +110,31 @@ impl<T, C: Codec> TransactionSet<T, C> {
         self.change(values, true).await
     }
 
-    /// Whether a value is in it.
+    /// Returns whether a value is in the set.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it reads and writes nothing.
+    /// Dropping the future changes nothing.
     pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, TransactionError>
     where
         C: Encode<Q>,
     {
-        Ok(self.part.get(self.part.place.encoded(&self.codec, value)?).await?.is_some())
+        Ok(self.object.get(self.object.place.encoded(&self.codec, value)?).await?.is_some())
     }
 
-    /// Whether all of these are in it.
+    /// Returns whether all of these values are in the set.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it reads and writes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "containsAll")]
     pub async fn contains_all<'a, Q: ?Sized + 'a>(
         &self,
@@ -142,52 +143,52 @@ impl<T, C: Codec> TransactionSet<T, C> {
     where
         C: Encode<Q>,
     {
-        Ok(self.part.get_many(self.encoded(values)?).await?.iter().all(Option::is_some))
+        Ok(self.object.get_many(self.encoded(values)?).await?.iter().all(Option::is_some))
     }
 
-    /// How many it has.
+    /// Returns the number of values.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it reads and writes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, TransactionError> {
-        self.part.len().await
+        self.object.len().await
     }
 
-    /// Whether it has none.
+    /// Returns whether the set is empty.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it reads and writes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "isEmpty")]
     pub async fn is_empty(&self) -> Result<bool, TransactionError> {
         Ok(self.len().await? == 0)
     }
 
-    /// Removes all, whatever they are when it is committed.
+    /// Removes all values that the set has at the commit.
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says why it is not.
+    /// [`TransactionError`] states why the write was not buffered.
     #[doc(alias = "delete")]
     #[doc(alias = "unlink")]
     pub fn clear(&self) -> Result<(), TransactionError> {
-        self.part.clear()
+        self.object.clear()
     }
 
     async fn change<'a, Q: ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-        away: bool,
+        removes: bool,
     ) -> Result<u64, TransactionError>
     where
         C: Encode<Q>,
@@ -195,14 +196,15 @@ impl<T, C: Codec> TransactionSet<T, C> {
         let mut values = self.encoded(values)?;
         values.sort_unstable();
         values.dedup();
-        let were = self.part.get_many(values.clone()).await?;
+        let previous = self.object.get_many(values.clone()).await?;
         for value in values {
-            match away {
-                true => self.part.remove(value)?,
-                false => self.part.put(value, Bytes::new(), Vec::new())?,
+            if removes {
+                self.object.remove(value)?;
+            } else {
+                self.object.put(value, Bytes::new(), Vec::new())?;
             }
         }
-        Ok(were.iter().filter(|was| was.is_some() == away).count() as u64)
+        Ok(previous.iter().filter(|value| value.is_some() == removes).count() as u64)
     }
 
     fn encoded<'a, Q: ?Sized + 'a>(
@@ -212,32 +214,33 @@ impl<T, C: Codec> TransactionSet<T, C> {
     where
         C: Encode<Q>,
     {
-        let encoded = values.into_iter().map(|value| self.part.place.encoded(&self.codec, value));
+        let encoded = values.into_iter().map(|value| self.object.place.encoded(&self.codec, value));
         Ok(encoded.collect::<Result<_, _>>()?)
     }
 }
 
 impl<T, C: Decode<T>> TransactionSet<T, C> {
-    /// All values at once, in no order: up to [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
+    /// Returns all values, in no particular order: at most [`MAX_ELEMENTS`](crate::MAX_ELEMENTS).
     ///
     /// # Errors
     ///
-    /// [`TransactionError`] says what is true then.
+    /// [`TransactionError`] states what failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it reads and writes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     pub async fn read_all(&self) -> Result<Vec<T>, TransactionError> {
-        let all = self.part.all().await?;
-        let read = |(value, _): &(Bytes, Bytes)| self.part.place.decoded(&self.codec, value, || Some("a value".into()));
-        Ok(all.iter().map(read).collect::<Result<_, _>>()?)
+        let all = self.object.all().await?;
+        let decode =
+            |(value, _): &(Bytes, Bytes)| self.object.place.decoded(&self.codec, value, || Some("a value".into()));
+        Ok(all.iter().map(decode).collect::<Result<_, _>>()?)
     }
 }
 
 impl<T, C: fmt::Debug> fmt::Debug for TransactionSet<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("TransactionSet");
-        shown.field("name", &self.part.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        let mut debug = f.debug_struct("TransactionSet");
+        debug.field("name", &self.object.place.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

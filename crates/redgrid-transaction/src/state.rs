@@ -1,4 +1,5 @@
-//! What a transaction has read and is to write: a table of elements for each object, of which a bucket has one.
+//! What a transaction has read and will write: the elements of each object. A bucket has one
+//! element.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +8,17 @@ use redgrid_core::Name;
 
 use crate::error::TransactionError;
 
-/// How many elements a transaction may read or write, and of how many objects. The server looks at and writes all of them in one step, in which it serves nobody else: some
-/// tens of milliseconds.
+/// The maximum number of elements that a transaction reads or writes, and of its objects: 10,000.
+///
+/// The server compares and writes all of them in one step, during which it executes no other
+/// request: some tens of milliseconds.
 pub const MAX_ELEMENTS: usize = 10_000;
 
-/// How many bytes these may have in all: 16 MiB. They are in memory here, and there in one request.
+/// The maximum number of bytes of all elements: 16 MiB. They are in memory here, and on the server
+/// in one request.
 pub const MAX_BYTES: usize = 16 << 20;
 
-/// What type of object it is.
+/// The type of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bucket,
@@ -23,8 +27,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What the server calls it.
-    pub(crate) fn as_type(self) -> &'static str {
+    /// Returns the server's name of the type.
+    pub(crate) fn server_type(self) -> &'static str {
         match self {
             Kind::Bucket => "string",
             Kind::Map => "hash",
@@ -41,10 +45,10 @@ impl Kind {
     }
 }
 
-/// What is to become of an element.
+/// The write of an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// A value; of a bucket with options of SET.
+    /// Writes a value; for a bucket with options of SET.
     Put(Bytes, Vec<Bytes>),
     Remove,
 }
@@ -62,124 +66,132 @@ impl Write {
     }
 }
 
-/// An element of an object: what it was when it was first read, if it was, and what it is to be. That of a set has an empty value.
+/// An element of an object: its value when it was first read, if it was, and its buffered write. An
+/// element of a set has an empty value.
 #[derive(Debug, Default)]
 pub(crate) struct Element {
-    pub(crate) seen: Option<Option<Bytes>>,
+    pub(crate) read: Option<Option<Bytes>>,
     pub(crate) write: Option<Write>,
 }
 
 impl Element {
-    /// What it is within the transaction, where that is known.
-    fn now(&self) -> Option<Option<Bytes>> {
+    /// Returns the value within the transaction, if it is known.
+    fn current(&self) -> Option<Option<Bytes>> {
         match &self.write {
             Some(write) => Some(write.value().cloned()),
-            None => self.seen.clone(),
+            None => self.read.clone(),
         }
     }
 }
 
-/// An object that the transaction has to do with.
+/// An object of the transaction.
 #[derive(Debug)]
-pub(crate) struct Touched {
+pub(crate) struct ObjectState {
     pub(crate) name: Name,
     pub(crate) kind: Kind,
     pub(crate) elements: BTreeMap<Bytes, Element>,
-    /// How many elements it had when that was first asked.
+    /// The number of elements when it was first read.
     pub(crate) len: Option<u64>,
-    /// All its elements were read: what is not among them was not there.
-    whole: bool,
-    /// Nothing of what was there is to stay.
+    /// Whether all elements were read: others did not exist.
+    fully_read: bool,
+    /// Whether all stored elements will be removed.
     pub(crate) cleared: bool,
 }
 
-/// The objects by their keys.
+/// The objects of a transaction, by key.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(crate) objects: BTreeMap<Bytes, Touched>,
+    pub(crate) objects: BTreeMap<Bytes, ObjectState>,
     elements: usize,
     bytes: usize,
 }
 
 impl State {
-    /// The transaction has to do with an object, as one of this type.
-    pub(crate) fn enter(&mut self, name: &Name, key: &Bytes, kind: Kind) -> Result<(), TransactionError> {
+    /// Adds an object of this type, unless it is known.
+    pub(crate) fn add_object(&mut self, name: &Name, key: &Bytes, kind: Kind) -> Result<(), TransactionError> {
         if self.objects.len() >= MAX_ELEMENTS && !self.objects.contains_key(key) {
             return Err(TransactionError::too_large("objects", MAX_ELEMENTS, self.objects.len() + 1));
         }
-        let touched = self.objects.entry(key.clone()).or_insert_with(|| Touched {
+        let object = self.objects.entry(key.clone()).or_insert_with(|| ObjectState {
             name: name.clone(),
             kind,
             elements: BTreeMap::new(),
             len: None,
-            whole: false,
+            fully_read: false,
             cleared: false,
         });
-        match touched.kind == kind {
-            true => Ok(()),
-            false => Err(TransactionError::WrongType {
+        if object.kind == kind {
+            Ok(())
+        } else {
+            Err(TransactionError::WrongType {
                 name: name.clone(),
                 expected: kind.name(),
-                found: format!("a {} of this transaction", touched.kind.name()),
-            }),
+                found: format!("a {} of this transaction", object.kind.name()),
+            })
         }
     }
 
-    /// What an element is within the transaction; nothing where the server has to be asked.
+    /// Returns the value of an element within the transaction; `None` if it must be read from the
+    /// server.
     pub(crate) fn known(&self, key: &Bytes, element: &Bytes) -> Option<Option<Bytes>> {
-        let touched = self.objects.get(key)?;
-        let found = touched.elements.get(element);
-        match found.filter(|found| found.write.is_some() || !touched.cleared) {
-            Some(found) => found.now(),
-            None => (touched.cleared || touched.whole).then_some(None),
+        let object = self.objects.get(key)?;
+        let found = object.elements.get(element);
+        match found.filter(|found| found.write.is_some() || !object.cleared) {
+            Some(found) => found.current(),
+            None => (object.cleared || object.fully_read).then_some(None),
         }
     }
 
-    /// The server has said what an element is. It stays what it was when it was first read.
-    pub(crate) fn saw(&mut self, key: &Bytes, element: Bytes, value: Option<Bytes>) -> Result<(), TransactionError> {
+    /// Records the value of an element on the server. The value of the first read is kept.
+    pub(crate) fn record_read(
+        &mut self,
+        key: &Bytes,
+        element: Bytes,
+        value: Option<Bytes>,
+    ) -> Result<(), TransactionError> {
         let size = value.as_ref().map_or(0, Bytes::len);
-        let of_former = |former: &Element| former.seen.as_ref().map_or(0, |_| size);
-        let Some(found) = self.element(key, element, size, of_former)? else { return Ok(()) };
-        found.seen.get_or_insert(value);
+        let freed = |existing: &Element| existing.read.as_ref().map_or(0, |_| size);
+        let Some(found) = self.reserve(key, element, size, freed)? else { return Ok(()) };
+        found.read.get_or_insert(value);
         Ok(())
     }
 
-    /// The server has said how many elements there are.
-    pub(crate) fn counted(&mut self, key: &Bytes, len: u64) {
-        if let Some(touched) = self.objects.get_mut(key) {
-            touched.len.get_or_insert(len);
+    /// Records the number of elements on the server.
+    pub(crate) fn record_len(&mut self, key: &Bytes, len: u64) {
+        if let Some(object) = self.objects.get_mut(key) {
+            object.len.get_or_insert(len);
         }
     }
 
-    /// The server has said what all elements are.
-    pub(crate) fn saw_all(&mut self, key: &Bytes, all: Vec<(Bytes, Bytes)>) -> Result<(), TransactionError> {
-        self.counted(key, all.len() as u64);
+    /// Records all elements on the server.
+    pub(crate) fn record_all(&mut self, key: &Bytes, all: Vec<(Bytes, Bytes)>) -> Result<(), TransactionError> {
+        self.record_len(key, all.len() as u64);
         for (element, value) in all {
-            self.saw(key, element, Some(value))?;
+            self.record_read(key, element, Some(value))?;
         }
-        if let Some(touched) = self.objects.get_mut(key) {
-            touched.whole = true;
+        if let Some(object) = self.objects.get_mut(key) {
+            object.fully_read = true;
         }
         Ok(())
     }
 
-    /// An element is to be this.
+    /// Buffers a write of an element.
     pub(crate) fn write(&mut self, key: &Bytes, element: Bytes, write: Write) -> Result<(), TransactionError> {
-        let of_former = |former: &Element| former.write.as_ref().map_or(0, Write::size);
-        if let Some(found) = self.element(key, element, write.size(), of_former)? {
+        let freed = |existing: &Element| existing.write.as_ref().map_or(0, Write::size);
+        if let Some(found) = self.reserve(key, element, write.size(), freed)? {
             found.write = Some(write);
         }
         Ok(())
     }
 
-    /// Nothing is to stay.
+    /// Buffers the removal of all elements.
     pub(crate) fn clear(&mut self, key: &Bytes) {
-        let Some(touched) = self.objects.get_mut(key) else { return };
-        touched.cleared = true;
-        // What was only written takes no room any more.
-        touched.elements.retain(|name, element| {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        object.cleared = true;
+        // Elements that were only written need no memory any more.
+        object.elements.retain(|name, element| {
             self.bytes -= element.write.take().as_ref().map_or(0, Write::size);
-            let was_read = element.seen.is_some();
+            let was_read = element.read.is_some();
             if !was_read {
                 self.elements -= 1;
                 self.bytes -= name.len();
@@ -188,63 +200,74 @@ impl State {
         });
     }
 
-    /// All elements as they are within the transaction; nothing where the server has to be asked.
+    /// Returns all elements within the transaction; `None` if they must be read from the server.
     pub(crate) fn all(&self, key: &Bytes) -> Option<Vec<(Bytes, Bytes)>> {
-        let touched = self.objects.get(key).filter(|touched| touched.whole || touched.cleared)?;
-        let now = |(element, of): (&Bytes, &Element)| {
-            let value = if touched.cleared { of.write.as_ref()?.value().cloned() } else { of.now().flatten() };
-            Some((element.clone(), value?))
+        let object = self.objects.get(key).filter(|object| object.fully_read || object.cleared)?;
+        let current = |(name, element): (&Bytes, &Element)| {
+            let value =
+                if object.cleared { element.write.as_ref()?.value().cloned() } else { element.current().flatten() };
+            Some((name.clone(), value?))
         };
-        Some(touched.elements.iter().filter_map(now).collect())
+        Some(object.elements.iter().filter_map(current).collect())
     }
 
-    /// How many elements there are within the transaction; or what is not known for that: how many there are on the server, and whether
-    /// these elements are.
+    /// Returns the number of elements within the transaction.
+    ///
+    /// If it is unknown, returns the elements that must be read for it; the number of elements on
+    /// the server must be read, too.
     pub(crate) fn len(&self, key: &Bytes) -> Result<u64, Vec<Bytes>> {
-        let touched = self.objects.get(key).ok_or_else(Vec::new)?;
+        let object = self.objects.get(key).ok_or_else(Vec::new)?;
         if let Some(all) = self.all(key) {
             return Ok(all.len() as u64);
         }
-        let written = || touched.elements.iter().filter(|(_, element)| element.write.is_some());
-        let unseen: Vec<_> =
-            written().filter(|(_, element)| element.seen.is_none()).map(|(element, _)| element.clone()).collect();
-        let Some(len) = touched.len.filter(|_| unseen.is_empty()) else { return Err(unseen) };
-        let is = |element: &Element| element.write.as_ref().is_some_and(|write| write.value().is_some());
-        let was = |element: &Element| element.seen.as_ref().is_some_and(Option::is_some);
-        let more = written().filter(|(_, element)| is(element) && !was(element)).count() as u64;
-        let fewer = written().filter(|(_, element)| !is(element) && was(element)).count() as u64;
-        Ok((len + more).saturating_sub(fewer))
+        let written = || object.elements.iter().filter(|(_, element)| element.write.is_some());
+        let unread: Vec<_> =
+            written().filter(|(_, element)| element.read.is_none()).map(|(name, _)| name.clone()).collect();
+        let Some(len) = object.len.filter(|_| unread.is_empty()) else { return Err(unread) };
+        let will_exist = |element: &Element| element.write.as_ref().is_some_and(|write| write.value().is_some());
+        let existed = |element: &Element| element.read.as_ref().is_some_and(Option::is_some);
+        let added = written().filter(|(_, element)| will_exist(element) && !existed(element)).count() as u64;
+        let removed = written().filter(|(_, element)| !will_exist(element) && existed(element)).count() as u64;
+        Ok((len + added).saturating_sub(removed))
     }
 
-    /// The same without what it writes.
-    pub(crate) fn only_read(&self) -> State {
-        let seen = |(name, element): (&Bytes, &Element)| {
-            let seen = Some(element.seen.clone()?);
-            Some((name.clone(), Element { seen, write: None }))
+    /// Returns a copy without the writes.
+    pub(crate) fn reads_only(&self) -> State {
+        let read_element = |(name, element): (&Bytes, &Element)| {
+            let read = Some(element.read.clone()?);
+            Some((name.clone(), Element { read, write: None }))
         };
-        let read = |(key, of): (&Bytes, &Touched)| {
-            let elements = of.elements.iter().filter_map(seen).collect();
-            let Touched { name, kind, len, whole, .. } = of;
-            let read = Touched { name: name.clone(), kind: *kind, elements, len: *len, whole: *whole, cleared: false };
-            (key.clone(), read)
+        let read_object = |(key, object): (&Bytes, &ObjectState)| {
+            let elements = object.elements.iter().filter_map(read_element).collect();
+            let ObjectState { name, kind, len, fully_read, .. } = object;
+            let copy = ObjectState {
+                name: name.clone(),
+                kind: *kind,
+                elements,
+                len: *len,
+                fully_read: *fully_read,
+                cleared: false,
+            };
+            (key.clone(), copy)
         };
-        State { objects: self.objects.iter().map(read).collect(), ..*self }
+        State { objects: self.objects.iter().map(read_object).collect(), ..*self }
     }
 
-    /// A place for an element of which this is added and what was so of it before is dropped, if the transaction has room.
-    fn element(
+    /// Returns an existing or new element, if the limits permit to add `size` bytes to it and to
+    /// remove `freed` ones.
+    fn reserve(
         &mut self,
         key: &Bytes,
         element: Bytes,
         size: usize,
-        of_former: impl Fn(&Element) -> usize,
+        freed: impl Fn(&Element) -> usize,
     ) -> Result<Option<&mut Element>, TransactionError> {
-        let Some(touched) = self.objects.get_mut(key) else { return Ok(None) };
-        let (new, more, less) = match touched.elements.get(&element) {
-            Some(former) => (0, size, of_former(former)),
+        let Some(object) = self.objects.get_mut(key) else { return Ok(None) };
+        let (new_elements, added, removed) = match object.elements.get(&element) {
+            Some(existing) => (0, size, freed(existing)),
             None => (1, size + element.len(), 0),
         };
-        let (elements, bytes) = (self.elements + new, self.bytes + more - less);
+        let (elements, bytes) = (self.elements + new_elements, self.bytes + added - removed);
         if elements > MAX_ELEMENTS {
             return Err(TransactionError::too_large("elements", MAX_ELEMENTS, elements));
         }
@@ -252,7 +275,7 @@ impl State {
             return Err(TransactionError::too_large("bytes", MAX_BYTES, bytes));
         }
         (self.elements, self.bytes) = (elements, bytes);
-        Ok(Some(touched.elements.entry(element).or_default()))
+        Ok(Some(object.elements.entry(element).or_default()))
     }
 }
 
@@ -266,7 +289,7 @@ mod tests {
 
     fn map() -> (State, Bytes) {
         let (mut state, key) = (State::default(), bytes("m"));
-        state.enter(&Name::new("m").unwrap(), &key, Kind::Map).unwrap();
+        state.add_object(&Name::new("m").unwrap(), &key, Kind::Map).unwrap();
         (state, key)
     }
 
@@ -275,21 +298,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_what_was_read_stays() {
+    fn reads_return_buffered_writes_and_the_first_read_is_kept() {
         let (mut state, key) = map();
         assert_eq!(state.known(&key, &bytes("a")), None);
-        state.saw(&key, bytes("a"), Some(bytes("1"))).unwrap();
-        state.saw(&key, bytes("a"), Some(bytes("2"))).unwrap();
+        state.record_read(&key, bytes("a"), Some(bytes("1"))).unwrap();
+        state.record_read(&key, bytes("a"), Some(bytes("2"))).unwrap();
         assert_eq!(state.known(&key, &bytes("a")), Some(Some(bytes("1"))));
         state.write(&key, bytes("a"), Write::Remove).unwrap();
         state.write(&key, bytes("b"), put("3")).unwrap();
         assert_eq!(state.known(&key, &bytes("a")), Some(None));
         assert_eq!(state.known(&key, &bytes("b")), Some(Some(bytes("3"))));
-        assert_eq!(state.objects[&key].elements[&bytes("a")].seen, Some(Some(bytes("1"))));
+        assert_eq!(state.objects[&key].elements[&bytes("a")].read, Some(Some(bytes("1"))));
     }
 
     #[test]
-    fn a_length_is_that_of_the_server_and_what_is_written() {
+    fn the_length_combines_the_server_and_buffered_writes() {
         let (mut state, key) = map();
         assert_eq!(state.len(&key), Err(vec![]));
         for element in ["a", "b", "c"] {
@@ -297,9 +320,9 @@ mod tests {
         }
         state.write(&key, bytes("d"), Write::Remove).unwrap();
         assert_eq!(state.len(&key).unwrap_err().len(), 4);
-        state.counted(&key, 7);
-        for (element, was) in [("a", None), ("b", Some("1")), ("c", None), ("d", Some("1"))] {
-            state.saw(&key, bytes(element), was.map(bytes)).unwrap();
+        state.record_len(&key, 7);
+        for (element, value) in [("a", None), ("b", Some("1")), ("c", None), ("d", Some("1"))] {
+            state.record_read(&key, bytes(element), value.map(bytes)).unwrap();
         }
         assert_eq!(state.len(&key), Ok(8));
         state.clear(&key);
@@ -309,40 +332,40 @@ mod tests {
     }
 
     #[test]
-    fn of_what_was_read_as_a_whole_nothing_else_is_there() {
+    fn a_fully_read_object_has_no_other_elements() {
         let (mut state, key) = map();
         state.write(&key, bytes("b"), Write::Remove).unwrap();
-        state.saw_all(&key, vec![(bytes("a"), bytes("1")), (bytes("b"), bytes("2"))]).unwrap();
+        state.record_all(&key, vec![(bytes("a"), bytes("1")), (bytes("b"), bytes("2"))]).unwrap();
         assert_eq!(state.known(&key, &bytes("x")), Some(None));
         assert_eq!((state.all(&key), state.len(&key)), (Some(vec![(bytes("a"), bytes("1"))]), Ok(1)));
     }
 
     #[test]
-    fn a_transaction_has_bounds() {
+    fn the_size_of_a_transaction_is_limited() {
         let (mut state, key) = map();
         for n in 0..MAX_ELEMENTS {
             state.write(&key, n.to_string().into(), put("1")).unwrap();
         }
         state.write(&key, bytes("1"), put("2")).unwrap();
-        let told = state.write(&key, bytes("x"), put("1")).unwrap_err();
-        assert!(matches!(told, TransactionError::TooLarge { what: "elements", .. }), "{told:?}");
+        let error = state.write(&key, bytes("x"), put("1")).unwrap_err();
+        assert!(matches!(error, TransactionError::TooLarge { what: "elements", .. }), "{error:?}");
         let (mut state, key) = map();
-        let told = state.write(&key, bytes("x"), Write::Put(vec![0; MAX_BYTES].into(), vec![])).unwrap_err();
-        assert!(matches!(told, TransactionError::TooLarge { what: "bytes", .. }), "{told:?}");
-        let told = state.enter(&Name::new("m").unwrap(), &key, Kind::Set).unwrap_err();
-        assert!(matches!(told, TransactionError::WrongType { .. }), "{told:?}");
-        // What has nothing but a name has a bound, too.
+        let error = state.write(&key, bytes("x"), Write::Put(vec![0; MAX_BYTES].into(), vec![])).unwrap_err();
+        assert!(matches!(error, TransactionError::TooLarge { what: "bytes", .. }), "{error:?}");
+        let error = state.add_object(&Name::new("m").unwrap(), &key, Kind::Set).unwrap_err();
+        assert!(matches!(error, TransactionError::WrongType { .. }), "{error:?}");
+        // Objects without elements are limited, too.
         for n in 1..MAX_ELEMENTS {
             let name = Name::new(n.to_string()).unwrap();
-            state.enter(&name, &n.to_string().into(), Kind::Map).unwrap();
+            state.add_object(&name, &n.to_string().into(), Kind::Map).unwrap();
         }
-        state.enter(&Name::new("m").unwrap(), &key, Kind::Map).unwrap();
-        let told = state.enter(&Name::new("x").unwrap(), &bytes("x"), Kind::Map).unwrap_err();
-        assert!(matches!(told, TransactionError::TooLarge { what: "objects", .. }), "{told:?}");
+        state.add_object(&Name::new("m").unwrap(), &key, Kind::Map).unwrap();
+        let error = state.add_object(&Name::new("x").unwrap(), &bytes("x"), Kind::Map).unwrap_err();
+        assert!(matches!(error, TransactionError::TooLarge { what: "objects", .. }), "{error:?}");
     }
 
     #[test]
-    fn what_is_written_anew_or_dropped_takes_no_room() {
+    fn replaced_and_cleared_writes_need_no_memory() {
         let (mut state, key) = map();
         let large = || Write::Put(vec![0; MAX_BYTES / 2].into(), vec![]);
         for _ in 0..5 {
@@ -351,8 +374,8 @@ mod tests {
         }
         state.clear(&key);
         assert_eq!((state.elements, state.bytes), (0, 0));
-        state.saw(&key, bytes("a"), Some(bytes("12"))).unwrap();
-        state.saw(&key, bytes("a"), Some(bytes("12345"))).unwrap();
+        state.record_read(&key, bytes("a"), Some(bytes("12"))).unwrap();
+        state.record_read(&key, bytes("a"), Some(bytes("12345"))).unwrap();
         state.write(&key, bytes("a"), large()).unwrap();
         state.write(&key, bytes("a"), Write::Remove).unwrap();
         assert_eq!((state.elements, state.bytes), (1, 3));

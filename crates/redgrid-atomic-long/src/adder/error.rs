@@ -1,81 +1,84 @@
-//! What can be wrong with an adder, and what is true then.
+//! The errors of adders. Each variant states what is true afterwards.
 
 use std::time::Duration;
 
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Name, ServerError};
 
-use super::figure::Amount;
+use super::adder_number::Amount;
 
-/// Why an adder was not summed, reset or ended, or a number not added.
+/// The error of an operation of an adder: a sum, a reset, an addition, or its end.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdderError {
-    /// Not all who count have answered in time: one stands still, or is cut off. Of a reset: who had not answered may be reset all
-    /// the same.
+    /// Not all members answered in time: one is suspended or has lost its connection.
+    ///
+    /// After a reset, members that did not answer may be reset, too.
     #[error("{answered} of {expected} who count for `{name}` answered within {within:?}")]
     Partial {
         /// The adder.
         name: Name,
-        /// So many have.
+        /// The number of members that answered.
         answered: u64,
-        /// So many were asked.
+        /// The number of members that received the request.
         expected: u64,
-        /// What came; 0 of a reset.
+        /// The sum of the answers; 0 for a reset.
         so_far: Amount,
-        /// How long was waited.
+        /// The timeout of the call.
         within: Duration,
     },
-    /// Nobody could be asked in time, or it could not be seen who answered. A reset may be done by some.
+    /// The request could not be sent in time, or the answers could not be read. Some members may
+    /// have been reset.
     #[error("could not ask those who count for `{name}`")]
     Unavailable {
         /// The adder.
         name: Name,
-        /// What stood in the way last.
+        /// The error of the last attempt.
         #[source]
         source: ServerError,
     },
     /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. A reset may be done by some.
+    /// certificate is rejected. Some members may have been reset.
     #[error("not authorized to ask for `{name}`")]
     Unauthorized {
         /// The adder.
         name: Name,
-        /// The words of the server, or what is wrong with the certificate.
+        /// The server's message, or the problem with the certificate.
         #[source]
         source: ServerError,
     },
-    /// The server refused: wrong type under a name, no permission, no memory. A reset may be done by some.
+    /// The server refused: a key has another type, no permission, or no memory. Some members may
+    /// have been reset.
     #[error("the server refused what was asked of `{name}`")]
     Refused {
         /// The adder.
         name: Name,
-        /// The server's words and their class.
+        /// The server's message and its error code.
         #[source]
         source: ServerError,
     },
-    /// The sum is beyond what a number can be. Where it was to be added to, nothing is added.
+    /// The sum is outside of the range of the type. If the call was an addition, nothing was added.
     #[error("the sum of `{name}` is beyond what a number can be")]
     Overflow {
         /// The adder.
         name: Name,
     },
-    /// Under the names of the adder is something else.
+    /// A key of the adder has another value.
     #[error("`{name}` is no such adder: expected {expected}, got `{got}`")]
     NotANumber {
         /// The adder.
         name: Name,
-        /// What would have fitted.
+        /// What was expected.
         expected: &'static str,
-        /// What is there.
+        /// The value.
         got: String,
     },
-    /// This client counts for an adder of the other kind with that name. Nothing is added.
+    /// This client has an adder of the other type with that name. Nothing was added.
     #[error("`{name}` is a {is} in this client")]
     OtherKind {
         /// The adder.
         name: Name,
-        /// The kind.
+        /// The type.
         is: &'static str,
     },
     /// The client is being shut down.
@@ -84,34 +87,34 @@ pub enum AdderError {
         /// The adder.
         name: Name,
     },
-    /// What was counted here since the last save could not be saved.
+    /// The count since the last save could not be saved.
     #[error("what was counted for `{name}` could not be saved")]
     NotSaved {
         /// The adder.
         name: Name,
-        /// What stood in the way last.
+        /// The error of the last attempt.
         #[source]
         source: ServerError,
     },
-    /// The name can not be used. Nothing is added or asked.
+    /// The name is invalid. Nothing was added, and no request was sent.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
-    /// A value can not be. Nothing is added or asked.
+    /// An argument is invalid. Nothing was added, and no request was sent.
     #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
     InvalidArgument {
         /// The adder.
         name: Name,
-        /// What was given.
+        /// The argument.
         option: &'static str,
-        /// What is allowed.
+        /// The allowed values.
         expected: &'static str,
-        /// Its value.
+        /// The given value.
         got: String,
     },
 }
 
 impl AdderError {
-    /// Of a question.
+    /// Returns the error of a sum or a reset.
     pub(super) fn of(name: &Name, source: ServerError) -> Self {
         let name = name.clone();
         match source {

@@ -1,4 +1,4 @@
-//! Whole numbers, counted in each process.
+//! The adder of whole numbers.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,15 +6,17 @@ use std::time::Duration;
 use redgrid_core::Client;
 
 use super::error::AdderError;
-use super::member::Handle;
+use super::member::AdderHandle;
 use super::round::{Reset, Sum};
 
-/// A sum of whole numbers that each process counts in its own memory, and that is asked for over all of them. Redisson's
-/// `RLongAdder` on the wire.
+/// A distributed sum of whole numbers: each process counts in its own memory, and a sum adds all
+/// counts. It has the wire format of Redisson's `RLongAdder`.
 ///
-/// Adding asks nobody and waits for nobody. A sum asks every client that has such an adder at the moment, those of Java
-/// services as well. Cheap to clone; all handles of a client with one name count together. What they have counted goes with
-/// the last of them, and with the process, unless it is [saved](LongAdder::saving).
+/// An addition sends no request and does not wait. A sum asks every client that has such an adder
+/// at that moment, Java services included.
+///
+/// It is cheap to clone; all handles of a client with one name share one count. The count is lost
+/// with the last of them, and with the process, unless it is [saved](LongAdder::saving).
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_atomic_long::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -29,23 +31,28 @@ use super::round::{Reset, Sum};
 #[doc(alias = "RLongAdder")]
 #[doc(alias = "RedissonLongAdder")]
 #[derive(Clone)]
-pub struct LongAdder(Handle<i64>);
+pub struct LongAdder(AdderHandle<i64>);
 
 impl LongAdder {
-    /// The adder with this name. It begins to listen for those who sum; [`LongAdder::ready`] waits for that.
+    /// Returns the adder with this name, and starts to listen for sums and resets;
+    /// [`LongAdder::ready`] waits until it listens.
     ///
-    /// Asks nobody: a name that can not be used is told by the first call that can. Where this client counts for an adder of the other kind
-    /// with that name, each call tries again.
+    /// The call itself does not wait for the server: the first call that returns errors reports an
+    /// invalid name. If this client has an adder of the other type with that name, each call tries
+    /// again.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        LongAdder(Handle::new(client, name.as_ref()))
+        LongAdder(AdderHandle::new(client, name.as_ref()))
     }
 
-    /// Has what this client counts saved to a total on the server, at this interval (10 ms to 1 day) and when the last handle
-    /// goes or the client is shut down, exactly once whatever answers are lost. Sums have the total in them, those of Java too.
+    /// Saves the count of this client to a total on the server.
     ///
-    /// A process that is killed loses what it counted since its last save. The total has no lifetime; a
-    /// [reset](LongAdder::reset) sets it to 0. Saving goes on until the last handle has gone, at the shortest interval that one of them has
-    /// asked for.
+    /// It saves at this interval (10 ms to 1 day), when the last handle is dropped, and at the
+    /// shutdown of the client: each part exactly once, even if replies are lost. Sums include the
+    /// total, those of Java, too.
+    ///
+    /// A process that is killed loses its count since the last save. The total has no lifetime; a
+    /// [reset](LongAdder::reset) sets it to 0. Saving continues until the last handle is dropped,
+    /// at the shortest interval that any of them has requested.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_atomic_long::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -59,90 +66,102 @@ impl LongAdder {
     ///
     /// # Errors
     ///
-    /// [`AdderError`] where the name or the interval can not be.
+    /// [`AdderError`] if the name or the interval is invalid.
     pub fn saving(self, interval: Duration) -> Result<Self, AdderError> {
         self.0.get()?.save_every(interval)?;
         Ok(self)
     }
 
-    /// Adds `by`, of either sign, here. Where the name can not be, or is that of a [`DoubleAdder`](crate::DoubleAdder) in this client, nothing
-    /// is added; calls that can tell say so.
+    /// Adds `by`, of either sign, to the count of this process.
+    ///
+    /// If the name is invalid, or this client has a [`DoubleAdder`](crate::DoubleAdder) with it,
+    /// nothing is added. Calls that return errors report that.
     #[inline]
     pub fn add(&self, by: i64) {
-        if let Ok(counting) = self.0.get() {
-            counting.member.local.add(by);
+        if let Ok(adder) = self.0.get() {
+            adder.member.local.add(by);
         }
     }
 
-    /// Adds 1 here.
+    /// Adds 1 to the count of this process.
     #[inline]
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// Takes 1 away here.
+    /// Subtracts 1 from the count of this process.
     #[inline]
     pub fn decrement(&self) {
         self.add(-1);
     }
 
-    /// What all processes have counted: each that has such an adder is asked, this one too. What was added before is in it;
-    /// what is added meanwhile may be. 10 s at most, unless [`Sum::timeout`] says otherwise.
+    /// Sums the counts of all processes: each one that has such an adder answers, this one, too.
+    ///
+    /// The sum includes everything that was added before the call, and may include what is added
+    /// meanwhile. It waits for at most 10 s unless [`Sum::timeout`] is set.
     ///
     /// # Errors
     ///
-    /// [`AdderError::Partial`] with what came, where not all have answered in time; [`AdderError::Overflow`] where the sum is
-    /// beyond i64, or was on the way to it: answers are added in the order in which they come.
+    /// [`AdderError::Partial`] with the sum so far, if not all members answered in time.
+    /// [`AdderError::Overflow`] if the sum or an intermediate sum overflows i64: answers are added
+    /// in the order of their arrival.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "sumAsync")]
     pub fn sum(&self) -> Sum<i64> {
         Sum::new(self.0.get().cloned())
     }
 
-    /// Has all processes begin at 0 again, and the saved total. What was added before is gone; what is added meanwhile may be.
-    /// 10 s at most, unless [`Reset::timeout`] says otherwise. A process whose subscription is being made anew at that moment is not
-    /// asked, and keeps what it has.
+    /// Sets the counts of all processes and the saved total to 0.
+    ///
+    /// Everything that was added before the call is removed, and what is added meanwhile may be.
+    /// The call waits for at most 10 s unless [`Reset::timeout`] is set. A process that is
+    /// resubscribing at that moment does not receive the request, and keeps its count.
     ///
     /// # Errors
     ///
-    /// [`AdderError::Partial`] where not all have answered in time: those of redgrid that hear of it later are not reset any more.
+    /// [`AdderError::Partial`] if not all members answered in time. Members of redgrid that receive
+    /// the request later are not reset.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it is done by those who have heard of it, or by nobody.
+    /// If the future is dropped, the members that have received the request are reset, or none.
     #[doc(alias = "resetAsync")]
     pub fn reset(&self) -> Reset<i64> {
         Reset::new(self.0.get().cloned())
     }
 
-    /// Waits until this client hears those who sum: until then their sums are without what it has counted. As long as a call may
-    /// be without contact.
+    /// Waits until this client listens for sums. Until then, sums do not include its count.
+    ///
+    /// It waits for at most as long as a call may be without contact.
     ///
     /// # Errors
     ///
-    /// [`AdderError::Unavailable`] when that has not come about.
+    /// [`AdderError::Unavailable`] if the subscription was not confirmed by then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn ready(&self) -> Result<(), AdderError> {
         self.0.get()?.ready().await
     }
 
-    /// Ends this handle. The last one of the client takes with it what was counted here: open rounds are answered, what is to be
-    /// saved is saved, then it does not listen any more. Dropping it does the same in the background. A sum or a reset that is under way
-    /// is a handle as well: where there is one, this does not wait for the end.
+    /// Ends this handle. The last handle of the client ends its membership.
+    ///
+    /// Then open requests are answered, the count is saved if [saving](LongAdder::saving) is on,
+    /// and the subscription ends. The count is gone afterwards. Dropping the handle does the same
+    /// in the background. A sum or a reset in flight is a handle, too: while there is one, this
+    /// call does not wait for the end.
     ///
     /// # Errors
     ///
-    /// [`AdderError::NotSaved`] where what was to be saved could not be.
+    /// [`AdderError::NotSaved`] if the count could not be saved.
     ///
     /// # Cancel safety
     ///
-    /// It goes on in the background.
+    /// If the future is dropped, the end continues in the background.
     pub async fn destroy(self) -> Result<(), AdderError> {
         self.0.end().await
     }

@@ -1,4 +1,4 @@
-//! What a client has of one adder: its handles share it, and its task answers for it.
+//! The membership of a client in an adder: its handles share it, and its task answers for it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,109 +9,112 @@ use redgrid_core::{Client, Name, ServerError};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
-use super::attend::attend;
+use super::adder_number::AdderNumber;
 use super::error::AdderError;
-use super::figure::Figure;
+use super::member_task::run_member;
 use super::scripts::Keys;
 
-/// How often may be saved: each 10 ms to once a day.
-const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
+/// The allowed save intervals: 10 ms to 1 day.
+const SAVE_INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
 
-/// What a client has counted for an adder.
-pub(super) struct Member<N: Figure> {
+/// The count of a client for an adder.
+pub(super) struct Member<N: AdderNumber> {
     pub(super) name: Name,
     pub(super) keys: Keys,
-    /// In the key of what it has saved.
+    /// The id in the key of its last save.
     pub(super) id: String,
     pub(super) local: N::Local,
     state: Mutex<State>,
-    /// Something of the state has.
+    /// Notified of changes of the state.
     pub(super) changed: Notify,
-    /// What became of it in the end.
+    /// The result of the member's end.
     pub(super) ended: watch::Sender<Option<Result<(), ServerError>>>,
 }
 
 #[derive(Default)]
 struct State {
-    saves_every: Option<Duration>,
-    left: bool,
+    save_interval: Option<Duration>,
+    /// Whether all handles are dropped.
+    is_abandoned: bool,
     /// How often messages may have been missed.
     gaps: u64,
-    /// Rounds that were begun here, and what became of them here.
-    rounds: HashMap<String, watch::Sender<Mine>>,
+    /// The rounds that this client opened, and the outcomes of its own answers.
+    rounds: HashMap<String, watch::Sender<AnswerOutcome>>,
 }
 
-/// None until a round was answered here, or could not be.
-type Mine = Option<Result<(), ServerError>>;
+/// The outcome of a member's answer to a round; `None` until it has answered or failed.
+type AnswerOutcome = Option<Result<(), ServerError>>;
 
-/// A handle: what it is of is looked up, once that can be.
-pub(super) struct Handle<N: Figure> {
+/// A handle of an adder. The shared part is looked up when that is possible.
+pub(super) struct AdderHandle<N: AdderNumber> {
     client: Client,
     name: Arc<str>,
-    found: OnceLock<Arc<Counting<N>>>,
+    shared: OnceLock<Arc<SharedAdder<N>>>,
 }
 
-impl<N: Figure> Handle<N> {
+impl<N: AdderNumber> AdderHandle<N> {
     pub(super) fn new(client: &Client, name: &str) -> Self {
-        let handle = Handle { client: client.clone(), name: name.into(), found: OnceLock::new() };
+        let handle = AdderHandle { client: client.clone(), name: name.into(), shared: OnceLock::new() };
         let _ = handle.find();
         handle
     }
 
-    /// What this client has of the adder; an error where the name can not be, or is one of the other kind.
+    /// Returns the shared part of the adder. It is an error if the name is invalid, or if the
+    /// client has an adder of the other type with it.
     #[inline]
-    pub(super) fn get(&self) -> Result<&Arc<Counting<N>>, AdderError> {
-        self.found.get().map_or_else(|| self.find(), Ok)
+    pub(super) fn get(&self) -> Result<&Arc<SharedAdder<N>>, AdderError> {
+        self.shared.get().map_or_else(|| self.find(), Ok)
     }
 
     #[cold]
-    fn find(&self) -> Result<&Arc<Counting<N>>, AdderError> {
-        let counting = Counting::of(&self.client, &*self.name)?;
-        Ok(self.found.get_or_init(|| counting))
+    fn find(&self) -> Result<&Arc<SharedAdder<N>>, AdderError> {
+        let adder = SharedAdder::of(&self.client, &*self.name)?;
+        Ok(self.shared.get_or_init(|| adder))
     }
 
-    /// Ends this handle; with the last one, waits until the member has ended.
+    /// Ends this handle. If it is the last one, waits until the member has ended.
     pub(super) async fn end(self) -> Result<(), AdderError> {
         self.get()?;
-        match self.found.into_inner() {
-            Some(counting) => counting.end().await,
+        match self.shared.into_inner() {
+            Some(adder) => adder.end().await,
             None => Ok(()),
         }
     }
 }
 
-impl<N: Figure> Clone for Handle<N> {
+impl<N: AdderNumber> Clone for AdderHandle<N> {
     fn clone(&self) -> Self {
-        Handle { client: self.client.clone(), name: Arc::clone(&self.name), found: self.found.clone() }
+        AdderHandle { client: self.client.clone(), name: Arc::clone(&self.name), shared: self.shared.clone() }
     }
 }
 
-impl<N: Figure> fmt::Debug for Handle<N> {
+impl<N: AdderNumber> fmt::Debug for AdderHandle<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(N::OBJECT).field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// All handles of a client with one name. With the last of them the member ends.
-pub(super) struct Counting<N: Figure> {
+/// The shared part of all handles of a client with one name. The member ends with the last of them.
+pub(super) struct SharedAdder<N: AdderNumber> {
     pub(super) client: Client,
     pub(super) member: Arc<Member<N>>,
 }
 
-/// One member of a name listens at a time in a client, whatever its kind: a round is answered once by each client.
-pub(super) struct Desk {
+/// The lock that a listening member holds. There is one per name and client, whatever the type of
+/// the adder, because a client answers a round once.
+pub(super) struct MemberLock {
     object: &'static str,
-    pub(super) turn: tokio::sync::Mutex<()>,
+    pub(super) lock: tokio::sync::Mutex<()>,
 }
 
-impl<N: Figure> Counting<N> {
-    /// What this client has of the adder with that name.
+impl<N: AdderNumber> SharedAdder<N> {
+    /// Returns the shared part of the adder with this name.
     pub(super) fn of(client: &Client, name: impl AsRef<str>) -> Result<Arc<Self>, AdderError> {
         let name = Name::new(name)?;
         let key = client.key(&name);
-        let desk = client.shared(&key, || Desk { object: N::OBJECT, turn: tokio::sync::Mutex::default() });
-        if desk.object != N::OBJECT {
-            return Err(AdderError::OtherKind { name, is: desk.object });
+        let member_lock = client.shared(&key, || MemberLock { object: N::OBJECT, lock: tokio::sync::Mutex::default() });
+        if member_lock.object != N::OBJECT {
+            return Err(AdderError::OtherKind { name, is: member_lock.object });
         }
         Ok(client.shared(&key, || {
             let member = Arc::new(Member {
@@ -123,15 +126,15 @@ impl<N: Figure> Counting<N> {
                 changed: Notify::new(),
                 ended: watch::Sender::new(None),
             });
-            let attended = Arc::clone(&member);
-            client.spawn_attached(|on| attend(attended, desk, on));
-            Counting { client: client.clone(), member }
+            let task_member = Arc::clone(&member);
+            client.spawn_attached(|background| run_member(task_member, member_lock, background));
+            SharedAdder { client: client.clone(), member }
         }))
     }
 
-    /// Has what is counted here saved at this interval from now on, or at a shorter one that was asked for before.
+    /// Saves the count at this interval from now on, or at a shorter one that was requested before.
     pub(super) fn save_every(&self, interval: Duration) -> Result<(), AdderError> {
-        if !INTERVALS.contains(&interval) {
+        if !SAVE_INTERVALS.contains(&interval) {
             return Err(AdderError::InvalidArgument {
                 name: self.member.name.clone(),
                 option: "interval",
@@ -140,7 +143,7 @@ impl<N: Figure> Counting<N> {
             });
         }
         let mut state = self.member.state();
-        state.saves_every = Some(state.saves_every.map_or(interval, |known| known.min(interval)));
+        state.save_interval = Some(state.save_interval.map_or(interval, |current| current.min(interval)));
         drop(state);
         self.member.changed.notify_one();
         Ok(())
@@ -152,8 +155,8 @@ impl<N: Figure> Counting<N> {
         let name = last.member.name.clone();
         let mut ended = last.member.ended.subscribe();
         drop(last);
-        let told = ended.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
-        match told {
+        let result = ended.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
+        match result {
             Some(Ok(())) => Ok(()),
             Some(Err(source)) => Err(AdderError::NotSaved { name, source }),
             None => Err(AdderError::ShuttingDown { name }),
@@ -161,92 +164,92 @@ impl<N: Figure> Counting<N> {
     }
 }
 
-impl<N: Figure> Drop for Counting<N> {
+impl<N: AdderNumber> Drop for SharedAdder<N> {
     fn drop(&mut self) {
-        self.member.state().left = true;
+        self.member.state().is_abandoned = true;
         self.member.changed.notify_one();
     }
 }
 
-impl<N: Figure> Member<N> {
+impl<N: AdderNumber> Member<N> {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Whether there is no handle any more.
-    pub(super) fn is_left(&self) -> bool {
-        self.state().left
+    /// Returns whether all handles are dropped.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.state().is_abandoned
     }
 
-    pub(super) fn saves_every(&self) -> Option<Duration> {
-        self.state().saves_every
+    pub(super) fn save_interval(&self) -> Option<Duration> {
+        self.state().save_interval
     }
 
     pub(super) fn gaps(&self) -> u64 {
         self.state().gaps
     }
 
-    /// Messages may have been missed.
-    pub(super) fn has_gap(&self) {
+    /// Records that messages may have been missed.
+    pub(super) fn record_gap(&self) {
         self.state().gaps += 1;
     }
 
-    /// Has it told what became of a round here, for as long as the result lives.
-    pub(super) fn expect(&self, id: &str) -> Expected<'_, N> {
+    /// Tracks this member's own answer to a round, for as long as the result lives.
+    pub(super) fn track_round(&self, id: &str) -> OwnAnswer<'_, N> {
         let sender = watch::Sender::new(None);
-        let answered = sender.subscribe();
+        let outcome = sender.subscribe();
         self.state().rounds.insert(id.to_owned(), sender);
-        Expected { member: self, id: id.to_owned(), answered }
+        OwnAnswer { member: self, id: id.to_owned(), outcome }
     }
 
-    /// A round was answered here, or why it could not be.
-    pub(super) fn answered(&self, id: &str, what: Result<(), ServerError>) {
+    /// Records that this member has answered a round, or why it could not.
+    pub(super) fn record_answer(&self, id: &str, result: Result<(), ServerError>) {
         if let Some(round) = self.state().rounds.get(id) {
-            round.send_replace(Some(what));
+            round.send_replace(Some(result));
         }
     }
 }
 
-/// A round that was begun here.
-pub(super) struct Expected<'a, N: Figure> {
+/// The answer of this client's own member to a round that the client opened.
+pub(super) struct OwnAnswer<'a, N: AdderNumber> {
     member: &'a Member<N>,
     id: String,
-    answered: watch::Receiver<Mine>,
+    outcome: watch::Receiver<AnswerOutcome>,
 }
 
-impl<N: Figure> Expected<'_, N> {
-    /// Whether it was answered here.
+impl<N: AdderNumber> OwnAnswer<'_, N> {
+    /// Returns whether the member has answered.
     pub(super) fn is_answered(&self) -> bool {
-        matches!(*self.answered.borrow(), Some(Ok(())))
+        matches!(*self.outcome.borrow(), Some(Ok(())))
     }
 
-    /// Whether that is decided.
-    pub(super) fn is_told(&self) -> bool {
-        self.answered.borrow().is_some()
+    /// Returns whether the member has answered or failed.
+    pub(super) fn is_decided(&self) -> bool {
+        self.outcome.borrow().is_some()
     }
 
-    /// What the server refused to have answered here.
+    /// Returns the error with which the server refused the answer.
     pub(super) fn refusal(&self) -> Option<ServerError> {
-        match &*self.answered.borrow() {
+        match &*self.outcome.borrow() {
             Some(Err(error @ (ServerError::Refused { .. } | ServerError::Decode { .. }))) => Some(error.clone()),
             _ => None,
         }
     }
 
-    /// Completes when it was answered, or could not be.
-    pub(super) async fn told(&mut self) {
-        // Its sender goes with this.
-        let _ = self.answered.wait_for(Option::is_some).await;
+    /// Completes when the member has answered or failed.
+    pub(super) async fn decided(&mut self) {
+        // The sender lives until this value is dropped.
+        let _ = self.outcome.wait_for(Option::is_some).await;
     }
 }
 
-impl<N: Figure> Drop for Expected<'_, N> {
+impl<N: AdderNumber> Drop for OwnAnswer<'_, N> {
     fn drop(&mut self) {
         self.member.state().rounds.remove(&self.id);
     }
 }
 
-impl<N: Figure> fmt::Debug for Counting<N> {
+impl<N: AdderNumber> fmt::Debug for SharedAdder<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(N::OBJECT).field("name", &self.member.name).finish_non_exhaustive()
     }

@@ -1,22 +1,24 @@
-//! Sums that are counted in the memory of each process, and asked for over all of them.
+//! Adders: sums that each process counts in its own memory.
 //!
-//! `stripes` is what adding touches. `member` is what a client has of one adder, `attend` the task that listens for rounds,
-//! answers them and saves; `round` asks all members and waits for their answers. `saved` (pure) knows which part of a saved
-//! total is whose, and since when, so that no round counts anything twice.
+//! `stripes` are the counters that an addition changes. `member` is the state of one adder in a
+//! client, and `member_task` the task that listens for rounds, answers them and saves. `round`
+//! sends a sum or a reset to all members and waits for their answers: one such scatter-gather
+//! request is a round. `checkpoint` (pure) knows which part of the saved total belongs to a member,
+//! and since when, so that no round counts anything twice.
 
-mod attend;
+mod adder_number;
+mod checkpoint;
 mod double;
 mod error;
-mod figure;
 mod long;
 mod member;
+mod member_task;
 mod round;
-mod saved;
 mod scripts;
 mod stripes;
 
+pub use adder_number::Amount;
 pub use double::DoubleAdder;
 pub use error::AdderError;
-pub use figure::Amount;
 pub use long::LongAdder;
 pub use round::{Reset, Sum};

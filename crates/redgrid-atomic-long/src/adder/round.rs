@@ -1,4 +1,4 @@
-//! Asking all who count, and waiting for their answers.
+//! Rounds: sends a sum or a reset to all members, and waits for their answers.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -9,273 +9,292 @@ use redgrid_core::clock::Instant;
 use redgrid_core::{Client, Request, ServerError};
 use uuid::Uuid;
 
+use super::adder_number::AdderNumber;
 use super::error::AdderError;
-use super::figure::Figure;
-use super::member::{Counting, Expected};
-use super::scripts::{Asked, LIVES, LOOK, OPEN, OURS, RoundKeys};
+use super::member::{OwnAnswer, SharedAdder};
+use super::scripts::{OPEN, REDGRID_PREFIX, ROUND_STATE, ROUND_TTL_MS, RoundKeys, RoundKind};
 
-/// How long answers are waited for unless said otherwise: 10 s.
-const WITHIN: Duration = Duration::from_secs(10);
+/// The default timeout: 10 s.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long may be waited: a round's keys live ten minutes.
-const WITHINS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(300);
+/// The allowed timeouts. The keys of a round live for ten minutes.
+const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(300);
 
-/// Looks at a round are at first 1 ms apart, and at most 50 ms.
-const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
+/// The first and the last poll interval of a round: it grows from 1 ms to 50 ms.
+const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
-/// All have answered but this process, which is asked as well: that it was not among them is believed after half a second.
-const ALONE: Duration = Duration::from_millis(500);
+/// How long the other members may have answered without this one: half a second. Then this client
+/// did not receive the request.
+const OWN_ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// No answer for so long, and one more round is begun, for that joiners hide leavers from a count; for the next one twice as long.
-const STALLED: Duration = Duration::from_secs(1);
+/// How long a round may receive no answer before another one is opened: 1 s, doubled each time.
+///
+/// A new member may hide one that has left from the subscriber count.
+const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A copy of a request is too late a timeout after it was sent, by a clock that may be slower than ours: 100 ms, for timeouts of minutes.
-const LATE: Duration = Duration::from_millis(100);
+/// The margin for a server clock that is slower than the local one: 100 ms, for timeouts of
+/// minutes.
+///
+/// After a response timeout and this margin, a transmission is certainly too late.
+const CLOCK_MARGIN: Duration = Duration::from_millis(100);
 
-/// Sums what all processes have counted, when awaited.
-#[must_use = "nobody is asked until this is awaited"]
+/// A future that sums the counts of all processes.
+#[must_use = "no request is sent until this is awaited"]
 #[derive(Clone, Debug)]
-pub struct Sum<N: Figure>(Question<N>);
+pub struct Sum<N: AdderNumber>(Call<N>);
 
-/// Has all processes begin at 0 again, when awaited.
-#[must_use = "nobody is asked until this is awaited"]
+/// A future that sets the counts of all processes to 0.
+#[must_use = "no request is sent until this is awaited"]
 #[derive(Clone, Debug)]
-pub struct Reset<N: Figure>(Question<N>);
+pub struct Reset<N: AdderNumber>(Call<N>);
 
 #[derive(Clone, Debug)]
-struct Question<N: Figure> {
-    of: Result<Arc<Counting<N>>, AdderError>,
-    within: Duration,
+struct Call<N: AdderNumber> {
+    adder: Result<Arc<SharedAdder<N>>, AdderError>,
+    timeout: Duration,
 }
 
-impl<N: Figure> Sum<N> {
-    pub(super) fn new(of: Result<Arc<Counting<N>>, AdderError>) -> Self {
-        Sum(Question { of, within: WITHIN })
+impl<N: AdderNumber> Sum<N> {
+    pub(super) fn new(adder: Result<Arc<SharedAdder<N>>, AdderError>) -> Self {
+        Sum(Call { adder, timeout: DEFAULT_TIMEOUT })
     }
 
-    /// How long answers are waited for, 1 ms to 5 minutes; 10 s unless set. Then it ends [`AdderError::Partial`] with what came.
-    pub fn timeout(mut self, within: Duration) -> Self {
-        self.0.within = within;
+    /// Sets how long to wait for answers, 1 ms to 5 minutes; 10 s by default.
+    ///
+    /// After that the call returns [`AdderError::Partial`] with the sum so far.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.0.timeout = timeout;
         self
     }
 }
 
-impl<N: Figure> Reset<N> {
-    pub(super) fn new(of: Result<Arc<Counting<N>>, AdderError>) -> Self {
-        Reset(Question { of, within: WITHIN })
+impl<N: AdderNumber> Reset<N> {
+    pub(super) fn new(adder: Result<Arc<SharedAdder<N>>, AdderError>) -> Self {
+        Reset(Call { adder, timeout: DEFAULT_TIMEOUT })
     }
 
-    /// How long answers are waited for, 1 ms to 5 minutes; 10 s unless set. Then it ends [`AdderError::Partial`].
-    pub fn timeout(mut self, within: Duration) -> Self {
-        self.0.within = within;
+    /// Sets how long to wait for answers, 1 ms to 5 minutes; 10 s by default.
+    ///
+    /// After that the call returns [`AdderError::Partial`].
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.0.timeout = timeout;
         self
     }
 }
 
-impl<N: Figure> IntoFuture for Sum<N> {
+impl<N: AdderNumber> IntoFuture for Sum<N> {
     type Output = Result<N, AdderError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.0.ask(Asked::Sum))
+        Box::pin(self.0.run(RoundKind::Sum))
     }
 }
 
-impl<N: Figure> IntoFuture for Reset<N> {
+impl<N: AdderNumber> IntoFuture for Reset<N> {
     type Output = Result<(), AdderError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.0.ask(Asked::Reset).await.map(drop) })
+        Box::pin(async move { self.0.run(RoundKind::Reset).await.map(drop) })
     }
 }
 
-/// How a round has ended.
-enum Ended<N> {
-    All(N),
-    /// Not everybody who is to be asked was, or what was answered is lost: another round may do it.
-    Again(ServerError),
-    /// The same may be where nobody answers any more.
+/// The outcome of a round.
+enum RoundOutcome<N> {
+    Complete(N),
+    /// A member did not receive the request, or answers are lost: another round may succeed.
+    Retry(ServerError),
+    /// No answer has arrived for a while. A member may have left.
     Stalled,
     Failed(AdderError),
 }
 
-impl<N: Figure> Question<N> {
-    async fn ask(self, asked: Asked) -> Result<N, AdderError> {
-        let of = self.of?;
-        let name = &of.member.name;
-        if !WITHINS.contains(&self.within) {
+impl<N: AdderNumber> Call<N> {
+    async fn run(self, kind: RoundKind) -> Result<N, AdderError> {
+        let adder = self.adder?;
+        let name = &adder.member.name;
+        if !TIMEOUTS.contains(&self.timeout) {
             return Err(AdderError::InvalidArgument {
                 name: name.clone(),
                 option: "bound",
                 expected: "1 ms to 5 minutes",
-                got: format!("{:?}", self.within),
+                got: format!("{:?}", self.timeout),
             });
         }
-        let clock = of.client.clock();
-        let until = clock.now() + self.within;
-        let mut why = ServerError::NotSent { reason: "this client's own listener is not in force".into() };
-        let (mut pause, mut patience) = (LOOKS[0], STALLED);
+        let clock = adder.client.clock();
+        let until = clock.now() + self.timeout;
+        let mut last_error = ServerError::NotSent { reason: "this client's own listener is not in force".into() };
+        let (mut pause, mut stall_timeout) = (POLL_INTERVALS[0], STALL_TIMEOUT);
         loop {
-            if of.client.is_shut_down() {
-                return Err(AdderError::of(name, of.client.ended()));
+            if adder.client.is_shut_down() {
+                return Err(AdderError::of(name, adder.client.ended()));
             }
-            // Who asks counts as well, and is asked like the others.
-            if of.client.is_subscribed(&of.member.keys.topic) {
-                match of.round(asked, self.within, until, patience).await {
-                    Ended::All(sum) => return Ok(sum),
-                    Ended::Failed(error) => return Err(error),
-                    Ended::Again(error) => why = error,
-                    Ended::Stalled => {
-                        (why, patience) = (unknown("those who were asked did not answer"), patience * 2);
+            // The caller's own client is a member, too, and must receive the request.
+            if adder.client.is_subscribed(&adder.member.keys.topic) {
+                match adder.round(kind, self.timeout, until, stall_timeout).await {
+                    RoundOutcome::Complete(sum) => return Ok(sum),
+                    RoundOutcome::Failed(error) => return Err(error),
+                    RoundOutcome::Retry(error) => last_error = error,
+                    RoundOutcome::Stalled => {
+                        last_error = unknown("those who were asked did not answer");
+                        stall_timeout *= 2;
                         continue;
                     }
                 }
             }
             if clock.now() >= until {
-                return Err(AdderError::of(name, why));
+                return Err(AdderError::of(name, last_error));
             }
             clock.sleep_until(until.min(clock.now() + pause)).await;
-            pause = (pause * 2).min(LOOKS[1]);
+            pause = (pause * 2).min(POLL_INTERVALS[1]);
         }
     }
 }
 
-/// A round that is open. Dropped, it is over for ours.
-struct Open<'a> {
+/// An open round. Dropping it closes the round for members of redgrid.
+struct OpenRound<'a> {
     client: &'a Client,
     keys: RoundKeys,
-    /// All who were asked have answered: nobody writes to it any more.
-    by_all: bool,
+    /// Whether all members have answered: none writes to the keys any more.
+    is_complete: bool,
 }
 
-impl Open<'_> {
-    /// Whoever hears of it from now on leaves all as it is, if the server can be asked within a timeout.
+impl OpenRound<'_> {
+    /// Closes the round: members that receive the request later change nothing. It is tried for one
+    /// response timeout.
     async fn close(&self) {
         let until = self.client.clock().now() + self.client.response_timeout();
         let request = Request::command("DEL").key(self.keys.round.clone()).idempotent();
-        // What could not be closed is tried again when this is dropped.
+        // If this fails, it is tried again when the round is dropped.
         let _ = self.client.run_until::<i64>(request, until).await;
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenRound<'_> {
     fn drop(&mut self) {
         let RoundKeys { round, semaphore, counter, .. } = &self.keys;
         let request = Request::command("DEL").key(round.clone());
-        self.client.run_later(match self.by_all {
-            true => request.key(semaphore.clone()).key(counter.clone()),
-            // Redisson's would write them again, and without a lifetime.
-            false => request,
+        self.client.run_later(if self.is_complete {
+            request.key(semaphore.clone()).key(counter.clone())
+        } else {
+            // Members of Redisson would create the other keys again, without a lifetime.
+            request
         });
     }
 }
 
-impl<N: Figure> Counting<N> {
-    /// One round, of those who hear it.
-    async fn round(&self, asked: Asked, within: Duration, until: Instant, patience: Duration) -> Ended<N> {
+impl<N: AdderNumber> SharedAdder<N> {
+    /// Executes one round with all current subscribers.
+    async fn round(
+        &self,
+        kind: RoundKind,
+        timeout: Duration,
+        until: Instant,
+        stall_timeout: Duration,
+    ) -> RoundOutcome<N> {
         let (client, member) = (&self.client, &*self.member);
-        let id = format!("{OURS}{}", Uuid::new_v4().simple());
+        let id = format!("{REDGRID_PREFIX}{}", Uuid::new_v4().simple());
         let gaps = member.gaps();
-        let mut mine = member.expect(&id);
-        let mut open = Open { client, keys: member.keys.round(&id), by_all: false };
+        let mut own_answer = member.track_round(&id);
+        let mut open = OpenRound { client, keys: member.keys.round(&id), is_complete: false };
         let RoundKeys { round, semaphore, counter, .. } = &open.keys;
         let keys = [semaphore.clone(), round.clone(), counter.clone()];
-        let request = OPEN.with(keys.clone()).int(LIVES).publish_here().arg(member.keys.topic.clone());
-        let request = request.arg(asked.message(&id)).not_after_here().tells_time();
+        let request = OPEN.with(keys.clone()).int(ROUND_TTL_MS).publish_here().arg(member.keys.topic.clone());
+        let request = request.arg(kind.message(&id)).not_after_here().tells_time();
         let expected = match client.run_until::<u64>(request, until).await {
             Ok(expected) => expected,
             Err(error @ (ServerError::Refused { .. } | ServerError::Decode { .. })) => {
-                return Ended::Failed(AdderError::of(&member.name, error));
+                return RoundOutcome::Failed(AdderError::of(&member.name, error));
             }
             Err(error) => {
-                // A reset that comes after another one was told as done would take what was added since: not before this one is
-                // certainly too late is there another.
-                if asked == Asked::Reset && error.is_unknown() {
-                    let over = until.min(client.clock().now() + client.response_timeout() + LATE);
+                // If this reset were executed after a later one had succeeded, it would remove what
+                // was added since. So the next one waits until this one is certainly too late.
+                if kind == RoundKind::Reset && error.is_unknown() {
+                    let too_late = until.min(client.clock().now() + client.response_timeout() + CLOCK_MARGIN);
                     tokio::select! {
-                        () = client.clock().sleep_until(over) => {}
+                        () = client.clock().sleep_until(too_late) => {}
                         () = client.shutting_down() => {}
                     }
                 }
-                return Ended::Again(error);
+                return RoundOutcome::Retry(error);
             }
         };
-        let mut seen = Seen { answered: 0, sum: "0".into(), overflows: false };
-        let (mut pause, mut alone_since, mut heard_at) = (LOOKS[0], None, client.clock().now());
+        let mut last_state = RoundState { answered: 0, sum: "0".into(), overflows: false };
+        let (mut pause, mut others_done_since, mut last_answer) = (POLL_INTERVALS[0], None, client.clock().now());
         loop {
             let clock = client.clock();
             if clock.now() >= until {
-                if asked == Asked::Reset {
-                    // What is added once this is told is not to be reset by who hears of it late.
+                if kind == RoundKind::Reset {
+                    // Members that receive the request late must not reset what is added after the
+                    // call has returned.
                     open.close().await;
                 }
-                return self.partial(seen, expected, within);
+                return self.partial(last_state, expected, timeout);
             }
-            wait(client, &mut mine, until.min(clock.now() + pause)).await;
+            wait(client, &mut own_answer, until.min(clock.now() + pause)).await;
             if client.is_shut_down() {
-                return Ended::Failed(AdderError::of(&member.name, client.ended()));
+                return RoundOutcome::Failed(AdderError::of(&member.name, client.ended()));
             }
-            if let Some(error) = mine.refusal() {
-                return Ended::Failed(AdderError::of(&member.name, error));
+            if let Some(error) = own_answer.refusal() {
+                return RoundOutcome::Failed(AdderError::of(&member.name, error));
             }
-            pause = (pause * 2).min(LOOKS[1]);
-            let is_mine = mine.is_answered();
-            match client.run_until::<Vec<String>>(LOOK.with(keys.clone()).idempotent(), until).await {
-                Ok(look) => match Seen::read(&look) {
-                    Some(look) if look.answered >= expected && is_mine => {
-                        open.by_all = true;
-                        return match N::read(&look.sum).filter(|_| !look.overflows) {
-                            Some(sum) => Ended::All(sum),
-                            None => Ended::Failed(AdderError::Overflow { name: member.name.clone() }),
+            pause = (pause * 2).min(POLL_INTERVALS[1]);
+            let has_answered = own_answer.is_answered();
+            match client.run_until::<Vec<String>>(ROUND_STATE.with(keys.clone()).idempotent(), until).await {
+                Ok(reply) => match RoundState::parse(&reply) {
+                    Some(state) if state.answered >= expected && has_answered => {
+                        open.is_complete = true;
+                        return match N::parse(&state.sum).filter(|_| !state.overflows) {
+                            Some(sum) => RoundOutcome::Complete(sum),
+                            None => RoundOutcome::Failed(AdderError::Overflow { name: member.name.clone() }),
                         };
                     }
-                    Some(look) => {
-                        if look.answered != seen.answered {
-                            heard_at = clock.now();
+                    Some(state) => {
+                        if state.answered != last_state.answered {
+                            last_answer = clock.now();
                         }
-                        seen = look;
+                        last_state = state;
                     }
-                    None => return Ended::Again(unknown("the round's keys have gone")),
+                    None => return RoundOutcome::Retry(unknown("the round's keys have gone")),
                 },
                 Err(error @ (ServerError::Refused { .. } | ServerError::Decode { .. })) => {
-                    return Ended::Failed(AdderError::of(&member.name, error));
+                    return RoundOutcome::Failed(AdderError::of(&member.name, error));
                 }
-                // It may be seen the next time.
+                // The next poll may succeed.
                 Err(_) => {}
             }
             let now = clock.now();
-            if seen.answered < expected && now.since(heard_at) >= patience && until > now + patience {
-                return Ended::Stalled;
-            }
-            // Who has left meanwhile does not answer any more.
-            if pause == LOOKS[1]
-                && let Some(listeners) = client.subscribers_at_primary(&member.keys.topic, &member.keys.key).await
-                && listeners < expected
+            if last_state.answered < expected && now.since(last_answer) >= stall_timeout && until > now + stall_timeout
             {
-                return Ended::Again(unknown("one who was asked has left"));
+                return RoundOutcome::Stalled;
             }
-            if is_mine {
+            // A member that has left does not answer any more.
+            if pause == POLL_INTERVALS[1]
+                && let Some(subscribers) = client.subscribers_at_primary(&member.keys.topic, &member.keys.key).await
+                && subscribers < expected
+            {
+                return RoundOutcome::Retry(unknown("one who was asked has left"));
+            }
+            if has_answered {
                 continue;
             }
             if member.gaps() != gaps || !client.is_subscribed(&member.keys.topic) {
-                return Ended::Again(unknown("this client's own listener was interrupted"));
+                return RoundOutcome::Retry(unknown("this client's own listener was interrupted"));
             }
-            let since = *alone_since.get_or_insert(clock.now());
-            match seen.answered >= expected {
-                true if clock.now().since(since) > ALONE => {
-                    return Ended::Again(unknown("this client was not asked itself"));
-                }
-                true => {}
-                false => alone_since = None,
+            let since = *others_done_since.get_or_insert(clock.now());
+            if last_state.answered < expected {
+                others_done_since = None;
+            } else if clock.now().since(since) > OWN_ANSWER_TIMEOUT {
+                return RoundOutcome::Retry(unknown("this client was not asked itself"));
             }
         }
     }
 
-    /// Waits until this client hears what is asked.
+    /// Waits until this client listens for rounds.
     pub(super) async fn ready(&self) -> Result<(), AdderError> {
         let (client, name) = (&self.client, &self.member.name);
-        let (mut pause, until) = (LOOKS[0], client.clock().now() + client.patience());
+        let (mut pause, until) = (POLL_INTERVALS[0], client.clock().now() + client.patience());
         while !client.is_subscribed(&self.member.keys.topic) {
             if client.is_shut_down() {
                 return Err(AdderError::of(name, client.ended()));
@@ -284,44 +303,45 @@ impl<N: Figure> Counting<N> {
                 return Err(AdderError::of(name, unknown("the subscription was not confirmed")));
             }
             client.clock().sleep_until(until.min(client.clock().now() + pause)).await;
-            pause = (pause * 2).min(LOOKS[1]);
+            pause = (pause * 2).min(POLL_INTERVALS[1]);
         }
         Ok(())
     }
 
-    /// The time is over.
-    fn partial(&self, seen: Seen, expected: u64, within: Duration) -> Ended<N> {
-        let (name, zero) = (self.member.name.clone(), N::read("0").map(N::amount));
-        let so_far = N::read(&seen.sum).map(N::amount).or(zero).filter(|_| !seen.overflows);
-        Ended::Failed(match so_far {
-            Some(so_far) => AdderError::Partial { name, answered: seen.answered, expected, so_far, within },
+    /// Returns the outcome after a timeout.
+    fn partial(&self, state: RoundState, expected: u64, timeout: Duration) -> RoundOutcome<N> {
+        let (name, zero) = (self.member.name.clone(), N::parse("0").map(N::amount));
+        let so_far = N::parse(&state.sum).map(N::amount).or(zero).filter(|_| !state.overflows);
+        RoundOutcome::Failed(match so_far {
+            Some(so_far) => AdderError::Partial { name, answered: state.answered, expected, so_far, within: timeout },
             None => AdderError::Overflow { name },
         })
     }
 }
 
-/// What was seen of a round.
-struct Seen {
+/// The state of a round on the server.
+struct RoundState {
     answered: u64,
     sum: String,
-    /// What was answered is more than can be told.
+    /// Whether an answer, or the sum of the answers, is out of range.
     overflows: bool,
 }
 
-impl Seen {
-    /// None where a key has gone.
-    fn read(look: &[String]) -> Option<Seen> {
-        let [answered, round, sum] = look else { return None };
-        let seen = Seen { answered: answered.parse().ok()?, sum: sum.clone(), overflows: round.ends_with('!') };
-        (!round.is_empty() && !sum.is_empty()).then_some(seen)
+impl RoundState {
+    /// Parses a reply; `None` if a key is gone.
+    fn parse(reply: &[String]) -> Option<RoundState> {
+        let [answered, round, sum] = reply else { return None };
+        let state = RoundState { answered: answered.parse().ok()?, sum: sum.clone(), overflows: round.ends_with('!') };
+        (!round.is_empty() && !sum.is_empty()).then_some(state)
     }
 }
 
-/// Until this process has answered, or can not, or `at`; once it has, until `at`. Until the client is shut down in any case.
-async fn wait<N: Figure>(client: &Client, mine: &mut Expected<'_, N>, at: Instant) {
-    let is_told = mine.is_told();
+/// Waits until this client's member has answered or failed, or until `at`; if it has already, until
+/// `at`. A shutdown of the client ends the wait in any case.
+async fn wait<N: AdderNumber>(client: &Client, own_answer: &mut OwnAnswer<'_, N>, at: Instant) {
+    let is_decided = own_answer.is_decided();
     tokio::select! {
-        () = mine.told(), if !is_told => {}
+        () = own_answer.decided(), if !is_decided => {}
         () = client.clock().sleep_until(at) => {}
         () = client.shutting_down() => {}
     }

@@ -1,4 +1,4 @@
-//! What is asked of the server, and what its answers mean.
+//! The scripts of adders, the messages of rounds, and the names of keys.
 
 use bytes::Bytes;
 use redgrid_core::name::{companion, suffixed};
@@ -8,41 +8,45 @@ pub(super) static OPEN: Script<3> = Script::new("adder/open", include_str!("../s
 pub(super) static ENTER: Script<4> = Script::new("adder/enter", include_str!("../scripts/adder_enter.lua"));
 pub(super) static ANSWER: IdempotentScript<3> =
     IdempotentScript::new("adder/answer", include_str!("../scripts/adder_answer.lua"));
-pub(super) static LOOK: Script<3> = Script::new("adder/look", include_str!("../scripts/adder_look.lua"));
+pub(super) static ROUND_STATE: Script<3> = Script::new("adder/look", include_str!("../scripts/adder_look.lua"));
 pub(super) static SAVE: Script<2> = Script::new("adder/save", include_str!("../scripts/adder_save.lua"));
 
-/// What rounds of redgrid's own begin with; those of Redisson are 32 hex digits. Of these it is known when they are over.
-pub(super) const OURS: &str = "redgrid-";
+/// The prefix of round ids of redgrid; those of Redisson are 32 hex digits. For redgrid's rounds,
+/// the members know when they are over.
+pub(super) const REDGRID_PREFIX: &str = "redgrid-";
 
-/// How long a round's keys live by themselves: 10 minutes, ten times as long as Redisson waits for a sum. They are deleted when all have
-/// answered; a member of Redisson that was stopped adds to them when it goes on, and its commands set no lifetime.
-pub(super) const LIVES: i64 = 600_000;
+/// The lifetime of a round's keys in milliseconds: 10 minutes, ten times as long as Redisson waits
+/// for a sum.
+///
+/// They are deleted when all members have answered. A member of Redisson that was suspended adds to
+/// them when it continues, and its commands set no lifetime.
+pub(super) const ROUND_TTL_MS: i64 = 600_000;
 
-/// What is asked of those who count.
+/// The kind of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RoundKind {
     Sum,
     Reset,
 }
 
-impl Asked {
-    /// A message of the topic: what is asked, and the round.
-    pub(super) fn read(message: &[u8]) -> Option<(Asked, &str)> {
-        let (asked, id) = std::str::from_utf8(message).ok()?.split_once(':').filter(|(_, id)| !id.is_empty())?;
-        match asked {
-            "1" => Some((Asked::Sum, id)),
-            "0" => Some((Asked::Reset, id)),
+impl RoundKind {
+    /// Parses a message of the topic: the kind and the id of a round.
+    pub(super) fn parse(message: &[u8]) -> Option<(RoundKind, &str)> {
+        let (kind, id) = std::str::from_utf8(message).ok()?.split_once(':').filter(|(_, id)| !id.is_empty())?;
+        match kind {
+            "1" => Some((RoundKind::Sum, id)),
+            "0" => Some((RoundKind::Reset, id)),
             _ => None,
         }
     }
 
     pub(super) fn message(self, id: &str) -> String {
-        let asked = if self == Asked::Sum { "1" } else { "0" };
-        format!("{asked}:{id}")
+        let kind = if self == RoundKind::Sum { "1" } else { "0" };
+        format!("{kind}:{id}")
     }
 }
 
-/// The names of an adder on the server.
+/// The keys and the topic of an adder.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
     pub(super) key: Bytes,
@@ -50,12 +54,12 @@ pub(super) struct Keys {
     pub(super) total: Bytes,
 }
 
-/// Those of a round.
+/// The keys and the channel of a round.
 pub(super) struct RoundKeys {
     pub(super) counter: Bytes,
     pub(super) semaphore: Bytes,
     pub(super) round: Bytes,
-    /// Where Redisson is told of answers.
+    /// The channel that notifies Redisson of answers.
     pub(super) channel: Bytes,
 }
 
@@ -64,7 +68,7 @@ impl Keys {
         Keys { topic: suffixed(&key, "adder-topic"), total: companion("redgrid_adder", &key), key }
     }
 
-    /// What a member has saved.
+    /// Returns the key of a member's last save.
     pub(super) fn saved(&self, member: &str) -> Bytes {
         [&companion("redgrid_adder_saved", &self.key)[..], b":", member.as_bytes()].concat().into()
     }

@@ -1,16 +1,18 @@
-//! Sums that many threads add to at the same time without waiting for each other: each has a stripe of its own.
+//! Counters for concurrent additions by many threads without contention: each thread has its own
+//! stripe.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::thread::available_parallelism;
 
-/// So many stripes at most: more threads than that share some.
-const MOST: usize = 64;
+/// The maximum number of stripes. With more threads, some share a stripe.
+const MAX_STRIPES: usize = 64;
 
-/// What is added beyond this at once, either way, does not go through a stripe: 2^32.
+/// The maximum absolute value of a summand that is added to a stripe: 2^32.
 const LARGE: u64 = 1 << 32;
 
-/// A stripe beyond this is emptied: 2^62. A billion threads that add at this moment do not carry it over its end.
+/// The absolute value beyond which a stripe is emptied: 2^62. Concurrent additions of a billion
+/// threads do not overflow it before that.
 const FULL: u64 = 1 << 62;
 
 /// A stripe, alone on its cache lines.
@@ -19,56 +21,57 @@ const FULL: u64 = 1 << 62;
 struct Stripe<T>(T);
 
 fn stripes<T: Default>() -> Box<[Stripe<T>]> {
-    let threads = available_parallelism().map_or(MOST, usize::from);
-    (0..threads.next_power_of_two().min(MOST)).map(|_| Stripe::default()).collect()
+    let threads = available_parallelism().map_or(MAX_STRIPES, usize::from);
+    (0..threads.next_power_of_two().min(MAX_STRIPES)).map(|_| Stripe::default()).collect()
 }
 
-/// The number of this thread.
-fn thread() -> usize {
+/// Returns the index of this thread.
+fn thread_index() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed));
-    // A thread that is ending has none any more.
-    NUMBER.try_with(|number| *number).unwrap_or(0)
+    thread_local!(static INDEX: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+    // A terminating thread has lost its thread-local value.
+    INDEX.try_with(|index| *index).unwrap_or(0)
 }
 
-/// Whole numbers; their sum may be beyond i64 on the way.
+/// A counter of whole numbers. Its sum may be beyond i64.
 #[derive(Debug)]
 pub struct Longs {
     stripes: Box<[Stripe<AtomicI64>]>,
-    beyond: Mutex<i128>,
+    /// The sum of large summands and of emptied stripes.
+    overflow: Mutex<i128>,
 }
 
 impl Longs {
     pub(super) fn new() -> Self {
-        Longs { stripes: stripes(), beyond: Mutex::default() }
+        Longs { stripes: stripes(), overflow: Mutex::default() }
     }
 
     pub(super) fn add(&self, by: i64) {
         if by.unsigned_abs() > LARGE {
-            *self.beyond() += i128::from(by);
+            *self.overflow() += i128::from(by);
             return;
         }
-        let stripe = &self.stripes[thread() & (self.stripes.len() - 1)].0;
+        let stripe = &self.stripes[thread_index() & (self.stripes.len() - 1)].0;
         if stripe.fetch_add(by, Ordering::Relaxed).unsigned_abs() > FULL {
-            let mut beyond = self.beyond();
-            *beyond += i128::from(stripe.swap(0, Ordering::Relaxed));
+            let mut overflow = self.overflow();
+            *overflow += i128::from(stripe.swap(0, Ordering::Relaxed));
         }
     }
 
-    /// The sum; from here on they are 0. What is added meanwhile is in this one or in the next.
+    /// Returns the sum and sets it to 0. A concurrent addition is in this sum or in the next one.
     pub(super) fn take(&self) -> i128 {
-        // Nothing goes from a stripe to what is beyond meanwhile.
-        let mut beyond = self.beyond();
+        // While this is locked, no stripe is emptied into it.
+        let mut overflow = self.overflow();
         let striped: i128 = self.stripes.iter().map(|stripe| i128::from(stripe.0.swap(0, Ordering::Relaxed))).sum();
-        std::mem::take(&mut *beyond) + striped
+        std::mem::take(&mut *overflow) + striped
     }
 
-    fn beyond(&self) -> MutexGuard<'_, i128> {
-        self.beyond.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn overflow(&self) -> MutexGuard<'_, i128> {
+        self.overflow.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-/// Floating point numbers, as their bits.
+/// A counter of floating point numbers, stored as their bits.
 #[derive(Debug)]
 pub struct Doubles(Box<[Stripe<AtomicU64>]>);
 
@@ -77,14 +80,15 @@ impl Doubles {
         Doubles(stripes())
     }
 
-    /// False where the sum would not be finite: then nothing is added.
+    /// Adds a number to the stripe of this thread. Returns false, and adds nothing, if the sum of
+    /// the stripe would not be finite.
     pub(super) fn add(&self, by: f64) -> bool {
-        let stripe = &self.0[thread() & (self.0.len() - 1)].0;
+        let stripe = &self.0[thread_index() & (self.0.len() - 1)].0;
         let sum = |bits| Some(f64::from_bits(bits) + by).filter(|sum| sum.is_finite()).map(f64::to_bits);
         stripe.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
     }
 
-    /// The sums of the stripes, each finite; from here on they are 0.
+    /// Returns the sum of the stripes, each of which is finite, and sets them to 0.
     pub(super) fn take(&self) -> f64 {
         self.0.iter().map(|stripe| f64::from_bits(stripe.0.swap(0, Ordering::Relaxed))).sum()
     }
@@ -95,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_many_threads_add_is_there_once() {
+    fn concurrent_additions_of_many_threads_count_once() {
         let (longs, doubles) = (Longs::new(), Doubles::new());
         let taken = std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -120,7 +124,7 @@ mod tests {
             longs.add(by);
         }
         assert_eq!(longs.take(), i128::from(i64::MAX) + (1 << 32));
-        // A stripe that is nearly full.
+        // Stripes that are nearly full.
         let full = i64::MAX - (1 << 33);
         longs.stripes.iter().for_each(|stripe| stripe.0.store(full, Ordering::Relaxed));
         (0..8).for_each(|_| longs.add(1 << 32));

@@ -1,16 +1,19 @@
--- add.lua: add to a number, within bounds. Behind once.lua or plain.lua, and integers.lua or doubles.lua.
+-- add.lua: add to a number, within bounds. Behind once.lua or plain.lua, and integers.lua or
+-- doubles.lua.
 --
 -- KEYS[2]  number    string; the number in decimal; absent is 0
--- ARGV[4]  by        what is added
--- ARGV[5]  least, [6] most   what it may be then; empty for no bound
--- ARGV[7]  clamp     `1`: what is beyond a bound becomes the bound; else nothing is done
--- ARGV[8]  lifetime  from now on, in milliseconds; empty leaves it as it is, 0 ends it
--- ARGV[9]  if none   `1`: a lifetime that there is stays
--- Returns  {status, now}   `1` added, `2` clamped, `0` out of bounds and nothing done; the number as it is now, in decimal
+-- ARGV[4]  by        the summand
+-- ARGV[5]  min, [6] max   the bounds of the sum; empty for none
+-- ARGV[7]  saturate  `1`: a sum beyond a bound becomes the bound; otherwise nothing is done
+-- ARGV[8]  lifetime  from now on, in milliseconds; empty keeps it as it is, 0 removes it
+-- ARGV[9]  if none   `1`: an existing lifetime is kept
+-- Returns  {status, number}   `1` added, `2` saturated, `0` out of bounds and nothing done; the
+--                             number afterwards, in decimal
 --
--- Work: O(1), writes one key. A sum beyond all numbers is refused, and nothing is done, unless it is clamped.
-local was = redis.call('GET', KEYS[2])
-local status, now = '1', increased(ARGV[4])
+-- Work: O(1), writes one key. A sum out of the range of the type is refused, and nothing is done,
+-- unless it saturates.
+local previous = redis.call('GET', KEYS[2])
+local status, sum = '1', add(ARGV[4])
 local function put(number)
   if number then
     redis.call('SET', KEYS[2], number, 'KEEPTTL')
@@ -18,21 +21,21 @@ local function put(number)
     redis.call('DEL', KEYS[2])
   end
 end
-if type(now) == 'table' then
+if type(sum) == 'table' then
   local bound = string.sub(ARGV[4], 1, 1) == '-' and ARGV[5] or ARGV[6]
-  if ARGV[7] ~= '1' or bound == '' or not string.find(now.err, 'would overflow', 1, true) then
-    return now
+  if ARGV[7] ~= '1' or bound == '' or not string.find(sum.err, 'would overflow', 1, true) then
+    return sum
   end
   put(bound)
-  status, now = '2', bound
+  status, sum = '2', bound
 else
-  local beyond = ARGV[5] ~= '' and less(now, ARGV[5]) and ARGV[5] or ARGV[6] ~= '' and less(ARGV[6], now) and ARGV[6]
-  if beyond and ARGV[7] == '1' then
-    put(beyond)
-    status, now = '2', beyond
-  elseif beyond then
-    put(was)
-    return answer({'0', was or '0'})
+  local exceeded = ARGV[5] ~= '' and less(sum, ARGV[5]) and ARGV[5] or ARGV[6] ~= '' and less(ARGV[6], sum) and ARGV[6]
+  if exceeded and ARGV[7] == '1' then
+    put(exceeded)
+    status, sum = '2', exceeded
+  elseif exceeded then
+    put(previous)
+    return answer({'0', previous or '0'})
   end
 end
 if ARGV[8] == '0' then
@@ -40,4 +43,4 @@ if ARGV[8] == '0' then
 elseif ARGV[8] ~= '' and (ARGV[9] ~= '1' or redis.call('PTTL', KEYS[2]) < 0) then
   redis.call('PEXPIRE', KEYS[2], ARGV[8])
 end
-return answer({status, now})
+return answer({status, sum})

@@ -1,21 +1,24 @@
--- add_each.lua: add several numbers to a number, one after the other. Behind once.lua or plain.lua, and integers.lua or doubles.lua.
+-- add_each.lua: add several summands to a number, in order. Behind once.lua or plain.lua, and
+-- integers.lua or doubles.lua.
 --
 -- KEYS[2]  number    string; the number in decimal; absent is 0
--- ARGV[4], …         what is added
--- Returns  {was, now, …}   the number before, and after each; empty where that sum was beyond all numbers and was not added
+-- ARGV[4], …         the summands
+-- Returns  {before, after, …}   the number before, and after each summand; empty for a summand
+--                               that was not added because the sum is out of range
 --
--- Work: O(arguments), of which the caller sends no more than 500; writes one key. A number it can not add to is refused at the first.
+-- Work: O(arguments), at most 500 of them; writes one key. If the value is not a number, the first
+-- summand is refused.
 local numbers, added = {redis.call('GET', KEYS[2]) or '0'}, false
 for n = 4, #ARGV do
-  local now = increased(ARGV[n])
-  if type(now) ~= 'table' then
-    added, numbers[n - 2] = true, now
-  elseif string.find(now.err, 'would overflow', 1, true) then
+  local sum = add(ARGV[n])
+  if type(sum) ~= 'table' then
+    added, numbers[n - 2] = true, sum
+  elseif string.find(sum.err, 'would overflow', 1, true) then
     numbers[n - 2] = ''
   elseif added then
     break
   else
-    return now
+    return sum
   end
 end
 return answer(numbers)

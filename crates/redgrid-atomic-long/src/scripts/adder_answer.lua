@@ -1,17 +1,19 @@
 -- adder_answer.lua: answer a round of an adder, as Redisson does. Behind once.lua.
 --
--- KEYS[2]  counter    string; what was answered so far
--- KEYS[3]  semaphore  string; how many have answered
+-- KEYS[2]  counter    string; the sum of the answers
+-- KEYS[3]  semaphore  string; the number of answers
 -- KEYS[4]  round      string; see adder_enter.lua
 -- ARGV[4]  command    that adds; empty for a reset
--- ARGV[5]  amount     what is added, in decimal; empty where that is beyond what a number can be
--- ARGV[6]  ours       `1`: the round is over once `round` has gone
--- ARGV[7]  lifetime   of what is written, in milliseconds
--- ARGV[8]  publish, [9] channel   how who asked is told; the message is how many have answered
+-- ARGV[5]  amount     to add, in decimal; empty if it is out of range
+-- ARGV[6]  redgrid    `1`: a round of redgrid, which is over once `round` is gone
+-- ARGV[7]  lifetime   of the written keys, in milliseconds
+-- ARGV[8]  publish, [9] channel   for the notification of the caller: the number of answers
 -- Returns  {1}  answered
---          {0}  the round is over, or the sum is beyond what a number can be and is not one of ours: nothing was done
+--          {0}  the round is over, or it is a round of Redisson and the sum is out of range:
+--               nothing was done
 --
--- Work: O(1). One whose sum is too much is counted where the round is ours, which then ends in an overflow.
+-- Work: O(1). In a round of redgrid, an answer that is out of range counts: the round ends in an
+-- overflow.
 local round = redis.call('GET', KEYS[4])
 if not round and ARGV[6] == '1' then
   return answer({0})

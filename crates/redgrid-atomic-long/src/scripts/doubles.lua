@@ -1,33 +1,36 @@
--- doubles.lua: floating point numbers as decimal text, which count as the nearest double. What every script about such a number
--- begins with; integers.lua has the same functions.
-local refusal = 'ERR value is not a valid float'
-local function valid(text)
-  -- Lua also takes hexadecimal numbers and spaces around them.
+-- doubles.lua: the prelude of scripts on floating point numbers; integers.lua has the same
+-- functions.
+--
+-- Numbers are decimal text, which stands for the nearest double.
+local invalid_error = 'ERR value is not a valid float'
+local function parse(text)
+  -- The pattern rejects hexadecimal numbers and surrounding spaces, which Lua accepts.
   local number = string.match(text, '^[-+]?[%d.]+[eE]?[-+]?%d*$') and tonumber(text)
   if not number or number ~= number or number == math.huge or number == -math.huge then
     return nil
   end
   return number
 end
-local function less(one, other)
-  return valid(one) < valid(other)
+local function less(left, right)
+  return parse(left) < parse(right)
 end
--- The number after `by` was added, as text; or a table with an error, and nothing is changed. The server adds with more digits than a
--- double has, and further than any double reaches: what is beyond is taken back. It keeps 17 decimals, so where nothing is added the text stays.
-local function increased(by)
-  local was = redis.call('GET', KEYS[2])
-  if was and not valid(was) then
-    return {err = refusal}
+-- Adds `by` to the number. Returns the sum as text; or a table with an error, and nothing is
+-- changed. The server adds with more digits and a larger range than a double: a sum beyond all
+-- doubles is undone. The server stores 17 decimals, so the addition of 0 leaves the text unchanged.
+local function add(by)
+  local previous = redis.call('GET', KEYS[2])
+  if previous and not parse(previous) then
+    return {err = invalid_error}
   end
-  if was and tonumber(by) == 0 then
-    return was
+  if previous and tonumber(by) == 0 then
+    return previous
   end
-  local now = redis.pcall('INCRBYFLOAT', KEYS[2], by)
-  if type(now) == 'table' or valid(now) then
-    return now
+  local sum = redis.pcall('INCRBYFLOAT', KEYS[2], by)
+  if type(sum) == 'table' or parse(sum) then
+    return sum
   end
-  if was then
-    redis.call('SET', KEYS[2], was, 'KEEPTTL')
+  if previous then
+    redis.call('SET', KEYS[2], previous, 'KEEPTTL')
   else
     redis.call('DEL', KEYS[2])
   end

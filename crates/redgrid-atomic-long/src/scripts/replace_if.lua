@@ -1,18 +1,19 @@
--- replace_if.lua: set or delete a number if it compares as said. Behind once.lua or plain.lua, and integers.lua or doubles.lua.
+-- replace_if.lua: set or delete a number if a comparison holds. Behind once.lua or plain.lua, and
+-- integers.lua or doubles.lua.
 --
 -- KEYS[2]  number    string; the number in decimal; absent is 0
 -- ARGV[4]  how       `<`, `<=`, `>`, `>=`, `==` or `~=`
--- ARGV[5]  to        what it is compared to
--- ARGV[6]  new       what it is then; empty deletes it
+-- ARGV[5]  to        the number to compare with
+-- ARGV[6]  new       the new number; empty deletes the number
 -- Returns  {done}    `1` or `0`; an absent number is not deleted
 --
--- Work: O(1), writes one key. What is no number is refused, and nothing is done.
-local there = redis.call('GET', KEYS[2])
-local was, to = there or '0', ARGV[5]
-if not valid(was) then
-  return redis.error_reply(refusal)
+-- Work: O(1), writes one key. A value that is not a number is refused, and nothing is done.
+local stored = redis.call('GET', KEYS[2])
+local current, to = stored or '0', ARGV[5]
+if not parse(current) then
+  return redis.error_reply(invalid_error)
 end
-local below, above = less(was, to), less(to, was)
+local below, above = less(current, to), less(to, current)
 local holds = {
   ['<'] = below,
   ['<='] = not above,
@@ -21,7 +22,7 @@ local holds = {
   ['=='] = not below and not above,
   ['~='] = below or above,
 }
-if not holds[ARGV[4]] or ARGV[6] == '' and not there then
+if not holds[ARGV[4]] or ARGV[6] == '' and not stored then
   return answer({'0'})
 end
 if ARGV[6] == '' then

@@ -1,21 +1,25 @@
--- barrier_arrive.lua: wait at a barrier, go on waiting, or learn that it has opened. Whoever makes the parties complete opens it.
+-- barrier_arrive.lua: wait at a barrier, continue to wait, or learn that it has opened. The last
+-- party to arrive opens it.
 --
--- KEYS[1]  barrier    hash; `round` counts the openings, `parties` how many each needs; a seat's number is the round in which it came,
---                     its mark `w` (waits), `o` (waits no more: it opened the round) or `l` (has left)
--- KEYS[2]  waiting    sorted set; who waits, by the end of the lease
--- ARGV[1]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
--- ARGV[2]  id         the seat
--- ARGV[3]  turn       of the seat
--- ARGV[4]  parties    how many open it
--- ARGV[5]  lease      milliseconds, until which it counts without another word
--- ARGV[6]  seen       the last round that its client saw open, if it was told of it a short while ago: a failover may have lost that.
---                     What is older may be forgotten here with all else, and 0 is said
--- ARGV[7]  publish    PUBLISH or SPUBLISH
--- ARGV[8]  channel    where the number of a round is told that has opened
--- Returns  {1, round, leader}      the round has opened, with this one in it; leader is 1 for the one who came last
---          {0, waiting, ms}        so many wait, and the first of their leases ends in so long
+-- KEYS[1]  barrier     hash; `round` counts the openings, `parties` is the number that each needs.
+--                      A participant's value is the round in which it arrived; its state is `w`
+--                      (waits), `o` (opened the round, and no longer waits) or `l` (has left)
+-- KEYS[2]  waiting     sorted set; waiters, by the end of the lease
+-- ARGV[1]  not after   microseconds since 1970 by this server's clock; later than that, nothing is
+--                      done
+-- ARGV[2]  id          of the participant
+-- ARGV[3]  generation  of the participant
+-- ARGV[4]  parties     the number that opens the barrier
+-- ARGV[5]  lease       milliseconds for which the participant counts without renewal
+-- ARGV[6]  seen        the last round that the client saw open, if that was recently: a failover
+--                      may have lost it. It is 0 for an older round, which may have expired here
+-- ARGV[7]  publish     PUBLISH or SPUBLISH
+-- ARGV[8]  channel     for the number of an opened round
+-- Returns  {1, round, leader}      the round has opened with this participant; leader is 1 for the
+--                                  last one to arrive
+--          {0, waiting, ms}        this many wait; the first of their leases ends after ms
 --          {-1}                    too late: nothing was done
---          {-2}                    this turn has left, or another has its seat
+--          {-2}                    this generation has left, or a later one exists
 --          {-3, parties}           others wait for another number of parties
 --
 -- Work: O(log waiting). Sent twice, it counts once.
@@ -29,16 +33,16 @@ if tonumber(ARGV[6]) > round then
   redis.call('DEL', k[2])
   redis.pcall(ARGV[7], ARGV[8], round)
 end
-local turn, came, mark = seat(id)
-if turn and (turn > tonumber(ARGV[3]) or turn == tonumber(ARGV[3]) and mark == 'l') then
+local generation, arrived_in, state = participant(id)
+if generation and (generation > tonumber(ARGV[3]) or generation == tonumber(ARGV[3]) and state == 'l') then
   return {-2}
 end
-if turn == tonumber(ARGV[3]) and came < round then
-  -- It believes the round from now on, for as long as this keeps it.
-  keep(lease)
-  return {1, came + 1, mark == 'o' and 1 or 0}
+if generation == tonumber(ARGV[3]) and arrived_in < round then
+  -- The client remembers the round from now on, so this server must store it at least as long.
+  extend_ttl(lease)
+  return {1, arrived_in + 1, state == 'o' and 1 or 0}
 end
-bury(k[2])
+evict_expired(k[2])
 redis.call('ZREM', k[2], id)
 local parties, waiting = tonumber(ARGV[4]), redis.call('ZCARD', k[2])
 if waiting > 0 and field('parties') ~= parties then
@@ -46,15 +50,15 @@ if waiting > 0 and field('parties') ~= parties then
 end
 redis.call('HSET', k[1], 'parties', parties)
 if waiting + 1 < parties then
-  sit(id, ARGV[3], round, 'w', now + lease)
+  set_participant(id, ARGV[3], round, 'w', now + lease)
   redis.call('ZADD', k[2], now + lease, id)
-  keep(lease)
-  return {0, waiting + 1, first_end(k[2])}
+  extend_ttl(lease)
+  return {0, waiting + 1, next_lease_end(k[2])}
 end
-sit(id, ARGV[3], round, 'o', now + lease)
+set_participant(id, ARGV[3], round, 'o', now + lease)
 redis.call('HSET', k[1], 'round', round + 1)
 redis.call('DEL', k[2])
-sweep(4 * parties + 64)
-keep(lease)
+purge(4 * parties + 64)
+extend_ttl(lease)
 redis.pcall(ARGV[7], ARGV[8], round + 1)
 return {1, round + 1, 1}

@@ -1,22 +1,23 @@
--- barrier_leave.lua: wait no more.
+-- barrier_leave.lua: stop waiting at a barrier.
 --
--- KEYS[1]  barrier  hash
--- KEYS[2]  waiting  sorted set
--- ARGV[1]  id       the seat
--- ARGV[2]  turn     of the seat
--- Returns  {1, round, leader}  too late: the round had opened with this one in it
---          {0}                 it waits no more, and copies that come late do not make it wait
+-- KEYS[1]  barrier     hash
+-- KEYS[2]  waiting     sorted set
+-- ARGV[1]  id          of the participant
+-- ARGV[2]  generation  of the participant
+-- Returns  {1, round, leader}  too late: the round had opened with this participant
+--          {0}                 the participant no longer waits, and late retransmissions do not
+--                              make it wait again
 --
 -- Work: O(log waiting). Sent twice, it leaves once.
-local turn, came, mark = seat(ARGV[1])
-if turn and turn > tonumber(ARGV[2]) then
+local generation, arrived_in, state = participant(ARGV[1])
+if generation and generation > tonumber(ARGV[2]) then
   return {0}
 end
-if turn == tonumber(ARGV[2]) and mark ~= 'l' and came < field('round') then
-  keep(0)
-  return {1, came + 1, mark == 'o' and 1 or 0}
+if generation == tonumber(ARGV[2]) and state ~= 'l' and arrived_in < field('round') then
+  extend_ttl(0)
+  return {1, arrived_in + 1, state == 'o' and 1 or 0}
 end
 redis.call('ZREM', k[2], ARGV[1])
-sit(ARGV[1], ARGV[2], 0, 'l', now)
-keep(0)
+set_participant(ARGV[1], ARGV[2], 0, 'l', now)
+extend_ttl(0)
 return {0}

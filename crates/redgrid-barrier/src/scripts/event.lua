@@ -1,7 +1,8 @@
--- event.lua: what the scripts of an event have in common, behind seats.lua.
+-- event.lua: the common part of the scripts of an event, behind seats.lua.
 --
--- `k[1]` is its hash: `set` is 1 from a `set` on until a `reset`, `until` when its lifetime ends, 0 where it has none; `times` counts how
--- often it became set. That outlives both, so that who waits and missed the message still finds that it was set.
+-- `k[1]` is its hash: `set` is 1 from a `set` until a `reset`. `until` is the end of the lifetime,
+-- 0 if there is none. `times` counts how often the event became set. It outlives reset and
+-- lifetime, so that a waiter that missed the message still learns that the event was set.
 
 local function is_set()
   return field('set') == 1 and (field('until') == 0 or field('until') > now)

@@ -1,12 +1,12 @@
--- event_reset.lua: an event is set no more. Behind once.lua: it acts exactly once.
+-- event_reset.lua: reset an event. Behind once.lua: it is executed exactly once.
 --
 -- KEYS[2]  event  hash: see event.lua
 -- Answers  {1} if it was set, {0} if not
 --
 -- Work: O(1).
-local was = is_set()
-if was then
+local was_set = is_set()
+if was_set then
   redis.call('HSET', k[1], 'set', '0')
-  redis.call('PEXPIRE', k[1], KEPT)
+  redis.call('PEXPIRE', k[1], RETENTION)
 end
-return answer({was and 1 or 0})
+return answer({was_set and 1 or 0})

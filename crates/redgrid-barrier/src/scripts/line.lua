@@ -1,54 +1,63 @@
--- line.lua: what the scripts of `Notify` and `Condition` have in common, behind seats.lua: a line of those who wait to be notified.
+-- line.lua: the common part of the scripts of `Notify` and `Condition`, behind seats.lua: the queue
+-- of waiters.
 --
--- `k[1]` is the hash: `next` numbers the places, `round` counts the notifications of all, `permit` is 1 when one is kept for who comes
--- next. A seat's number is the round in which it came, its mark `w` (waits; without a place in the line, where it was passed over), `n`
--- (notified, and has not said that it took it), `d` (took it), `a` (was notified with all others, or is to look for itself) or `l` (has
--- left). `k[2]` is a sorted set, the line by places; `k[3]` another, of those who are notified, by the end of the lease: one who dies
--- with a notification passes it on. Who is notified is told by its id on the channel, `0` there is for all.
+-- `k[1]` is the hash: `next` numbers the queue positions, `round` counts the notifications of all,
+-- `permit` is 1 if one is stored for the next waiter. A participant's value is the round in which
+-- it joined. Its state is
+--   `w`  it waits; if it has no queue position, it was passed over
+--   `n`  it is notified, and has not confirmed that it consumed the notification
+--   `d`  it has consumed the notification
+--   `a`  it was notified with all others, or must check the state itself
+--   `l`  it has left
+-- `k[2]` is a sorted set, the queue by positions. `k[3]` is a sorted set of the notified
+-- participants, by the end of the lease: if one dies, its notification goes to the next waiter. The
+-- message for a notified participant is its id; `0` is for all.
 
--- Takes the first out of the line where that one stood longer than its lease. It stands in line again if it lives after all; where
--- nothing is kept (a condition) it is to look for itself then, as something may have been for it.
-local function passes_over(id, stores)
-  local turn, came, mark, till = seat(id)
-  if mark == 'w' and till > now then
+-- Removes a waiter from the head of the queue if its lease has expired. If it is alive after all,
+-- it joins the queue again. Without stored permits (a condition) it must check the state itself
+-- then, because a notification may have been meant for it.
+local function remove_if_expired(id, store_permit)
+  local generation, joined_in, state, until_ms = participant(id)
+  if state == 'w' and until_ms > now then
     return false
   end
   redis.call('ZREM', k[2], id)
-  if mark == 'w' and stores ~= '1' then
-    sit(id, turn, came, 'a', till)
+  if state == 'w' and store_permit ~= '1' then
+    set_participant(id, generation, joined_in, 'a', until_ms)
   end
   return true
 end
 
--- Notifies the first of the line who lives; keeps a permit where nobody does and one is to be kept.
-local function give(publish, channel, stores)
+-- Notifies the first live waiter of the queue. Without one, stores a permit if permits are stored.
+local function notify_next(publish, channel, store_permit)
   while true do
     local id = redis.call('ZRANGE', k[2], 0, 0)[1]
     if not id then
-      if stores == '1' then
+      if store_permit == '1' then
         redis.call('HSET', k[1], 'permit', '1')
       end
       return 0
     end
-    if not passes_over(id, stores) then
-      local turn, came, _, till = seat(id)
+    if not remove_if_expired(id, store_permit) then
+      local generation, joined_in, _, until_ms = participant(id)
       redis.call('ZREM', k[2], id)
-      sit(id, turn, came, 'n', till)
-      redis.call('ZADD', k[3], till, id)
+      set_participant(id, generation, joined_in, 'n', until_ms)
+      redis.call('ZADD', k[3], until_ms, id)
       redis.pcall(publish, channel, id)
       return 1
     end
   end
 end
 
--- What the dead were notified of goes to others. One that lives after all stands in line again; where nobody else had it, it is its own.
-local function pass_on(publish, channel, stores)
+-- Passes notifications of expired participants on. If such a participant is alive after all, it
+-- joins the queue again, or keeps the notification if no other waiter received it.
+local function pass_on_expired(publish, channel, store_permit)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', k[3], '-inf', now)) do
     redis.call('ZREM', k[3], id)
-    local has_gone = give(publish, channel, stores) == 1 or stores == '1'
-    local turn, came, _, till = seat(id)
-    if turn then
-      sit(id, turn, came, has_gone and 'w' or 'a', till)
+    local passed_on = notify_next(publish, channel, store_permit) == 1 or store_permit == '1'
+    local generation, joined_in, _, until_ms = participant(id)
+    if generation then
+      set_participant(id, generation, joined_in, passed_on and 'w' or 'a', until_ms)
     end
   end
 end

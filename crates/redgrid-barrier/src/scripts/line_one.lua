@@ -1,13 +1,13 @@
--- line_one.lua: notify one who waits. Behind once.lua: it acts exactly once.
+-- line_one.lua: notify one waiter. Behind once.lua: it is executed exactly once.
 --
--- KEYS     behind the memory: the hash, the line, who is notified: see line.lua
--- ARGV[4]  publish  PUBLISH or SPUBLISH
--- ARGV[5]  channel  where notifications are told
--- ARGV[6]  stores   1: what nobody waits for is kept for who comes next
--- Answers  {1} if somebody waited, {0} if nobody did
+-- KEYS     behind the deduplication key: the hash, the queue, notified participants: see line.lua
+-- ARGV[4]  publish       PUBLISH or SPUBLISH
+-- ARGV[5]  channel       for notifications
+-- ARGV[6]  store permit  1: without a waiter, the notification is stored for the next one
+-- Answers  {1} if there was a waiter, {0} if not
 --
--- Work: O(log n), and that for each of the dead in front.
-pass_on(ARGV[4], ARGV[5], ARGV[6])
-local given = give(ARGV[4], ARGV[5], ARGV[6])
-keep(0)
-return answer({given})
+-- Work: O(log n), and the same for each expired waiter at the head.
+pass_on_expired(ARGV[4], ARGV[5], ARGV[6])
+local notified = notify_next(ARGV[4], ARGV[5], ARGV[6])
+extend_ttl(0)
+return answer({notified})

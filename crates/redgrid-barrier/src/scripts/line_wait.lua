@@ -1,80 +1,83 @@
--- line_wait.lua: stand in line, stay in it, or learn that one is notified.
+-- line_wait.lua: join the queue, stay in it, or learn of a notification.
 --
--- KEYS     the hash, the line, who is notified: see line.lua
--- ARGV[1]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
--- ARGV[2]  id         the seat
--- ARGV[3]  turn       of the seat
--- ARGV[4]  lease      milliseconds, for which the place is kept without another word
--- ARGV[5]  takes      1: whoever is notified has taken it with this answer; 0: it says so when it leaves
--- ARGV[6]  publish    PUBLISH or SPUBLISH
--- ARGV[7]  channel    where notifications are told
--- ARGV[8]  stores     1: what nobody waits for is kept for who comes next
--- ARGV[9]  again      1: it stood in line before
--- Returns  {1}       notified; also who stood in line and is not known any more, as a failover may have lost a
---                    notification
---          {0, ms}   not yet; the lease of the first who is notified ends in so long, -1 where nobody is
+-- KEYS     the hash, the queue, notified participants: see line.lua
+-- ARGV[1]  not after     microseconds since 1970 by this server's clock; later than that, nothing
+--                        is done
+-- ARGV[2]  id            of the participant
+-- ARGV[3]  generation    of the participant
+-- ARGV[4]  lease         milliseconds for which the position is kept without renewal
+-- ARGV[5]  consume       1: this reply consumes a notification; 0: a later leave request does
+-- ARGV[6]  publish       PUBLISH or SPUBLISH
+-- ARGV[7]  channel       for notifications
+-- ARGV[8]  store permit  1: without a waiter, a notification is stored for the next one
+-- ARGV[9]  was queued    1: it was in the queue before
+-- Returns  {1}       notified; also if it was in the queue before and is unknown now, because a
+--                    failover may have lost a notification
+--          {0, ms}   not yet; the first lease of a notified participant ends after ms, -1 if there
+--                    is none
 --          {-1}      too late: nothing was done
---          {-2}      this turn has left, or another has its seat
+--          {-2}      this generation has left, or a later one exists
 --
--- Work: O(log n), and for 16 of the dead in front at most. Sent twice, it stands in line once.
+-- Work: O(log n), and for at most 16 expired waiters at the head. Sent twice, it joins the queue
+-- once.
 if is_late(ARGV[1]) then
   return {-1}
 end
 if ARGV[9] == '1' then
-  keep_on_full_server()
+  allow_writes_on_full_server()
 end
-local id, mine, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local function is_mine()
-  local turn, _, mark = seat(id)
-  return turn == mine and mark
+local id, own_generation, lease = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local function own_state()
+  local generation, _, state = participant(id)
+  return generation == own_generation and state
 end
-if is_mine() == 'n' and redis.call('ZSCORE', k[3], id) then
-  -- It lives: what it was notified of goes to nobody else.
+if own_state() == 'n' and redis.call('ZSCORE', k[3], id) then
+  -- It is alive: its notification goes to no other waiter.
   redis.call('ZADD', k[3], now + lease, id)
 end
-pass_on(ARGV[6], ARGV[7], ARGV[8])
-local turn, came, mark = seat(id)
-if turn and (turn > mine or turn == mine and mark == 'l') then
+pass_on_expired(ARGV[6], ARGV[7], ARGV[8])
+local generation, joined_in, state = participant(id)
+if generation and (generation > own_generation or generation == own_generation and state == 'l') then
   return {-2}
 end
-local stands = turn == mine and mark == 'w' and came == field('round') and not redis.call('ZSCORE', k[2], id)
-if turn ~= mine then
-  if turn then
+local joins = generation == own_generation and state == 'w' and joined_in == field('round') and not redis.call('ZSCORE', k[2], id)
+if generation ~= own_generation then
+  if generation then
     redis.call('ZREM', k[2], id)
     if redis.call('ZREM', k[3], id) == 1 then
-      give(ARGV[6], ARGV[7], ARGV[8])
+      notify_next(ARGV[6], ARGV[7], ARGV[8])
     end
   end
-  came, mark, stands = field('round'), 'a', ARGV[9] ~= '1'
+  joined_in, state, joins = field('round'), 'a', ARGV[9] ~= '1'
 end
-if stands then
+if joins then
   for _ = 1, 16 do
     local first = redis.call('ZRANGE', k[2], 0, 0)[1]
-    if not first or not passes_over(first, ARGV[8]) then
+    if not first or not remove_if_expired(first, ARGV[8]) then
       break
     end
   end
   if ARGV[8] == '1' and field('permit') == 1 then
     redis.call('HSET', k[1], 'permit', '0')
-    mark = 'n'
+    state = 'n'
     redis.call('ZADD', k[3], now + lease, id)
   else
-    mark = 'w'
+    state = 'w'
     redis.call('ZADD', k[2], redis.call('HINCRBY', k[1], 'next', 1), id)
-    sweep(4 * redis.call('ZCARD', k[2]) + 64)
+    purge(4 * redis.call('ZCARD', k[2]) + 64)
   end
 end
-if mark == 'w' and came < field('round') then
-  mark = 'a'
-elseif mark == 'n' and ARGV[5] == '1' then
+if state == 'w' and joined_in < field('round') then
+  state = 'a'
+elseif state == 'n' and ARGV[5] == '1' then
   redis.call('ZREM', k[3], id)
-  mark = 'd'
-elseif mark == 'n' then
+  state = 'd'
+elseif state == 'n' then
   redis.call('ZADD', k[3], now + lease, id)
 end
-sit(id, ARGV[3], came, mark, now + lease)
-keep(lease)
-if mark == 'w' then
-  return {0, first_end(k[3])}
+set_participant(id, ARGV[3], joined_in, state, now + lease)
+extend_ttl(lease)
+if state == 'w' then
+  return {0, next_lease_end(k[3])}
 end
 return {1}

@@ -1,16 +1,22 @@
--- phaser.lua: what the scripts of a phaser have in common, behind seats.lua.
+-- phaser.lua: the common part of the scripts of a phaser, behind seats.lua.
 --
--- `k[1]` is its hash: `phase`, from 0; `ended` is 1 when it has ended; `began` counts who was registered, but those that were taken back
--- before they heard of it; `run` tells one run of the name from another: when it began, in microseconds; `past` is when the last one
--- was forgotten. A seat is a party: its number is the last phase at which it arrived, its mark `p` (is registered) or `l` (has left).
--- `k[2]` is a sorted set of the parties by the end of the lease; `k[3]` another of those that have arrived at the present phase.
+-- `k[1]` is its hash:
+--   `phase`  the current phase, from 0
+--   `ended`  1 if the phaser has ended
+--   `began`  counts the registrations, without those that were undone before they were confirmed
+--   `run`    identifies a run of the name: when it began, in microseconds
+--   `past`   when the last run was deleted, in microseconds
+-- A participant is a party: its value is the last phase at which it arrived; its state is `p` (is
+-- registered) or `l` (has left). `k[2]` is a sorted set of the parties by the end of the lease.
+-- `k[3]` is a sorted set of the parties that have arrived at the current phase.
 --
--- A party that is not known, though it was registered, shows that a failover has lost something: until `grace` nothing is over, so that
--- the others can say that they are there, too.
+-- An unknown party that was registered shows that a failover has lost data. Until `grace` no phase
+-- ends, so that the others can announce that they are registered, too.
 
--- Forgets the dead, and goes on to the next phase when all parties have arrived; without a party it ends.
-local function settle(publish, channel)
-  for _, id in ipairs(bury(k[2])) do
+-- Evicts expired parties. Begins the next phase if all parties have arrived; ends the phaser if no
+-- party is left.
+local function update(publish, channel)
+  for _, id in ipairs(evict_expired(k[2])) do
     redis.call('ZREM', k[3], id)
   end
   if field('ended') == 1 or field('began') == 0 or field('grace') > now then
@@ -22,21 +28,21 @@ local function settle(publish, channel)
   elseif redis.call('ZCARD', k[3]) >= parties then
     redis.call('HSET', k[1], 'phase', field('phase') + 1)
     redis.call('DEL', k[3])
-    sweep(4 * parties + 64)
+    purge(4 * parties + 64)
   else
     return
   end
   redis.pcall(publish, channel, field('phase'))
 end
 
--- Milliseconds until something may be over by itself; -1 where nothing can.
-local function soonest()
+-- Returns the milliseconds until the phase may end by itself; -1 if it can not.
+local function next_change()
   local grace = field('grace') - now
-  return grace > 0 and grace or first_end(k[2])
+  return grace > 0 and grace or next_lease_end(k[2])
 end
 
--- A client saw this phase; a failover has lost that it was reached.
-local function catch_up(phase, publish, channel)
+-- Restores a phase that a client saw and a failover has lost.
+local function restore_phase(phase, publish, channel)
   if phase > field('phase') then
     redis.call('HSET', k[1], 'phase', phase)
     redis.call('DEL', k[3])
@@ -44,31 +50,32 @@ local function catch_up(phase, publish, channel)
   end
 end
 
-local function forgotten(lease)
+local function start_grace(lease)
   redis.call('HSET', k[1], 'grace', string.format('%.0f', now + lease / 2))
 end
 
--- Whether a party of that run takes part in the present one. Where none is known, as after a failover, it is that of the party; so it is
--- where a failover has lost that the one before was forgotten.
-local function is_of(run)
+-- Returns whether a party of that run belongs to the current run. If no run is known, as after a
+-- failover, the run of the party becomes the current one. The same applies if a failover has lost
+-- the deletion of the previous run.
+local function is_current_run(run)
   run = tonumber(run)
-  local present = field('run')
-  if run <= field('past') or run < present then
+  local current = field('run')
+  if run <= field('past') or run < current then
     return false
   end
-  if run > present and present > 0 then
+  if run > current and current > 0 then
     if field('ended') == 0 then
       return false
     end
     redis.call('DEL', unpack(k))
-    redis.call('HSET', k[1], 'past', string.format('%.0f', present))
+    redis.call('HSET', k[1], 'past', string.format('%.0f', current))
   end
   redis.call('HSET', k[1], 'run', string.format('%.0f', run))
   return true
 end
 
--- The present run, begun here where there is none.
-local function run_here()
+-- Returns the current run, and begins one if there is none.
+local function ensure_run()
   if field('run') == 0 then
     local begins = math.max(clock[1] * 1000000 + clock[2], field('past') + 1)
     redis.call('HSET', k[1], 'run', string.format('%.0f', begins))
@@ -76,15 +83,15 @@ local function run_here()
   return field('run')
 end
 
--- Registers a party, or goes on to count it; `number` is the last phase at which it arrived.
-local function count(id, turn, number, lease)
-  sit(id, turn, number, 'p', now + lease)
+-- Registers a party or renews its registration; `arrived` is the last phase at which it arrived.
+local function register(id, generation, arrived, lease)
+  set_participant(id, generation, arrived, 'p', now + lease)
   redis.call('ZADD', k[2], now + lease, id)
   if field('began') == 0 then
     redis.call('HSET', k[1], 'began', '1')
   end
-  if number == field('phase') then
+  if arrived == field('phase') then
     redis.call('ZADD', k[3], 0, id)
   end
-  keep(lease)
+  extend_ttl(lease)
 end

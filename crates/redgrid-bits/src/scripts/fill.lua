@@ -2,11 +2,12 @@
 --
 -- KEYS[1]  the bits   string
 -- ARGV[1]  the first bit
--- ARGV[2]  the first bit behind the range; behind ARGV[1]
--- ARGV[3]  1: they are set, 0: they are cleared
--- Returns  1; 0: they are to be cleared, and behind ARGV[2] there is nothing
+-- ARGV[2]  the first bit after the range; greater than ARGV[1]
+-- ARGV[3]  1 to set them, 0 to clear them
+-- Returns  1; 0 after clearing if no bits are stored from ARGV[2] on
 --
--- Work: as many bytes as the range has. What is behind the end of the string is clear, and clearing makes it no longer. Sent twice, it does the same.
+-- Work: O(bytes of the range). Bits beyond the end of the string are clear, and clearing does not
+-- extend it. Sent twice, it does the same.
 local from, to, set = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local more = 1
 if not set then
@@ -18,15 +19,15 @@ if from >= to then
   return more
 end
 local first, last = math.floor(from / 8), math.floor((to - 1) / 8)
-local function filled(at)
+local function filled(index)
   local mask = 255
-  if at == first then
+  if index == first then
     mask = bit.band(mask, 2 ^ (8 - from % 8) - 1)
   end
-  if at == last then
+  if index == last then
     mask = bit.band(mask, 256 - 2 ^ (7 - (to - 1) % 8))
   end
-  local byte = string.byte(redis.call('GETRANGE', KEYS[1], at, at)) or 0
+  local byte = string.byte(redis.call('GETRANGE', KEYS[1], index, index)) or 0
   return string.char(set and bit.bor(byte, mask) or bit.band(byte, 255 - mask))
 end
 local bytes = filled(first)

@@ -1,9 +1,9 @@
--- filter_count.lua: what a Bloom filter is, and how many of its bits are set, at one moment.
+-- filter_count.lua: reads the shape of a Bloom filter and the number of its set bits, in one step.
 --
--- KEYS[1]  what it is   hash
--- KEYS[2]  its bits     string
--- Returns  {size, hashIterations, how many bits are set}; nothing for what is not there
+-- KEYS[1]  the configuration   hash
+-- KEYS[2]  the bits            string
+-- Returns  {size, hashIterations, number of set bits}; nothing for values that do not exist
 --
--- Work: as BITCOUNT. Only reads.
+-- Work: that of BITCOUNT. Read-only.
 local shape = redis.call('HMGET', KEYS[1], 'size', 'hashIterations')
 return {shape[1], shape[2], redis.call('BITCOUNT', KEYS[2])}

@@ -1,13 +1,13 @@
--- filter_init.lua: makes a Bloom filter, if there is none.
+-- filter_init.lua: creates a Bloom filter, if there is none.
 --
--- KEYS[1]  what it is   hash
--- ARGV[1]  size: how many bits it has
--- ARGV[2]  hashIterations: how many bits each element sets
+-- KEYS[1]  the configuration   hash
+-- ARGV[1]  size: the number of bits
+-- ARGV[2]  hashIterations: the number of bits of each element
 -- ARGV[3]  expectedInsertions
 -- ARGV[4]  falseProbability
--- Returns  1: it is made, 0: there is one
+-- Returns  1: it is created, 0: there is one
 --
--- Work: O(1). Sent twice, it does nothing the second time.
+-- Work: O(1). Sent twice, the second copy does nothing.
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return 0
 end

@@ -1,13 +1,13 @@
--- length.lua: the highest bit that is set, and one.
+-- length.lua: reads the index of the highest set bit, plus one.
 --
 -- KEYS[1]  the bits   string
--- Returns  the highest set bit + 1; 0 where none is set
+-- Returns  the highest set bit + 1; 0 if no bit is set
 --
--- Work: each byte is looked at once at most. Only reads.
+-- Work: each byte is read at most once. Read-only.
 if redis.call('BITPOS', KEYS[1], 1) < 0 then
   return 0
 end
--- In the byte at `low` or behind it a bit is set, and none from that at `high` on.
+-- A bit is set from the byte at `low` on, and none from the byte at `high` on.
 local low, high = 0, redis.call('STRLEN', KEYS[1])
 while high - low > 1 do
   local middle = math.floor((low + high) / 2)
@@ -18,8 +18,8 @@ while high - low > 1 do
     low = math.floor(found / 8)
   end
 end
-local byte, behind = string.byte(redis.call('GETRANGE', KEYS[1], low, low)), 0
+local byte, trailing_zeros = string.byte(redis.call('GETRANGE', KEYS[1], low, low)), 0
 while byte % 2 == 0 do
-  byte, behind = byte / 2, behind + 1
+  byte, trailing_zeros = byte / 2, trailing_zeros + 1
 end
-return low * 8 + 8 - behind
+return low * 8 + 8 - trailing_zeros

@@ -1,26 +1,26 @@
--- next.lua: the first bit from here on that is set, or that is clear.
+-- next.lua: finds the first bit from an index on that is set, or that is clear.
 --
 -- KEYS[1]  the bits   string
--- ARGV[1]  where to begin
--- ARGV[2]  1: one that is set, 0: one that is clear
--- Returns  where it is; -1: no bit from there on is set
+-- ARGV[1]  the first index
+-- ARGV[2]  1: a set bit, 0: a clear bit
+-- Returns  its index; -1: no bit from there on is set
 --
--- Work: as BITPOS. Only reads.
+-- Work: that of BITPOS. Read-only.
 local from, wanted = tonumber(ARGV[1]), tonumber(ARGV[2])
 local length = redis.call('STRLEN', KEYS[1]) * 8
-local at = math.floor(from / 8)
+local byte_index = math.floor(from / 8)
 if from % 8 > 0 and from < length then
-  local byte = string.byte(redis.call('GETRANGE', KEYS[1], at, at))
+  local byte = string.byte(redis.call('GETRANGE', KEYS[1], byte_index, byte_index))
   for i = from % 8, 7 do
     if math.floor(byte / 2 ^ (7 - i)) % 2 == wanted then
-      return at * 8 + i
+      return byte_index * 8 + i
     end
   end
-  at = at + 1
-  from = at * 8
+  byte_index = byte_index + 1
+  from = byte_index * 8
 end
--- Behind the end all are clear.
+-- All bits beyond the end are clear.
 if from >= length then
   return wanted == 1 and -1 or from
 end
-return redis.call('BITPOS', KEYS[1], wanted, at)
+return redis.call('BITPOS', KEYS[1], wanted, byte_index)

@@ -1,15 +1,15 @@
--- ones.lua: some bytes, the first of which has a bit that is set.
+-- ones.lua: reads a page of bytes whose first byte has a set bit.
 --
 -- KEYS[1]  the bits   string
--- ARGV[1]  the byte to begin at
--- ARGV[2]  how many bytes at most
--- Returns  {where they begin, the bytes}
+-- ARGV[1]  the index of the first byte
+-- ARGV[2]  the maximum number of bytes
+-- Returns  {index of the first byte of the page, its bytes}
 --          {}   no bit from there on is set
 --
--- Work: as BITPOS, and ARGV[2] bytes. Only reads.
+-- Work: that of BITPOS, and ARGV[2] bytes. Read-only.
 local found = redis.call('BITPOS', KEYS[1], 1, ARGV[1])
 if found < 0 then
   return {}
 end
-local at = math.floor(found / 8)
-return {at, redis.call('GETRANGE', KEYS[1], at, at + ARGV[2] - 1)}
+local byte_index = math.floor(found / 8)
+return {byte_index, redis.call('GETRANGE', KEYS[1], byte_index, byte_index + ARGV[2] - 1)}

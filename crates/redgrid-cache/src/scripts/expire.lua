@@ -1,33 +1,33 @@
--- expire.lua: other lifetimes for keys of a map cache. Behind packed.lua.
+-- expire.lua: sets the lifetimes of keys of a map cache. Appended to packed.lua.
 --
--- ARGV[6]  1 where only those are to have them that have none
--- ARGV[7]  lifetime: see `ending`
--- ARGV[8]  idle time in milliseconds, 0 for none, = as before
+-- ARGV[6]  1 to change only keys that have no lifetime and no idle time
+-- ARGV[7]  lifetime: see `expiry_of`
+-- ARGV[8]  idle time in milliseconds, 0 for none, = for the current one
 -- ARGV[9…] keys, 500 at most
--- Returns  how many have them now
+-- Returns  the number of changed keys
 --
--- Work: O(keys * log n); takes out 100 that are over. Sent twice, they begin anew.
-local no = refused()
-if no then
-  return no
+-- Work: O(keys * log n); removes up to 100 expired entries. Sent twice, the times start again.
+local refusal = precheck()
+if refusal then
+  return refusal
 end
-purge(MOST)
-local done, seen = 0, {}
+purge(MAX_REMOVED)
+local changed, seen = 0, {}
 for i = 9, #ARGV do
   local field = ARGV[i]
-  local value, idle = live(field)
+  local value, idle = read_live(field)
   if value and not seen[field] then
     seen[field] = true
-    local before = redis.call('ZSCORE', KEYS[2], field) or nil
-    if ARGV[6] ~= '1' or (not before and idle == 0) then
-      local other = ARGV[8] == '=' and idle or tonumber(ARGV[8])
-      lives(field, ending(ARGV[7], before), other)
-      if other ~= idle then
-        redis.call('HSET', KEYS[1], field, struct.pack('dLc0', other, #value, value))
+    local current_expiry = redis.call('ZSCORE', KEYS[2], field) or nil
+    if ARGV[6] ~= '1' or (not current_expiry and idle == 0) then
+      local new_idle = ARGV[8] == '=' and idle or tonumber(ARGV[8])
+      set_expiry(field, expiry_of(ARGV[7], current_expiry), new_idle)
+      if new_idle ~= idle then
+        redis.call('HSET', KEYS[1], field, struct.pack('dLc0', new_idle, #value, value))
       end
-      done = done + 1
+      changed = changed + 1
     end
   end
 end
-together()
-return done
+sync_expiry()
+return changed

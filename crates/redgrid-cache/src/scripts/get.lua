@@ -1,26 +1,27 @@
--- get.lua: what keys of a map cache have. Behind packed.lua.
+-- get.lua: reads keys of a map cache. Appended to packed.lua.
 --
--- ARGV[6]  use, where it counts as a use of the keys; has, where that and only whether they are there; peek, where nothing is to be changed
+-- ARGV[6]  use: return the values, which counts as an access; has: return only whether the keys
+--          exist, which counts as an access, too; peek: return the values and change nothing
 -- ARGV[7…] keys, 500 at most
--- Returns  of each its value, or nothing; of `has` 1 or 0
+-- Returns  for each key its value, or nothing; with `has` 1 or 0
 --
--- Work: O(keys * log n); takes out 100 that are over. Sent twice, it counts twice as a use.
-local seen = 0
+-- Work: O(keys * log n); removes up to 100 expired entries. Sent twice, it counts as two accesses.
+local purged = 0
 if ARGV[6] ~= 'peek' then
-  seen = purge(MOST)
+  purged = purge(MAX_REMOVED)
 end
 local found = {}
 for i = 7, #ARGV do
-  local value, idle = live(ARGV[i])
+  local value, idle = read_live(ARGV[i])
   if value and ARGV[6] ~= 'peek' then
-    used(ARGV[i], idle)
+    record_access(ARGV[i], idle)
   end
   if ARGV[6] == 'has' then
     value = value and 1 or 0
   end
   found[i - 6] = value or false
 end
-if (limit > 0 or seen > 0) and ARGV[6] ~= 'peek' then
-  together()
+if (limit > 0 or purged > 0) and ARGV[6] ~= 'peek' then
+  sync_expiry()
 end
 return found

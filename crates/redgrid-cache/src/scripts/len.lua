@@ -1,13 +1,14 @@
--- len.lua: how many entries a map cache has. Behind packed.lua.
+-- len.lua: counts the entries of a map cache. Appended to packed.lua.
 --
--- ARGV[6]  how many that are over are taken out, at most
--- Returns  {how many entries there are, 1 where some of them may be over, or 0, 1 where one is not over for sure, or 0}
+-- ARGV[6]  the maximum number of expired entries to remove
+-- Returns  {number of entries, 1 if some of them may be expired or 0, 1 if one of them is certainly
+--          not expired or 0}
 --
 -- Work: O(ARGV[6] * log n). Sent twice, it counts twice.
-local seen = purge(tonumber(ARGV[6]))
-if seen > 0 then
-  together()
+local purged = purge(tonumber(ARGV[6]))
+if purged > 0 then
+  sync_expiry()
 end
 local len = redis.call('HLEN', KEYS[1])
-local over = redis.call('ZCOUNT', KEYS[2], '-inf', now) + redis.call('ZCOUNT', KEYS[3], '-inf', now)
-return {len, seen < tonumber(ARGV[6]) and 0 or 1, len > over and 1 or 0}
+local expired = redis.call('ZCOUNT', KEYS[2], '-inf', now) + redis.call('ZCOUNT', KEYS[3], '-inf', now)
+return {len, purged < tonumber(ARGV[6]) and 0 or 1, len > expired and 1 or 0}

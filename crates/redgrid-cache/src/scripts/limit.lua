@@ -1,21 +1,22 @@
--- limit.lua: how many entries a map cache has at most. Behind packed.lua.
+-- limit.lua: sets the maximum number of entries of a map cache. Appended to packed.lua.
 --
--- ARGV[6]  1 where only one that has no limit is to have it
--- ARGV[7]  how many, 0 for as many as come
+-- ARGV[6]  1 to set it only if there is no limit
+-- ARGV[7]  the limit, 0 for none
 -- ARGV[8]  LRU or LFU
--- Returns  1 it has this limit now, 0 it had one
+-- Returns  1 the limit is set, 0 there was one
 --
--- Work: O(log n); takes out 100 that are over, and 100 that are more than the limit. Sent twice, it tells a second time.
-local no = refused()
-if no then
-  return no
+-- Work: O(log n); removes up to 100 expired entries, and up to 100 beyond the limit. Sent twice,
+-- the second copy replies again.
+local refusal = precheck()
+if refusal then
+  return refusal
 end
 if ARGV[6] == '1' and limit > 0 then
   return 0
 end
-purge(MOST)
+purge(MAX_REMOVED)
 if ARGV[7] == '0' or (options[2] or 'LRU') ~= ARGV[8] then
-  -- Times are no numbers of uses.
+  -- Access times and access counts cannot be compared.
   redis.call('UNLINK', KEYS[4])
 end
 if ARGV[7] == '0' then
@@ -25,5 +26,5 @@ else
 end
 limit = tonumber(ARGV[7])
 evict('')
-together()
+sync_expiry()
 return 1

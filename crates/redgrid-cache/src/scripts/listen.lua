@@ -1,8 +1,8 @@
--- listen.lua: changes of a map cache are to be published. Behind packed.lua.
+-- listen.lua: lets the changes of a map cache be published. Appended to packed.lua.
 --
--- Returns  1 they were not, 0 they were
+-- Returns  1 they were not published before, 0 they were
 --
--- Work: O(1). Sent twice, the second finds what the first has done.
-local new = redis.call('HSET', KEYS[5], 'has-listeners', '1')
-together()
-return new
+-- Work: O(1). Sent twice, the second copy finds the flag set by the first.
+local is_new = redis.call('HSET', KEYS[5], 'has-listeners', '1')
+sync_expiry()
+return is_new

@@ -1,17 +1,19 @@
--- packed.lua: what the scripts of a map cache begin with.
+-- packed.lua: the prelude of the scripts of a map cache.
 --
--- KEYS[1]  map       hash: of each key 8 bytes of a double, the idle time in milliseconds (0 is none), 8 bytes of a length, and the value
--- KEYS[2]  ends      sorted set: when the lifetime of a key is over, in milliseconds since 1970
--- KEYS[3]  idles     sorted set: when a key will have been unused for its idle time
--- KEYS[4]  uses      sorted set: when a key was used, or how often; only where there is a limit
+-- KEYS[1]  map       hash: for each key 8 bytes of a double, the idle time in milliseconds (0 for
+--                    none), 8 bytes of a length, and the value
+-- KEYS[2]  expiry    sorted set: when the lifetime of a key ends, in milliseconds since 1970
+-- KEYS[3]  idle      sorted set: when the idle time of a key ends unless it is accessed
+-- KEYS[4]  accesses  sorted set: time or number of accesses of a key; only with a limit
 -- KEYS[5]  options   hash: max-size, mode, has-listeners
--- KEYS[6…] leases    Redisson's for each key that is written: who loads it. What is written ends them.
+-- KEYS[6…] leases    Redisson's, for each written key: the client that loads it. A write deletes
+--                    it.
 -- ARGV[1]  publish   PUBLISH or SPUBLISH
 -- ARGV[2…5] created, updated, removed, expired: channels
 --
--- All five keys are Redisson's, and so is their content; times are the server's.
+-- All five keys and their contents are Redisson's; times are those of the server.
 local CREATED, UPDATED, REMOVED, EXPIRED = 2, 3, 4, 5
-local MOST = 100
+local MAX_REMOVED = 100
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local options = redis.call('HMGET', KEYS[5], 'max-size', 'mode', 'has-listeners')
@@ -19,12 +21,12 @@ local limit = tonumber(options[1] or '0') or 0
 if limit > 0 then
   redis.call('ZCARD', KEYS[4])
 end
--- How many `evict` may still take out, all its calls together.
-local budget = MOST
+-- How many entries all calls of `evict` together may still remove.
+local budget = MAX_REMOVED
 
--- What stands in the way of a change, before anything is written: keys of other types, and what this user may not do where a server tells that, Redis from
--- 7.0 on.
-local function refused()
+-- Fails if a key has another type. Returns an error if the user may not run a command of a change,
+-- before anything is written. Only servers from Redis 7.0 on report permissions.
+local function precheck()
   redis.call('HLEN', KEYS[1])
   for at = 2, 4 do
     redis.call('ZCARD', KEYS[at])
@@ -45,72 +47,73 @@ local function refused()
   end
 end
 
--- A message to who listens; that it may not be sent undoes nothing.
-local function tell(channel, field, value, was)
+-- Publishes an event if there are listeners. A refused publication undoes nothing.
+local function publish_event(channel, field, value, previous)
   if options[3] then
     local message = struct.pack('Lc0Lc0', #field, field, #value, value)
-    if was then
-      message = message .. struct.pack('Lc0', #was, was)
+    if previous then
+      message = message .. struct.pack('Lc0', #previous, previous)
     end
     redis.pcall(ARGV[1], ARGV[channel], message)
   end
 end
 
--- No entry any more.
-local function drop(field)
+-- Deletes an entry with its times.
+local function delete_entry(field)
   redis.call('HDEL', KEYS[1], field)
   for at = 2, 4 do
     redis.call('ZREM', KEYS[at], field)
   end
 end
 
--- The value and the idle time of an entry; where it is over nothing, nothing, and what its value was.
-local function live(field)
+-- Returns the value and the idle time of an entry; if it is expired, nil, nil and its value.
+local function read_live(field)
   local packed = redis.call('HGET', KEYS[1], field)
   if not packed then
     return nil
   end
   local idle, value = struct.unpack('dLc0', packed)
-  local ends = redis.call('ZSCORE', KEYS[2], field)
-  local unused = idle ~= 0 and redis.call('ZSCORE', KEYS[3], field)
-  if (ends and tonumber(ends) <= now) or (unused and tonumber(unused) <= now) then
+  local expiry = redis.call('ZSCORE', KEYS[2], field)
+  local idle_expiry = idle ~= 0 and redis.call('ZSCORE', KEYS[3], field)
+  if (expiry and tonumber(expiry) <= now) or (idle_expiry and tonumber(idle_expiry) <= now) then
     return nil, nil, value
   end
   return value, idle
 end
 
--- Takes out what is over, so many at most; tells how many it looked at.
+-- Removes expired entries. Visits up to `most`, and returns how many it has visited.
 local function purge(most)
-  local seen = 0
+  local visited = 0
   for at = 2, 3 do
-    local over = redis.call('ZRANGEBYSCORE', KEYS[at], '-inf', now, 'LIMIT', 0, most - seen)
-    for _, field in ipairs(over) do
+    local expired = redis.call('ZRANGEBYSCORE', KEYS[at], '-inf', now, 'LIMIT', 0, most - visited)
+    for _, field in ipairs(expired) do
       local packed = redis.call('HGET', KEYS[1], field)
-      local read, idle, value = pcall(struct.unpack, 'dLc0', packed or '')
-      if at == 3 and read and idle == 0 then
-        -- It has no idle time any more.
+      local ok, idle, value = pcall(struct.unpack, 'dLc0', packed or '')
+      if at == 3 and ok and idle == 0 then
+        -- The entry has no idle time any more.
         redis.call('ZREM', KEYS[3], field)
       else
-        drop(field)
-        if read then
-          tell(EXPIRED, field, value)
+        delete_entry(field)
+        if ok then
+          publish_event(EXPIRED, field, value)
         end
       end
     end
-    seen = seen + #over
+    visited = visited + #expired
   end
-  return seen
+  return visited
 end
 
--- What belongs to a map that ends does not outlive it; where the map has no end, or there is none any more, nothing has the end that one before had.
-local function together()
-  local left = redis.call('PTTL', KEYS[1])
+-- Gives the companion keys the TTL of the map. If the map has none, or does not exist any more,
+-- they lose a TTL that they have from an earlier one.
+local function sync_expiry()
+  local ttl = redis.call('PTTL', KEYS[1])
   for at = 2, 5 do
-    if left > 0 then
-      redis.call('PEXPIRE', KEYS[at], left)
+    if ttl > 0 then
+      redis.call('PEXPIRE', KEYS[at], ttl)
     else
       if at < 5 then
-        -- Redisson's, in the sets of a map that has an end.
+        -- Redisson's member in the sorted sets of a map with a TTL.
         redis.call('ZREM', KEYS[at], 'redisson__expiretag')
       end
       if redis.call('PTTL', KEYS[at]) >= 0 then
@@ -120,8 +123,8 @@ local function together()
   end
 end
 
--- An entry was used.
-local function used(field, idle)
+-- Records an access to an entry.
+local function record_access(field, idle)
   if idle ~= 0 then
     redis.call('ZADD', KEYS[3], now + idle, field)
   end
@@ -134,64 +137,67 @@ local function used(field, idle)
   end
 end
 
-local function take_out(field)
+-- Evicts an entry. Returns 1 if it existed, otherwise 0.
+local function evict_entry(field)
   local packed = redis.call('HGET', KEYS[1], field)
-  drop(field)
-  local read, _, value = pcall(struct.unpack, 'dLc0', packed or '')
-  if read then
-    tell(REMOVED, field, value)
+  delete_entry(field)
+  local ok, _, value = pcall(struct.unpack, 'dLc0', packed or '')
+  if ok then
+    publish_event(REMOVED, field, value)
   end
   return packed and 1 or 0
 end
 
--- What is more than the limit, but for one entry: what is over, then those used least; so many at most, and never more than `budget`.
+-- Removes entries beyond the limit, except one: expired ones first, then those with the fewest or
+-- oldest accesses. Removes up to MAX_REMOVED, and never more than `budget`.
 local function evict(except)
   if limit <= 0 or budget <= 0 then
     return
   end
-  local more = redis.call('HLEN', KEYS[1]) - limit
-  if more <= 0 then
+  local excess = redis.call('HLEN', KEYS[1]) - limit
+  if excess <= 0 then
     return
   end
-  purge(math.min(more, MOST, budget))
-  local over = redis.call('HLEN', KEYS[1]) - limit
-  budget = budget - (more - over)
-  over = math.min(over, MOST, budget)
-  if over <= 0 then
+  purge(math.min(excess, MAX_REMOVED, budget))
+  local rest = redis.call('HLEN', KEYS[1]) - limit
+  budget = budget - (excess - rest)
+  rest = math.min(rest, MAX_REMOVED, budget)
+  if rest <= 0 then
     return
   end
-  budget = budget - over
-  for _, field in ipairs(redis.call('ZRANGE', KEYS[4], 0, over)) do
-    if over > 0 and field ~= except and field ~= 'redisson__expiretag' then
-      over = over - take_out(field)
+  budget = budget - rest
+  for _, field in ipairs(redis.call('ZRANGE', KEYS[4], 0, rest)) do
+    if rest > 0 and field ~= except and field ~= 'redisson__expiretag' then
+      rest = rest - evict_entry(field)
     end
   end
-  if over > 0 then
-    -- What was there before there was a limit, and never used since.
-    for _, field in ipairs(redis.call('HRANDFIELD', KEYS[1], 2 * over)) do
-      if over > 0 and field ~= except and not redis.call('ZSCORE', KEYS[4], field) then
-        over = over - take_out(field)
+  if rest > 0 then
+    -- Entries that were not accessed since the limit was set.
+    for _, field in ipairs(redis.call('HRANDFIELD', KEYS[1], 2 * rest)) do
+      if rest > 0 and field ~= except and not redis.call('ZSCORE', KEYS[4], field) then
+        rest = rest - evict_entry(field)
       end
     end
   end
 end
 
--- When a lifetime is over that is said as `5000` from now, `@1700000000000`, `=` as before, or `0` for none.
-local function ending(said, before)
-  if said == '=' then
-    return before
-  elseif said == '0' then
+-- Computes an expiry from a lifetime: `5000` from now, `@1700000000000`, `=` for the current one,
+-- or `0` for none.
+local function expiry_of(lifetime, current_expiry)
+  if lifetime == '=' then
+    return current_expiry
+  elseif lifetime == '0' then
     return nil
-  elseif string.sub(said, 1, 1) == '@' then
-    return tonumber(string.sub(said, 2))
+  elseif string.sub(lifetime, 1, 1) == '@' then
+    return tonumber(string.sub(lifetime, 2))
   end
-  return now + tonumber(said)
+  return now + tonumber(lifetime)
 end
 
--- Gives an entry its lifetime and its idle time.
-local function lives(field, ends, idle)
-  if ends then
-    redis.call('ZADD', KEYS[2], ends, field)
+-- Sets the expiry and the idle time of an entry.
+local function set_expiry(field, expiry, idle)
+  if expiry then
+    redis.call('ZADD', KEYS[2], expiry, field)
   else
     redis.call('ZREM', KEYS[2], field)
   end

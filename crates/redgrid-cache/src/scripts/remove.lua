@@ -1,32 +1,34 @@
--- remove.lua: no values for keys of a map cache. Behind packed.lua.
+-- remove.lua: removes keys of a map cache. Appended to packed.lua.
 --
--- ARGV[6]  1 where it is to be told what they had, 0 not, equal for one key that must have a value
--- ARGV[7…] keys, 500 at most; of `equal` one, and what is expected
--- Returns  for each {1 it was there and is not any more, or 0; what it had, or nothing}
+-- ARGV[6]  1 to return the previous values, 0 not to, equal to remove one key only if it has the
+--          expected value
+-- ARGV[7…] keys, 500 at most; with `equal` one key and the expected value
+-- Returns  for each key {1 if it was removed or 0; the previous value, or nothing}
 --
--- Work: O(keys * log n); takes out 100 that are over. Not to be sent twice: the second would find nothing.
-local no = refused()
-if no then
-  return no
+-- Work: O(keys * log n); removes up to 100 expired entries. Not to be sent twice: the second copy
+-- would find nothing.
+local refusal = precheck()
+if refusal then
+  return refusal
 end
-purge(MOST)
-local done = {}
+purge(MAX_REMOVED)
+local results = {}
 for i = 7, ARGV[6] == 'equal' and 7 or #ARGV do
   local field = ARGV[i]
-  local was, _, over = live(field)
-  if over then
-    drop(field)
-    tell(EXPIRED, field, over)
+  local previous, _, expired = read_live(field)
+  if expired then
+    delete_entry(field)
+    publish_event(EXPIRED, field, expired)
   end
-  local goes = was and (ARGV[6] ~= 'equal' or was == ARGV[8])
-  if goes then
-    drop(field)
-    tell(REMOVED, field, was)
+  local removes = previous and (ARGV[6] ~= 'equal' or previous == ARGV[8])
+  if removes then
+    delete_entry(field)
+    publish_event(REMOVED, field, previous)
   end
-  if KEYS[6] and (goes or not was) then
+  if KEYS[6] and (removes or not previous) then
     redis.call('DEL', KEYS[5 + i - 6])
   end
-  done[#done + 1] = {goes and 1 or 0, ARGV[6] == '1' and was or false}
+  results[#results + 1] = {removes and 1 or 0, ARGV[6] == '1' and previous or false}
 end
-together()
-return done
+sync_expiry()
+return results

@@ -1,15 +1,15 @@
--- set_find.lua: how long values of a set cache are in it.
+-- set_find.lua: reads the remaining lifetimes of values of a set cache.
 --
--- KEYS[1]  set, as set_insert.lua has it
+-- KEYS[1]  set, see set_insert.lua
 -- ARGV     values, 500 at most
--- Returns  of each the milliseconds; -2 where it is not in
+-- Returns  for each value the milliseconds; -2 if the set does not contain it
 --
--- Work: O(values); only reads.
+-- Work: O(values); read-only.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local left = {}
+local remaining = {}
 for i = 1, #ARGV do
-  local ends = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[i]) or '')
-  left[i] = ends and ends > now and ends - now or -2
+  local expiry = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[i]) or '')
+  remaining[i] = expiry and expiry > now and expiry - now or -2
 end
-return left
+return remaining

@@ -1,12 +1,12 @@
--- set_scan.lua: a page of a set cache.
+-- set_scan.lua: reads a page of a set cache.
 --
--- KEYS[1]  set, as set_insert.lua has it
--- ARGV[1]  where to go on, 0 at first
--- ARGV[2]  how many are looked at, about
+-- KEYS[1]  set, see set_insert.lua
+-- ARGV[1]  cursor, 0 at first
+-- ARGV[2]  the number of values to visit, approximately
 -- ARGV[3]  a pattern of values, or nothing
--- Returns  {where to go on, each value that is not over}
+-- Returns  {next cursor, the values that are not expired}
 --
--- Work: O(ARGV[2]); only reads.
+-- Work: O(ARGV[2]); read-only.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local page = redis.call('ZSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2], 'MATCH', ARGV[3] == '' and '*' or ARGV[3])

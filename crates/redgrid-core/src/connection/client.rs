@@ -29,7 +29,7 @@ use crate::exactly_once::KeyLocks;
 use crate::lock::Table;
 use crate::name::{Name, Namespace};
 use crate::participant::Participants;
-use crate::permits::Pools;
+use crate::permits::SemaphoreRegistry;
 use crate::pubsub::SubscriptionManager;
 use crate::unpolled::UnpolledRegistry;
 
@@ -44,7 +44,7 @@ struct Inner {
     core: Arc<Core>,
     table: Arc<Table>,
     key_locks: KeyLocks,
-    pools: Arc<Pools>,
+    semaphores: Arc<SemaphoreRegistry>,
     shared: Shared,
     kept: Kept,
     closing: Arc<watch::Sender<Closing>>,
@@ -130,15 +130,15 @@ impl Client {
         core.tasks().push(tokio::spawn(repeat(Arc::clone(&core))));
         let (watching, to_tasks) = (Arc::clone(&core), table.background());
         core.tasks().push(tokio::spawn(async move { watching.unpolled.watch(to_tasks).await }));
-        let pools = Pools::new(&core, table.background());
-        core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&pools))));
+        let semaphores = SemaphoreRegistry::new(&core, table.background());
+        core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&semaphores))));
         let closing = Arc::new(watch::Sender::new(Closing::No));
         let (done, closed) = watch::channel(false);
-        let end = (abandoned(&core, (&table, &pools), &closing), done);
+        let end = (abandoned(&core, (&table, &semaphores), &closing), done);
         let watched = closing.subscribe();
-        tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&pools)), work, watched, end));
+        tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&semaphores)), work, watched, end));
         let (key_locks, shared, kept) = (KeyLocks::default(), Shared::default(), Kept::default());
-        Client(Arc::new(Inner { core, table, key_locks, pools, shared, kept, closing, closed }))
+        Client(Arc::new(Inner { core, table, key_locks, semaphores, shared, kept, closing, closed }))
     }
 
     /// Returns the id of this client. Its holder fields are this id and a number.
@@ -402,8 +402,8 @@ impl Client {
         self.0.closing.subscribe()
     }
 
-    pub(crate) fn pools(&self) -> &Arc<Pools> {
-        &self.0.pools
+    pub(crate) fn semaphores(&self) -> &Arc<SemaphoreRegistry> {
+        &self.0.semaphores
     }
 
     /// Returns the locks per name that serialize exactly-once requests.
@@ -421,7 +421,7 @@ impl Client {
         // One channel is the client's own, for notices.
         let channels = self.0.core.subscriptions.channel_count().saturating_sub(1);
         let table = &self.0.table;
-        let (names, permits, waiting) = self.0.pools.in_hand();
+        let (names, permits, waiting) = self.0.semaphores.in_hand();
         InHand {
             names: table.names() + names,
             holds: table.holds() + permits,

@@ -22,7 +22,7 @@ use crate::error::ServerError;
 use crate::inline_bytes::InlineBytes;
 use crate::lock::{BackgroundTask, Table};
 use crate::participant::Participants;
-use crate::permits::Pools;
+use crate::permits::SemaphoreRegistry;
 use crate::pinned::pinned;
 use crate::pubsub::{Listener, SubscriptionManager};
 use crate::unpolled::UnpolledRegistry;
@@ -213,14 +213,15 @@ pub(super) enum Closing {
 /// It ends all pending calls, which could not complete any more.
 pub(super) fn abandoned(
     core: &Arc<Core>,
-    (table, pools): (&Arc<Table>, &Arc<Pools>),
+    (table, semaphores): (&Arc<Table>, &Arc<SemaphoreRegistry>),
     closer: &Arc<watch::Sender<Closing>>,
 ) -> Driven {
-    let (core, table, pools, closer) = (Arc::clone(core), Arc::clone(table), Arc::clone(pools), Arc::clone(closer));
+    let (core, table, semaphores, closer) =
+        (Arc::clone(core), Arc::clone(table), Arc::clone(semaphores), Arc::clone(closer));
     Driven::new(move || {
         core.ended.is_over();
         drop(table.close());
-        pools.close();
+        semaphores.close();
         closer.send_if_modified(|closing| {
             let first = *closing == Closing::No;
             if first {
@@ -237,7 +238,7 @@ pub(super) fn abandoned(
 /// `driven` is created before the task, because the task may be dropped before its first poll.
 pub(super) async fn run(
     core: Arc<Core>,
-    (table, pools): (Arc<Table>, Arc<Pools>),
+    (table, semaphores): (Arc<Table>, Arc<SemaphoreRegistry>),
     mut work: mpsc::UnboundedReceiver<BackgroundTask>,
     mut closing: watch::Receiver<Closing>,
     (driven, done): (Driven, watch::Sender<bool>),
@@ -258,7 +259,7 @@ pub(super) async fn run(
     for left in table.close() {
         tasks.spawn(left);
     }
-    pools.close();
+    semaphores.close();
     core.participants.take_leave_requests().into_iter().for_each(|leave_request| table.run_detached(leave_request));
     let drained = async {
         loop {
@@ -385,7 +386,7 @@ pub(crate) async fn refused(core: &Core) -> ServerError {
 }
 
 /// Follows the topology: holds and waiters are moved to the current primary of their names.
-pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, pools: Arc<Pools>) {
+pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, semaphores: Arc<SemaphoreRegistry>) {
     let mut changes = core.topology.changes();
     let mut watched: Vec<(Arc<dyn Server>, [AbortOnDrop; 2])> = Vec::new();
     let mut views = Views::new(core.topology.kind());
@@ -397,14 +398,14 @@ pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, pools: Arc<Pools>
         for server in primaries {
             if !watched.iter().any(|(known, _)| is_same(known, &server)) {
                 let watching = tokio::spawn(Arc::clone(&table).verify_after_reconnects(Arc::clone(&server)));
-                let permits = tokio::spawn(Arc::clone(&pools).verify_after_reconnects(Arc::clone(&server)));
+                let permits = tokio::spawn(Arc::clone(&semaphores).verify_after_reconnects(Arc::clone(&server)));
                 watched.push((server, [watching, permits].map(AbortOnDrop)));
             }
         }
         core.subscriptions.reassign();
         core.given_back.look();
         table.verify_moved();
-        pools.verify_all();
+        semaphores.verify_all();
         if changes.changed().await.is_err() {
             std::future::pending::<()>().await;
         }

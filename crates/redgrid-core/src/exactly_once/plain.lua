@@ -1,6 +1,6 @@
--- plain.lua: what stands in front of a script in place of once.lua, where it is sent once and nothing is remembered.
+-- plain.lua: what stands in front of a script in place of dedup.lua, where it is sent once and nothing is remembered.
 --
--- KEYS[1] and ARGV[1] to ARGV[3] are not used: what is behind this has its keys and arguments where once.lua leaves them.
+-- KEYS[1] and ARGV[1] to ARGV[3] are not used: what is behind this has its keys and arguments where dedup.lua leaves them.
 local function answer(values)
   return {1, values}
 end

@@ -1,4 +1,4 @@
-//! A fence: what is written in Redis refuses the writers whose lock has passed on.
+//! A fence protects data in Redis from writers whose lock has passed on to another holder.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,27 +15,30 @@ use crate::token::Token;
 static CHECK: Script<1> = Script::new("fence/check", include_str!("scripts/check.lua"));
 static WRITE: Script<3> = Script::new("fence/write", include_str!("scripts/write.lua"));
 
-/// How long a fence is remembered after the last token that passed: 30 days, as long as the longest lease.
+/// How long a fence is remembered after the last token that passed: 30 days, like the longest
+/// lease.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The shortest: 1 minute, far above what the clocks of two servers and the calls of a client differ by.
-const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
+/// The shortest lifetime of a fence: 1 minute.
+///
+/// It is far above the clock difference of two servers and the duration of a client's calls.
+const MIN_LIFETIME: Duration = Duration::from_secs(60);
 
-/// How many fields one write has at most: a script has no room for more.
-const MOST_FIELDS: usize = 3_000;
+/// Maximum number of fields in one write. A script has no room for more.
+const MAX_FIELDS: usize = 3_000;
 
-/// Where the fence of what has this key remembers.
+/// Returns the key of the fence that guards the key `guarded`.
 pub(crate) fn key(guarded: &[u8]) -> Bytes {
     companion("redgrid_fence", guarded)
 }
 
-/// Tells the calls of this process apart.
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Distinguishes the calls of this process.
+static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 
-/// Guards what is written in Redis: it remembers the highest [`Token`] that has passed, and refuses lower ones.
+/// A fence remembers the highest [`Token`] that has passed, and rejects writes with lower ones.
 ///
-/// A lease can not stop a process that was paused from writing late; this can. The check and the write are one step of the
-/// server, so no timing lets a stale writer in between.
+/// A lease cannot stop a process that was paused from writing late; a fence can. The check and the
+/// write are one step of the server, so no timing lets a stale writer in between.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_core::Client, token: redgrid_core::Token) -> Result<(), Box<dyn std::error::Error>> {
@@ -53,15 +56,21 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 ///
 /// # Names
 ///
-/// A fence guards the key of its own name, and every key with the same hash tag: `{ledger}` guards `{ledger}:total`. The fences
-/// `ledger` and `{ledger}` guard the same keys, and are one. All tokens that it is shown must come from one lock (or from one name of a quorum).
+/// A fence guards the key of its own name, and every key with the same hash tag: `{ledger}` guards
+/// `{ledger}:total`. The fences `ledger` and `{ledger}` guard the same keys, and are one fence. All
+/// its tokens must come from one lock, or from one name of a quorum.
 ///
-/// # How long it remembers
+/// # Lifetime
 ///
-/// Until 30 days after the last token that passed ([`Fence::lifetime`]). When it has forgotten, it refuses tokens that are
-/// older than that: a token is a time, so what was granted before the forgotten one is refused although nothing is
-/// remembered. Where tokens are ahead of the clock of the fence's server, it remembers them for the lead as well. A holder that has held its lock for longer than that without a write is told [`FenceError::Aged`] and has
-/// to acquire anew. Use the same lifetime everywhere. What the server loses with its memory, the fence loses with the data.
+/// The highest token is remembered until 30 days after the last token that passed (see
+/// [`Fence::lifetime`]). After that, the fence rejects tokens that are older than its lifetime.
+/// Tokens are times, so every token from before the forgotten one is rejected although nothing is
+/// remembered.
+///
+/// If a token is ahead of the clock of the fence's server, it is remembered for that lead as well.
+/// A holder that has held its lock for longer than the lifetime without a write gets
+/// [`FenceError::Aged`], and must acquire the lock again. Use the same lifetime everywhere. If the
+/// server loses its memory, the fence is lost together with the data.
 #[derive(Debug, Clone)]
 pub struct Fence {
     client: Client,
@@ -76,7 +85,9 @@ struct Guarded {
 }
 
 impl Fence {
-    /// The fence with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Creates the fence with this name.
+    ///
+    /// No request is sent: an invalid name is reported by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let guarded = Name::of_key(name).map(|name| {
             let key = key(&client.key(&name));
@@ -85,76 +96,84 @@ impl Fence {
         Fence { client: client.clone(), guarded, lifetime: Some(LIFETIME) }
     }
 
-    /// Remembers for this long after the last token that passed, and refuses older tokens when it has forgotten: a minute
-    /// at least, 30 days unless set.
+    /// Sets how long the highest token is remembered after the last token that passed.
+    ///
+    /// When it is forgotten, older tokens are rejected. The lifetime is 1 minute at least, and 30
+    /// days by default.
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
-        self.lifetime = Some(lifetime.max(SHORTEST_LIFETIME));
+        self.lifetime = Some(lifetime.max(MIN_LIFETIME));
         self
     }
 
-    /// Remembers for ever, and lets tokens pass whatever their age: for tokens that are no times, such as those that Redisson
-    /// counts. Its key stays until somebody deletes it.
+    /// Remembers the highest token forever, and lets tokens pass whatever their age.
+    ///
+    /// Use it for tokens that are not times, such as those that Redisson counts. The key of the
+    /// fence stays until it is deleted.
     pub fn without_lifetime(mut self) -> Self {
         self.lifetime = None;
         self
     }
 
-    /// Lets `token` pass, and none below it from now on: what a holder does first, before it writes what can not be
-    /// fenced write by write. A check says nothing about a moment later; the writes of this fence check each for itself.
+    /// Lets `token` pass, and from now on no lower one.
     ///
-    /// Sent again after a lost reply: twice is once.
+    /// A holder calls it before changes that cannot be fenced one by one. A check says nothing
+    /// about a moment later; the writes of this fence check each for itself.
+    ///
+    /// It is sent again after a lost reply, which is harmless: it is idempotent.
     ///
     /// # Errors
     ///
-    /// [`FenceError::Stale`] when a higher token has passed before.
+    /// [`FenceError::Stale`] if a higher token has passed before.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the token may or may not have passed.
+    /// If the future is dropped, the token may or may not have passed.
     pub async fn check_and_set(&self, token: Token) -> Result<(), FenceError> {
         let guarded = self.guarded()?;
         let request = CHECK.with([guarded.key.clone()]).arg(token.to_string()).int(self.lifetime_millis());
-        let answer = self.client.run::<(i64, Bytes)>(request.idempotent()).await;
-        self.passed(guarded, token, answer).map(drop)
+        let reply = self.client.run::<(i64, Bytes)>(request.idempotent()).await;
+        self.parse_reply(guarded, token, reply).map(drop)
     }
 
-    /// The highest token that has passed, if one is remembered.
+    /// Returns the highest token that has passed, if one is remembered.
     ///
     /// # Errors
     ///
-    /// [`FenceError`] when it could not be asked.
+    /// [`FenceError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn highest(&self) -> Result<Option<Token>, FenceError> {
         let guarded = self.guarded()?;
         let request = Request::command("GET").key(guarded.key.clone()).idempotent();
         let highest = self.client.run::<Option<u64>>(request).await;
-        highest.map(|highest| highest.map(Token::new)).map_err(|source| guarded.failed(source))
+        highest.map(|highest| highest.map(Token::new)).map_err(|source| guarded.write_error(source))
     }
 
-    /// Sets `key` to `value`, if `token` is not stale.
+    /// Sets `key` to `value` if `token` is not stale.
     ///
-    /// Every write of a fence is sent again after a lost reply, and carried out once: its answer is remembered beside the
-    /// fence while any copy may be under way. So a late copy does not undo what the same holder has written since.
+    /// Every write of a fence is sent again after a lost reply, and executed once. Its reply is
+    /// stored beside the fence while a retransmission may be in flight. So a late retransmission
+    /// does not undo what the same holder has written since.
     ///
     /// # Errors
     ///
-    /// [`FenceError`] says whether it is written.
+    /// [`FenceError`] says whether the value was written.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may be written, now or within the client's `response_timeout`.
+    /// If the future is dropped, the value may be written, now or within the client's
+    /// `response_timeout`.
     pub async fn set(&self, key: impl AsRef<str>, value: impl Into<Bytes>, token: Token) -> Result<(), FenceError> {
         self.write(key, Write::Set { value: value.into(), lives: Lives::On }, token).await.map(drop)
     }
 
-    /// Sets a field of the hash `key`, if `token` is not stale: true when the field is new.
+    /// Sets a field of the hash `key` if `token` is not stale. Returns true if the field is new.
     ///
     /// # Errors
     ///
-    /// [`FenceError`] says whether it is written.
+    /// [`FenceError`] says whether the field was written.
     ///
     /// # Cancel safety
     ///
@@ -170,11 +189,13 @@ impl Fence {
         Ok(self.write(key, Write::HashSet { fields }, token).await? > 0)
     }
 
-    /// Adds `by` to the number under `key`, which is 0 where there is none, if `token` is not stale. Answers the sum.
+    /// Adds `by` to the number under `key` if `token` is not stale. Returns the sum.
+    ///
+    /// An absent key counts as 0.
     ///
     /// # Errors
     ///
-    /// [`FenceError`] says whether it is written.
+    /// [`FenceError`] says whether the number was changed.
     ///
     /// # Cancel safety
     ///
@@ -183,11 +204,11 @@ impl Fence {
         self.write(key, Write::Increment { by }, token).await
     }
 
-    /// Deletes `key`, if `token` is not stale: true when it was there.
+    /// Deletes `key` if `token` is not stale. Returns true if it existed.
     ///
     /// # Errors
     ///
-    /// [`FenceError`] says whether it is deleted.
+    /// [`FenceError`] says whether the key was deleted.
     ///
     /// # Cancel safety
     ///
@@ -196,12 +217,14 @@ impl Fence {
         Ok(self.write(key, Write::Delete, token).await? > 0)
     }
 
-    /// Carries out a write on `key`, if `token` is not stale: what objects that hold values do, too. Answers 1 for
-    /// [`Write::Set`], the sum for [`Write::Increment`], and how many were new, or there, for the others.
+    /// Executes a write on `key` if `token` is not stale. Objects that hold values use this, too.
+    ///
+    /// Returns 1 for [`Write::Set`], and the sum for [`Write::Increment`]. For the others it
+    /// returns how many fields are new, or how many fields or keys existed.
     ///
     /// # Errors
     ///
-    /// [`FenceError`] says whether it is written.
+    /// [`FenceError`] says whether the write was executed.
     ///
     /// # Cancel safety
     ///
@@ -214,37 +237,39 @@ impl Fence {
         if !same_slot(&key, &guarded.key) {
             return Err(FenceError::OtherSlot { name: guarded.name.clone(), key: name });
         }
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let call = format!(":{}:{number}", self.client.id());
-        let memory = Bytes::from([&guarded.key[..], call.as_bytes()].concat());
-        // A copy leaves within the client's patience and is carried out within its timeout, which is less than that.
-        let remember = millis(2 * self.client.patience()) + 1_000;
-        let request = WRITE.with([key, guarded.key.clone(), memory]).arg(token.to_string());
-        let request = request.int(self.lifetime_millis()).int(remember).not_after_here().arg(command);
+        let call_number = NEXT_CALL.fetch_add(1, Ordering::Relaxed);
+        let suffix = format!(":{}:{call_number}", self.client.id());
+        let reply_key = Bytes::from([&guarded.key[..], suffix.as_bytes()].concat());
+        // A retransmission is sent within the client's patience, and executed within its timeout,
+        // which is less than that.
+        let reply_ttl = millis(2 * self.client.patience()) + 1_000;
+        let request = WRITE.with([key, guarded.key.clone(), reply_key]).arg(token.to_string());
+        let request = request.int(self.lifetime_millis()).int(reply_ttl).not_after_here().arg(command);
         let request = args.into_iter().fold(request, Request::arg).idempotent();
-        let ask = || self.client.run::<(i64, Bytes)>(request.clone());
-        let mut answer = ask().await;
-        if let Ok((TOO_LATE, _)) = answer {
-            // Its time limit is from a lower bound of the server's clock: the answer of nobody, so once more.
-            answer = ask().await;
+        let send = || self.client.run::<(i64, Bytes)>(request.clone());
+        let mut reply = send().await;
+        if let Ok((TOO_LATE, _)) = reply {
+            // The deadline was computed from a lower bound of the server's clock. Nothing was
+            // executed, so the request is sent once more.
+            reply = send().await;
         }
-        let answer = self.passed(guarded, token, answer)?;
-        let number = std::str::from_utf8(&answer).ok().and_then(|text| text.parse().ok());
+        let reply = self.parse_reply(guarded, token, reply)?;
+        let number = std::str::from_utf8(&reply).ok().and_then(|text| text.parse().ok());
         number.ok_or_else(|| {
-            let got = String::from_utf8_lossy(&answer).into_owned();
-            guarded.failed(ServerError::Decode { expected: "a whole number", got })
+            let got = String::from_utf8_lossy(&reply).into_owned();
+            guarded.write_error(ServerError::Decode { expected: "a whole number", got })
         })
     }
 
-    fn passed(
+    fn parse_reply(
         &self,
         guarded: &Guarded,
         token: Token,
-        answer: Result<(i64, Bytes), ServerError>,
+        reply: Result<(i64, Bytes), ServerError>,
     ) -> Result<Bytes, FenceError> {
         let name = guarded.name.clone();
-        match answer.map_err(|source| guarded.failed(source))? {
-            (PASSED, answer) => Ok(answer),
+        match reply.map_err(|source| guarded.write_error(source))? {
+            (PASSED, reply) => Ok(reply),
             (STALE, highest) => {
                 let highest = std::str::from_utf8(&highest).ok().and_then(|text| text.parse().ok());
                 let highest = Token::new(highest.unwrap_or(u64::MAX));
@@ -253,10 +278,11 @@ impl Fence {
             (AGED, _) => Err(FenceError::Aged { name, token, lifetime: self.lifetime.unwrap_or_default() }),
             (TOO_LATE, _) => {
                 let reason = "the server found the request too late, twice: its clock jumps".into();
-                Err(guarded.failed(ServerError::Unknown { reason }))
+                Err(guarded.write_error(ServerError::Unknown { reason }))
             }
             (other, _) => {
-                Err(guarded.failed(ServerError::Decode { expected: "a status of a fence", got: other.to_string() }))
+                Err(guarded
+                    .write_error(ServerError::Decode { expected: "a status of a fence", got: other.to_string() }))
             }
         }
     }
@@ -280,7 +306,7 @@ fn millis(duration: Duration) -> i64 {
 }
 
 impl Guarded {
-    fn failed(&self, source: ServerError) -> FenceError {
+    fn write_error(&self, source: ServerError) -> FenceError {
         let name = self.name.clone();
         match source {
             ServerError::Unknown { .. } | ServerError::Decode { .. } => FenceError::OutcomeUnknown { name, source },
@@ -289,33 +315,33 @@ impl Guarded {
     }
 }
 
-/// What is written under a fence.
+/// A write under a fence.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Write {
-    /// The key is that.
+    /// Sets the key.
     Set {
-        /// What it is then.
+        /// The new value.
         value: Bytes,
-        /// How long it lives.
+        /// The lifetime of the key.
         lives: Lives,
     },
-    /// Fields of a hash get values.
+    /// Sets fields of a hash.
     HashSet {
         /// The fields and their values: 1 to 3,000.
         fields: Vec<(Bytes, Bytes)>,
     },
-    /// Fields of a hash go.
+    /// Deletes fields of a hash.
     HashDelete {
         /// The fields: 1 to 3,000.
         fields: Vec<Bytes>,
     },
-    /// A number gets larger.
+    /// Adds to a number.
     Increment {
-        /// By how much.
+        /// The number to add.
         by: i64,
     },
-    /// The key goes.
+    /// Deletes the key.
     Delete,
 }
 
@@ -326,21 +352,21 @@ impl Write {
             Write::HashDelete { fields } => fields.len(),
             _ => 1,
         };
-        if !(1..=MOST_FIELDS).contains(&count) {
+        if !(1..=MAX_FIELDS).contains(&count) {
             return Err(FenceError::InvalidArgument {
                 name: name.clone(),
                 option: "fields",
-                expected: format!("1 to {MOST_FIELDS} at a time"),
+                expected: format!("1 to {MAX_FIELDS} at a time"),
                 got: count.to_string(),
             });
         }
         Ok(match self {
             Write::Set { value, lives } => {
-                let options = lives.as_options().map_err(|unfit| FenceError::InvalidArgument {
+                let options = lives.as_options().map_err(|invalid| FenceError::InvalidArgument {
                     name: name.clone(),
                     option: "lifetime",
-                    expected: unfit.expected.into(),
-                    got: unfit.got,
+                    expected: invalid.expected.into(),
+                    got: invalid.got,
                 })?;
                 ("SET", std::iter::once(value).chain(options).collect())
             }
@@ -354,70 +380,76 @@ impl Write {
     }
 }
 
-/// Why a fence let nothing pass.
+/// Reason why a fence let nothing pass.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// A newer holder has passed before. Nothing is written.
+    /// A newer holder has passed before. Nothing was written.
     #[error("token {token} is stale for `{name}`: {highest} has passed before")]
     Stale {
-        /// The fence.
+        /// Name of the fence.
         name: Name,
-        /// The token that is refused.
+        /// The rejected token.
         token: Token,
-        /// The highest that has passed.
+        /// The highest token that has passed.
         highest: Token,
     },
-    /// The fence remembers nothing, and the token was granted longer ago than it remembers: a newer one may have passed.
-    /// Nothing is written.
+    /// The fence remembers nothing, and the token is older than its lifetime: a newer one may have
+    /// passed.
+    ///
+    /// Nothing was written.
     #[error("token {token} is older than what the fence `{name}` remembers ({lifetime:?})")]
     Aged {
-        /// The fence.
+        /// Name of the fence.
         name: Name,
-        /// The token that is refused.
+        /// The rejected token.
         token: Token,
         /// How long the fence remembers.
         lifetime: Duration,
     },
-    /// The key is not one that this fence guards: it has neither its name nor its hash tag. Nothing was asked.
+    /// The fence does not guard the key: it has neither its name nor its hash tag. No request was
+    /// sent.
     #[error("the fence `{name}` does not guard `{key}`: they have different hash tags")]
     OtherSlot {
-        /// The fence.
+        /// Name of the fence.
         name: Name,
-        /// What was to be written.
+        /// The key of the write.
         key: Name,
     },
-    /// Not asked, or refused: wrong type under the key, no permission, no memory. Nothing is written.
+    /// The request was not sent, or was refused: wrong type under the key, no permission, no
+    /// memory.
+    ///
+    /// Nothing was written.
     #[error("could not write under the fence `{name}`")]
     NotWritten {
-        /// The fence.
+        /// Name of the fence.
         name: Name,
-        /// What stood in the way.
+        /// The obstacle.
         #[source]
         source: ServerError,
     },
-    /// Asked, and no answer came. It may be written, now or a moment later.
+    /// The request was sent and not answered. The write may be executed, now or a moment later.
     #[error("wrote under the fence `{name}` and got no answer; the outcome is unknown")]
     OutcomeUnknown {
-        /// The fence.
+        /// Name of the fence.
         name: Name,
-        /// What happened to the answer.
+        /// What happened to the reply.
         #[source]
         source: ServerError,
     },
-    /// An argument can not be. Nothing was asked.
+    /// An argument is not allowed. No request was sent.
     #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
     InvalidArgument {
-        /// What was to be written.
+        /// The key of the write.
         name: Name,
-        /// What was given.
+        /// The argument.
         option: &'static str,
         /// What is allowed.
         expected: String,
-        /// What it was.
+        /// The value that was given.
         got: String,
     },
-    /// The name of the fence, or of the key, can not be used. Nothing was asked.
+    /// The name of the fence, or of the key, cannot be used. No request was sent.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
 }
@@ -427,7 +459,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_script_tells_its_contract() {
+    fn every_script_has_a_complete_header() {
         for body in [CHECK.body(), WRITE.body()] {
             for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
                 assert!(body.text().contains(part), "{}: {part}", body.name());
@@ -436,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_token_is_told_with_both() {
+    fn the_error_of_a_stale_token_names_both_tokens() {
         let name = Name::new("ledger").unwrap();
         let error = FenceError::Stale { name, token: Token::new(5), highest: Token::new(7) };
         assert_eq!(error.to_string(), "token 5 is stale for `ledger`: 7 has passed before");

@@ -1,8 +1,12 @@
-//! Which object a key belongs to, and which keys may belong to a name of whose type nothing is known: what is behind deletion by
-//! names and streams of objects. The keys of each type are in [`layouts`](super::layouts); here is what they have in common.
+//! Maps keys to their objects, and names to the keys that may belong to them, if the type of the
+//! object is unknown.
 //!
-//! What a key belongs to is read off the key itself, so only shapes that are no names of users' own count. What is beside an
-//! object under a name that could be somebody's own (`{a}:timeout`) is in [`BESIDE`], and has to be looked at.
+//! Deletion by name and streams of objects use it. The keys of each type are in
+//! [`layouts`](super::layouts); this module has what they share.
+//!
+//! The object of a key is derived from the key itself, so only shapes count that users do not give
+//! as names. A companion whose key may be another user's object (`{a}:timeout`) is in [`BESIDE`],
+//! and has to be checked on the server.
 
 use std::sync::LazyLock;
 
@@ -11,29 +15,33 @@ use bytes::Bytes;
 use super::layouts::{ALL, CACHE_OPTIONS, LIST_MULTIMAP_ENDS, SET_MULTIMAP_ENDS};
 use crate::name::{companion, suffixed, tagged};
 
-/// What becomes of a key when the object to which it belongs is deleted by its name.
+/// What happens to a key if the object to which it belongs is deleted by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is deleted with it.
+    /// It is deleted, too.
     Goes,
-    /// It is the object itself: there is nothing under the plain name.
+    /// It is the object itself: nothing is stored under the plain name.
     Is,
-    /// It is the object itself where nothing is under the plain name, and a companion otherwise: a ring's capacity.
+    /// It is the object itself if nothing is stored under the plain name, and a companion
+    /// otherwise: the capacity of a ring.
     IsAlone,
-    /// It is what protects from those who are late: tokens, fences, what was answered. It ends by itself, or is to stay.
+    /// It protects from late requests: tokens, fences, stored replies. It expires, or is to stay.
     Stays,
 }
 
-/// What is in front of the braces.
+/// A prefix of keys, before the braces.
 struct Prefix {
     text: String,
     fate: Fate,
-    /// An id may be behind the name, and a number or a word behind that.
+    /// An id may follow the name, and a number or a word may follow the id.
     with_id: bool,
 }
 
-/// What no layout has: what single clients and rounds have for themselves, what is over within seconds, what outlives its object.
-const BESIDES_LAYOUTS: [(&str, Fate, bool); 13] = [
+/// Prefixes that no layout contains.
+///
+/// These are keys of single clients and rounds, short-lived ones, and those that outlive their
+/// object.
+const OTHER_PREFIXES: [(&str, Fate, bool); 13] = [
     ("redgrid_adder", Fate::Is, false),
     ("redgrid_wait", Fate::Goes, false),
     ("redgrid_rate", Fate::Goes, true),
@@ -49,16 +57,16 @@ const BESIDES_LAYOUTS: [(&str, Fate, bool); 13] = [
     ("redgrid_commit", Fate::Stays, false),
 ];
 
-/// When the process of a server of a quorum began to vote.
-const BIRTH: &[u8] = b"redgrid_birth";
+/// Suffix of the key with the time when the process of a quorum's server began to vote.
+const SERVER_INCARNATION: &[u8] = b"redgrid_birth";
 
-/// Longer than a name behind a namespace in a companion of a companion, with ids: no key of ours is.
-const LONGEST: usize = 2_048;
+/// Longer than any key of redgrid: a companion of a companion, with a namespace, a name and ids.
+const MAX_KEY_LEN: usize = 2_048;
 
-/// Every prefix of docs/keys.md.
+/// All prefixes of docs/keys.md.
 static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
     let mut all: Vec<Prefix> = Vec::new();
-    let besides = BESIDES_LAYOUTS.iter().map(|(text, fate, with_id)| (format!("{text}:"), *fate, *with_id));
+    let others = OTHER_PREFIXES.iter().map(|(text, fate, with_id)| (format!("{text}:"), *fate, *with_id));
     let keys = ALL.iter().flat_map(|kind| (kind.keys)(b"x").into_iter().enumerate().map(|at| (at, kind.faces)));
     let layouts = keys.filter_map(|((at, key), faces)| {
         let text = std::str::from_utf8(&key).ok()?.strip_suffix("{x}").filter(|text| !text.is_empty())?.to_owned();
@@ -69,8 +77,8 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
         };
         Some((text, fate, false))
     });
-    for (text, fate, with_id) in besides.chain(layouts) {
-        // The queue of what is a lock itself is found by its own prefix.
+    for (text, fate, with_id) in others.chain(layouts) {
+        // The queue of a companion that is itself a lock is found by its own prefix.
         if !text.trim_end_matches(':').contains(':') && !all.iter().any(|known| known.text == text) {
             all.push(Prefix { text, fate, with_id });
         }
@@ -78,20 +86,25 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
     all
 });
 
-/// What may be beside an object, behind its name: the leases of a semaphore; the free permits of a rate limiter, and those that
-/// were taken; the size of a generator's blocks; the configuration of a Bloom filter. Another object may have that very name, so the
-/// types of both are read before the key counts as a companion.
+/// Suffixes of companions that follow the object's name.
+///
+/// They are the leases of a semaphore, and the available and the taken permits of a rate limiter.
+/// Others are the block size of a generator, and the configuration of a Bloom filter. Another
+/// object may have exactly that name. So the types of both keys are read before the key counts as a
+/// companion.
 pub const BESIDE: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
-/// The place in [`BESIDE`] of the key by which an empty Bloom filter exists.
+/// Index in [`BESIDE`] of the key by which an empty Bloom filter exists.
 pub const FILTER_CONFIG: usize = 4;
 
-/// The keys by which an object exists ([`faces`]), and after them all other keys that would belong to it: most of them are
-/// absent.
+/// Returns the keys by which an object exists ([`faces`]), followed by all others that may belong
+/// to it.
+///
+/// Most of them are absent.
 pub fn belongings(key: &[u8]) -> Vec<Bytes> {
     let beside = beside(key);
     let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !beside.contains(own));
-    let more = BESIDES_LAYOUTS.iter().filter(|(_, fate, with_id)| *fate != Fate::Stays && !with_id);
+    let more = OTHER_PREFIXES.iter().filter(|(_, fate, with_id)| *fate != Fate::Stays && !with_id);
     let mut own = faces(key);
     for key in all.chain(more.map(|(prefix, ..)| companion(prefix, key))) {
         if !own.contains(&key) {
@@ -101,111 +114,119 @@ pub fn belongings(key: &[u8]) -> Vec<Bytes> {
     own
 }
 
-/// The key of an object, and after it those of the types that may have nothing under the plain name: the object exists where
-/// one of them does, or where a Bloom filter's configuration does ([`FILTER_CONFIG`]).
+/// Returns the key of an object, and the keys of types that may have nothing under the plain name.
+///
+/// The object exists if one of them does, or if the configuration of a Bloom filter does
+/// ([`FILTER_CONFIG`]).
 pub fn faces(key: &[u8]) -> Vec<Bytes> {
     let face = |prefix: &Prefix| [prefix.text.as_bytes(), &tagged(key)].concat().into();
     let faces = PREFIXES.iter().filter(|prefix| matches!(prefix.fate, Fate::Is | Fate::IsAlone)).map(face);
     [Bytes::copy_from_slice(key)].into_iter().chain(faces).collect()
 }
 
-/// What is [`BESIDE`] an object, if it is there.
+/// Returns the keys of the companions [`BESIDE`] an object, which may be absent.
 pub fn beside(key: &[u8]) -> [Bytes; 5] {
     BESIDE.map(|suffix| suffixed(key, suffix))
 }
 
-/// The key of the object to which a key belongs by its shape, and what becomes of it; `None` where it is an object itself, or may be.
+/// Returns the key of the object to which a key belongs by its shape, and what happens to it.
+///
+/// Returns `None` if the key is an object itself, or may be one.
 pub fn belongs_to(key: &[u8]) -> Option<(Bytes, Fate)> {
-    if key.len() > LONGEST {
+    if key.len() > MAX_KEY_LEN {
         return None;
     }
-    if key.strip_suffix(BIRTH).is_some_and(|rest| rest.is_empty() || rest.ends_with(b":")) {
+    if key.strip_suffix(SERVER_INCARNATION).is_some_and(|rest| rest.is_empty() || rest.ends_with(b":")) {
         return Some((Bytes::copy_from_slice(key), Fate::Stays));
     }
-    let (object, fate) = once(key)?;
-    // The queue of a companion that is a lock itself, or what was answered to a round: nothing is further away than that.
+    let (object, fate) = by_shape(key)?;
+    // The queue of a companion that is itself a lock, or the stored reply of a round. Companions
+    // are nested no deeper.
     let of_round = || by_id(&object).filter(|_| fate == Fate::Stays).map(|perhaps| (perhaps.object, fate));
-    match once(&object).or_else(of_round) {
+    match by_shape(&object).or_else(of_round) {
         Some((outer, _)) if fate == Fate::Stays => Some((outer, fate)),
         Some((outer, _)) => Some((outer, Fate::Goes)),
         None => Some((object, fate)),
     }
 }
 
-/// What a key may be, by a name that could be somebody's own: what is there has to be looked at.
+/// The object that a key may belong to. Its name may be another user's, so it has to be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Perhaps {
-    /// The key of the object beside which it may be.
+    /// The key of the object whose companion it may be.
     pub object: Bytes,
-    /// What tells whether it is.
+    /// The condition under which it is.
     pub proof: Proof,
 }
 
-/// What tells whether a key belongs to an object.
+/// The condition under which a key belongs to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
-    /// What both are: it would be what is at this place of [`BESIDE`].
+    /// The types of both keys: it would be the companion at this index of [`BESIDE`].
     Kinds(usize),
-    /// This key is there.
+    /// This key exists.
     There(Bytes),
-    /// The object is a multimap: the key would be the values of one of its keys.
+    /// The object is a multimap: the key would hold the values of one of its keys.
     Multimap,
 }
 
-/// The object beside which this key may be.
+/// Returns the object whose companion this key may be.
 pub fn may_be_beside(key: &[u8]) -> Option<Perhaps> {
-    if key.len() > LONGEST {
+    if key.len() > MAX_KEY_LEN {
         return None;
     }
-    let named = |(at, suffix): (usize, &&str)| {
+    let by_name = |(at, suffix): (usize, &&str)| {
         let object = untagged(key.strip_suffix(suffix.as_bytes())?.strip_suffix(b":")?)?;
         Some(Perhaps { object, proof: Proof::Kinds(at) })
     };
-    BESIDE.iter().enumerate().find_map(named).or_else(|| by_id(key)).or_else(|| by_hash(key))
+    BESIDE.iter().enumerate().find_map(by_name).or_else(|| by_id(key)).or_else(|| by_hash(key))
 }
 
-/// The values of a key of a multimap: `{name}:<hash of the key>`.
+/// Recognizes the values of a multimap's key: `{name}:<hash of the key>`.
 fn by_hash(key: &[u8]) -> Option<Perhaps> {
-    let (before, [hash]) = last_parts(key)?;
+    let (before, [hash]) = last_segments(key)?;
     Some(Perhaps { object: untagged(before).filter(|_| is_hash(hash))?, proof: Proof::Multimap })
 }
 
-/// Whether these bytes can be the hash of a multimap's key: 128 bits in base64 without padding.
+/// Returns whether these bytes can be the hash of a multimap's key.
+///
+/// It is 128 bits in base64 without padding.
 pub fn is_hash(text: &[u8]) -> bool {
     text.len() == 22 && text.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
-fn once(key: &[u8]) -> Option<(Bytes, Fate)> {
-    by_prefix(key).or_else(|| of_reader(key)).or_else(|| by_word(key))
+fn by_shape(key: &[u8]) -> Option<(Bytes, Fate)> {
+    by_prefix(key).or_else(|| reader_lease(key)).or_else(|| by_suffix(key))
 }
 
 fn by_prefix(key: &[u8]) -> Option<(Bytes, Fate)> {
     let (known, rest) = PREFIXES.iter().find_map(|known| Some((known, key.strip_prefix(known.text.as_bytes())?)))?;
-    let rest = if known.with_id { without_id(rest) } else { rest };
+    let rest = if known.with_id { strip_id(rest) } else { rest };
     Some((untagged(rest)?, known.fate))
 }
 
-/// A reader's lease: a shape that nobody gives a name.
-fn of_reader(key: &[u8]) -> Option<(Bytes, Fate)> {
-    let (before, [id, _, word, number]) = last_parts(key)?;
+/// Recognizes the lease of a reader, a shape that users do not give as a name.
+fn reader_lease(key: &[u8]) -> Option<(Bytes, Fate)> {
+    let (before, [id, _, word, number]) = last_segments(key)?;
     let is_lease = is_id(id) && word == b"rwlock_timeout" && is_number(number);
     Some((untagged(before).filter(|_| is_lease)?, Fate::Goes))
 }
 
-/// What a cache is set to, and when keys of a multimap are over: words that nobody gives a name.
-fn by_word(key: &[u8]) -> Option<(Bytes, Fate)> {
-    let (before, [word]) = last_parts(key)?;
-    let ours = [CACHE_OPTIONS, SET_MULTIMAP_ENDS, LIST_MULTIMAP_ENDS].iter().any(|own| own.as_bytes() == word);
-    Some((untagged(before).filter(|_| ours)?, Fate::Goes))
+/// Recognizes the options of a cache and the lifetimes of a multimap's keys, by suffixes that users
+/// do not give as names.
+fn by_suffix(key: &[u8]) -> Option<(Bytes, Fate)> {
+    let (before, [word]) = last_segments(key)?;
+    let is_known = [CACHE_OPTIONS, SET_MULTIMAP_ENDS, LIST_MULTIMAP_ENDS].iter().any(|known| known.as_bytes() == word);
+    Some((untagged(before).filter(|_| is_known)?, Fate::Goes))
 }
 
-/// A client's permits, and a round of an adder.
+/// Recognizes the permits of a single client, and a round of an adder.
 fn by_id(key: &[u8]) -> Option<Perhaps> {
-    let (before, [one, other]) = last_parts(key)?;
-    let kinds = |word: &[u8]| BESIDE.iter().position(|suffix| suffix.as_bytes() == word);
-    match (one, other) {
+    let (before, [first, last]) = last_segments(key)?;
+    let index_of = |word: &[u8]| BESIDE.iter().position(|suffix| suffix.as_bytes() == word);
+    match (first, last) {
         (b"value" | b"permits", id) if is_id(id) => {
-            Some(Perhaps { object: untagged(before)?, proof: Proof::Kinds(kinds(one)?) })
+            Some(Perhaps { object: untagged(before)?, proof: Proof::Kinds(index_of(first)?) })
         }
         (id, b"counter" | b"semaphore") if is_id(id) => {
             let object = untagged(before)?;
@@ -216,32 +237,32 @@ fn by_id(key: &[u8]) -> Option<Perhaps> {
     }
 }
 
-/// The last parts between colons, and what is before them.
-fn last_parts<const N: usize>(key: &[u8]) -> Option<(&[u8], [&[u8]; N])> {
-    let mut parts = [&b""[..]; N];
+/// Splits off the last `N` segments between colons. Also returns the key before them.
+fn last_segments<const N: usize>(key: &[u8]) -> Option<(&[u8], [&[u8]; N])> {
+    let mut segments = [&b""[..]; N];
     let mut before = key;
-    for part in parts.iter_mut().rev() {
+    for segment in segments.iter_mut().rev() {
         let colon = before.iter().rposition(|byte| *byte == b':')?;
-        (before, *part) = (&before[..colon], &before[colon + 1..]);
+        (before, *segment) = (&before[..colon], &before[colon + 1..]);
     }
-    Some((before, parts))
+    Some((before, segments))
 }
 
-/// Without an id at its end, and a number or a word behind that.
-fn without_id(rest: &[u8]) -> &[u8] {
-    let one = last_parts::<1>(rest).filter(|(_, [id])| is_id(id)).map(|(before, _)| before);
-    let two = || last_parts::<2>(rest).filter(|(_, [id, _])| is_id(id)).map(|(before, _)| before);
-    one.or_else(two).unwrap_or(rest)
+/// Removes an id at the end, with a number or a word after it.
+fn strip_id(rest: &[u8]) -> &[u8] {
+    let id_last = last_segments::<1>(rest).filter(|(_, [id])| is_id(id)).map(|(before, _)| before);
+    let id_before_last = || last_segments::<2>(rest).filter(|(_, [id, _])| is_id(id)).map(|(before, _)| before);
+    id_last.or_else(id_before_last).unwrap_or(rest)
 }
 
-/// A UUID, or 16 bytes in hex.
+/// Returns whether it is a UUID, or 16 bytes in hex.
 fn is_id(part: &[u8]) -> bool {
     let is_hex = |part: &[u8]| part.iter().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase());
     match part.len() {
         32 => is_hex(part),
         36 => {
-            let mut parts = part.split(|byte| *byte == b'-');
-            [8, 4, 4, 4, 12].iter().all(|len| parts.next().is_some_and(|part| part.len() == *len && is_hex(part)))
+            let mut segments = part.split(|byte| *byte == b'-');
+            [8, 4, 4, 4, 12].iter().all(|len| segments.next().is_some_and(|part| part.len() == *len && is_hex(part)))
         }
         _ => false,
     }
@@ -251,7 +272,7 @@ fn is_number(part: &[u8]) -> bool {
     !part.is_empty() && part.iter().all(u8::is_ascii_digit)
 }
 
-/// The key that became its own hash tag, or has one.
+/// Returns the key whose hash tag this is, or the key itself if it has one.
 fn untagged(tagged: &[u8]) -> Option<Bytes> {
     let inner = tagged.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     match inner {
@@ -275,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_name_leads_back_to_it() {
+    fn keys_of_an_object_lead_back_to_its_name() {
         for name in ["a", "orders:42", "a{b}", "{a}b", "prod:a", "x:{y}:z"] {
             let beside_all = beside(name.as_bytes());
             for own in ALL.iter().flat_map(|kind| (kind.keys)(name.as_bytes())) {
@@ -320,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_an_id_and_could_be_somebodys_own_is_to_be_looked_at() {
+    fn a_key_with_an_id_that_may_be_an_object_of_its_own_has_to_be_checked() {
         let perhaps = |key: String| {
             assert_eq!(of(&key), None, "{key}");
             may_be_beside(key.as_bytes()).map(|perhaps| (perhaps.object, perhaps.proof))
@@ -335,27 +356,27 @@ mod tests {
         let values = perhaps("{R}:V7p3tUdzrwY3/qsccaFtGw".into());
         assert_eq!(values, Some(("R".into(), Proof::Multimap)));
         assert_eq!(perhaps("{R}:V7p3tUdzrwY3/qsccaFtG".into()), None);
-        // Who waits for a lock of that name is in its own queue.
+        // Waiters for a lock of that name have their own queue.
         let lock = format!("{{R}}:{CLIENT}:semaphore");
         assert_eq!(of(&format!("redisson_lock_queue:{lock}")), Some((lock, Fate::Goes)));
     }
 
     #[test]
-    fn a_list_s_cursor_goes_with_it_and_the_birth_of_a_server_stays() {
+    fn the_cursor_of_a_list_goes_with_it_and_the_server_incarnation_stays() {
         assert_eq!(of("__redisson_list_cursor_{a:b}"), Some(("a:b".to_owned(), Fate::Goes)));
         assert_eq!(of("__redisson_list_cursor_a"), None);
         assert_eq!(of("{a:b}:redisson_options"), Some(("a:b".to_owned(), Fate::Goes)));
         assert_eq!(of("a:redisson_options"), None);
         assert_eq!(of("{a:b}:redisson_set_multimap_ttl"), Some(("a:b".to_owned(), Fate::Goes)));
-        for birth in ["redgrid_birth", "prod:redgrid_birth"] {
-            assert_eq!(of(birth), Some((birth.to_owned(), Fate::Stays)));
+        for key in ["redgrid_birth", "prod:redgrid_birth"] {
+            assert_eq!(of(key), Some((key.to_owned(), Fate::Stays)));
         }
         assert_eq!(of("my_redgrid_birth"), None);
     }
 
     #[test]
-    fn a_key_that_nobody_of_us_made_is_read_at_no_cost() {
-        // Each level would have a copy of the rest.
+    fn a_foreign_key_is_read_at_no_cost() {
+        // Each level would copy the rest.
         let nested = "redgrid_wait:".repeat(10_000) + "{a}";
         assert_eq!((of(&nested), may_be_beside(nested.as_bytes())), (None, None));
         let some = "redgrid_wait:".repeat(100) + "{a}";
@@ -365,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_users_are_nobodys_companions() {
+    fn names_of_users_are_no_companions() {
         for name in ["redgrid_fair:a", "redgrid_unheard:{a}", "a:timeout", "{a}:timeout", "{a}:b:value", "a{", "", ":"]
         {
             assert_eq!(of(name), None, "{name}");

@@ -1,4 +1,4 @@
-//! What can be wrong with an object that holds values, and what is true then.
+//! The errors of objects, and what is true on the server after each.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -8,16 +8,18 @@ use crate::error::ServerError;
 use crate::fence::FenceError;
 use crate::name::{InvalidName, Name};
 
-/// Why an object was not read or changed.
+/// Reason why an object was not read or changed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// No server could be asked in time. Nothing is changed by this request; of a call in parts, earlier ones may be done, as the call says.
+    /// No server was reached in time. This request changed nothing.
+    ///
+    /// Earlier parts of a call in several parts may have been executed, as the call says.
     #[error("could not ask for `{name}`")]
     Unavailable {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// What stands in the way.
+        /// The obstacle.
         #[source]
         source: ServerError,
     },
@@ -25,171 +27,179 @@ pub enum ObjectError {
     /// certificate is refused. Nothing is changed.
     #[error("not authorized to ask for `{name}`")]
     Unauthorized {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// The words of the server, or what is wrong with the certificate.
+        /// The server's message, or what is wrong with the certificate.
         #[source]
         source: ServerError,
     },
     /// The client is shut down. Nothing is changed.
     #[error("the client is shut down; nothing was asked of `{name}`")]
     ShuttingDown {
-        /// The object.
+        /// Name of the object.
         name: Name,
     },
-    /// The server refused. Nothing is changed by this request; of a call in parts, earlier ones may be done, as the call says.
+    /// The server refused the request, which changed nothing.
+    ///
+    /// Earlier parts of a call in several parts may have been executed, as the call says.
     #[error("the server refused a request about `{name}`")]
     Refused {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// The server's words.
+        /// The server's message.
         #[source]
         source: ServerError,
     },
-    /// The server can not do this, and something newer can. Nothing is changed.
+    /// The server does not support the request; a newer one does. Nothing is changed.
     #[error("the server can not do what is asked of `{name}`: {needed}")]
     Unsupported {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// What can.
+        /// What supports it.
         needed: &'static str,
-        /// The server's words.
+        /// The server's message.
         #[source]
         source: ServerError,
     },
-    /// It was asked, and no answer came: it may be changed, now or later.
+    /// The request was sent and not answered: the object may be changed, now or later.
     #[error("no answer about `{name}`: it may be changed, or not")]
     OutcomeUnknown {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// What stands in the way.
+        /// The obstacle.
         #[source]
         source: ServerError,
     },
-    /// It was asked, and the answer is not what was expected: what was asked is done.
+    /// The request was executed, but its reply is not what was expected.
     #[error("an answer about `{name}` is not what was expected")]
     Unexpected {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// What was expected, and what came.
+        /// What was expected, and what was received.
         #[source]
         source: ServerError,
     },
-    /// The name can not be used. Nothing was asked.
+    /// The name cannot be used. No request was sent.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
-    /// An argument can not be. Nothing was asked.
+    /// An argument is not allowed. No request was sent.
     #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
     InvalidArgument {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// What was given.
+        /// The argument.
         option: &'static str,
         /// What is allowed.
         expected: String,
-        /// What it was.
+        /// The value that was given.
         got: String,
     },
-    /// It has fewer elements. Nothing is changed by this request.
+    /// The object has fewer elements. This request changed nothing.
     #[error("`{name}` has {len} elements, and none at index {index}")]
     OutOfBounds {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// What was given, from 0; of a later part of a call, where that was to be.
+        /// The index that was given, from 0. For a later part of a call, the index of that part.
         index: u64,
-        /// How many elements it has.
+        /// The number of elements.
         len: u64,
     },
-    /// Of a call in parts some are carried out, and then one was not: the call says which are first.
-    #[error("{done} elements of `{name}` are done with, and the next part is not")]
+    /// Some parts of a call were executed, and then one was not.
+    ///
+    /// The call says which parts come first.
+    #[error("`{name}`: failed after {done} elements; the rest was not applied")]
     Partial {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// How many elements are added or removed for sure.
+        /// The number of elements that were certainly added or removed.
         done: u64,
-        /// What became of the next part.
+        /// What happened to the next part.
         #[source]
         source: Box<ObjectError>,
     },
-    /// Of the parts of a sharded object these did not do what was asked; the others did.
+    /// Some shards of a sharded object did not execute the call; the others did.
     #[error("{} of the shards of `{name}` that were asked failed, first shard {}", failed.len(), first(failed))]
     Shards {
-        /// The sharded object.
+        /// Name of the sharded object.
         name: Name,
-        /// The numbers of the parts that failed, from 0 and in their order, and what became of each.
+        /// The numbers of the failed shards, from 0 and in order, with their errors.
         failed: Vec<(u32, ObjectError)>,
-        /// What became of the first of them.
+        /// The error of the first of them.
         #[source]
         source: Box<ObjectError>,
     },
-    /// What is asked about is not there.
+    /// The object does not exist.
     #[error("there is no `{name}`")]
     Absent {
-        /// The object.
+        /// Name of the object.
         name: Name,
     },
-    /// Others changed it each time it was to be changed, as long as the call may take. It is as they left it.
+    /// Other clients changed the object before each attempt, until the time of the call was over.
+    ///
+    /// The object is as they left it.
     #[error("`{name}` was changed by others each time it was to be changed, {times} times")]
     Contended {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// How often it was tried.
+        /// The number of attempts.
         times: u32,
     },
-    /// A fence let it not be written: a newer holder has written, or the token is too old to know. Nothing is changed.
+    /// A fence rejected the write: a newer holder has written, or the token is too old.
+    ///
+    /// Nothing is changed.
     #[error("the fence of `{name}` let nothing pass")]
     Fenced {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// Why.
+        /// The reason.
         #[source]
         source: FenceError,
     },
-    /// A value can not be written as bytes. Nothing was asked.
+    /// A value cannot be encoded. No request was sent.
     #[error("a value for `{name}` can not be encoded by {codec}")]
     Encode {
-        /// The object.
+        /// Name of the object.
         name: Name,
         /// The codec.
         codec: Cow<'static, str>,
-        /// Why.
+        /// The reason.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// What is stored can not be read as the type that was asked for. It concerns this value alone.
+    /// A stored value cannot be decoded as the requested type. It concerns this value alone.
     #[error("what is stored in `{name}`{} can not be decoded by {codec}", at(.field))]
     Decode {
-        /// The object.
+        /// Name of the object.
         name: Name,
-        /// Where in the object: a field or an index.
+        /// The position in the object: a field or an index.
         field: Option<String>,
         /// The codec.
         codec: Cow<'static, str>,
-        /// Why, and which codec the other side likely has.
+        /// The reason, and which codec the writer has likely used.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
 }
 
-/// Where in an object, for its error's words.
+/// Returns the position in an object, for an error message.
 fn at(field: &Option<String>) -> String {
     field.as_ref().map(|field| format!(" at {field}")).unwrap_or_default()
 }
 
-/// The first of the parts that failed, for their error's words.
+/// Returns the first failed shard, for an error message.
 fn first(failed: &[(u32, ObjectError)]) -> u32 {
     failed.first().map_or(0, |(shard, _)| *shard)
 }
 
 impl ObjectError {
-    /// What became of a call to several parts of a sharded object of which at least one failed.
+    /// Creates the error of a call to several shards of which at least one failed.
     pub fn of_shards(name: &Name, mut failed: Vec<(u32, ObjectError)>) -> Option<Self> {
         failed.sort_by_key(|(shard, _)| *shard);
         let source = Box::new(failed.first()?.1.clone());
         Some(ObjectError::Shards { name: name.clone(), failed, source })
     }
 
-    /// What became of a request about `name`.
+    /// Creates the error of a request about `name`.
     pub fn of(name: &Name, source: ServerError) -> Self {
         let name = name.clone();
         match source {
@@ -202,7 +212,9 @@ impl ObjectError {
         }
     }
 
-    /// The same of a request with commands that not every server knows: `needed` tells which do.
+    /// Converts a refused unknown command into [`ObjectError::Unsupported`].
+    ///
+    /// `needed` says which servers know the command.
     pub fn or_unsupported(self, needed: &'static str) -> Self {
         match self {
             ObjectError::Refused { name, source } if source.is_unknown_command() => {
@@ -212,7 +224,7 @@ impl ObjectError {
         }
     }
 
-    /// What became of a fenced write of `name`.
+    /// Creates the error of a fenced write of `name`.
     pub fn of_fence(name: &Name, source: FenceError) -> Self {
         match source {
             FenceError::NotWritten { source, .. } | FenceError::OutcomeUnknown { source, .. } => {
@@ -228,12 +240,13 @@ impl ObjectError {
         }
     }
 
-    /// A value that `codec` can not write.
+    /// Creates the error of a value that `codec` cannot encode.
     pub fn encode(name: &Name, codec: Cow<'static, str>, source: impl Error + Send + Sync + 'static) -> Self {
         ObjectError::Encode { name: name.clone(), codec, source: Arc::new(source) }
     }
 
-    /// What is stored, in a place of the object if it has several, and `codec` can not read.
+    /// Creates the error of a stored value that `codec` cannot decode, at `field` if it is one of
+    /// several.
     pub fn decode(
         name: &Name,
         field: Option<String>,
@@ -243,7 +256,8 @@ impl ObjectError {
         ObjectError::Decode { name: name.clone(), field, codec, source: Arc::new(source) }
     }
 
-    /// The same of a part of a call, behind others that added or removed so many elements.
+    /// Converts the error of a later part of a call: earlier parts have added or removed `done`
+    /// elements.
     pub fn after(self, name: &Name, done: u64) -> Self {
         match done {
             0 => self,
@@ -251,7 +265,7 @@ impl ObjectError {
         }
     }
 
-    /// The same of a request that only reads: without an answer nothing is changed.
+    /// Creates the error of a request that only reads: without a reply, nothing is changed.
     pub fn of_read(name: &Name, source: ServerError) -> Self {
         match source {
             ServerError::Unknown { .. } => ObjectError::Unavailable { name: name.clone(), source },

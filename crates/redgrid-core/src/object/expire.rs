@@ -1,4 +1,4 @@
-//! The end of an object's life.
+//! Setting the lifetime of an object.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -6,26 +6,26 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::lives::{millis, moment};
+use super::lives::{millis, unix_time};
 use super::{Object, ObjectError};
 use crate::name::Name;
 use crate::script::BulkScript;
 
 static EXPIRE: BulkScript = BulkScript::new("object/expire", include_str!("scripts/expire.lua"));
 
-/// How long something lives.
+/// The lifetime of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// It is not there.
+    /// The object does not exist.
     Absent,
-    /// It lives until somebody deletes it.
+    /// It has no end, until the object is deleted.
     Endless,
-    /// It is deleted after this time, to the millisecond.
+    /// It ends after this time, in milliseconds.
     Ends(Duration),
 }
 
 impl Lifetime {
-    /// As PTTL tells it.
+    /// Converts the reply of PTTL.
     pub fn of(millis: i64) -> Lifetime {
         match u64::try_from(millis) {
             Ok(millis) => Lifetime::Ends(Duration::from_millis(millis)),
@@ -35,21 +35,21 @@ impl Lifetime {
     }
 }
 
-/// What must be true of the end an object has, for it to get another.
+/// A condition on the current lifetime, for setting a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// It has none.
+    /// It has no end.
     None,
-    /// It has one.
+    /// It has an end.
     Some,
-    /// It has one, and the new one is later.
+    /// It has an end, and the new one is later.
     Sooner,
-    /// It has none, or the new one is sooner.
+    /// It has no end, or the new one is sooner.
     Later,
 }
 
-/// An end that something is to get, where what is said of the end it has is true: for types of objects.
+/// A new lifetime, with a condition on the current one. For authors of object types.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEnding {
     when: When,
@@ -63,17 +63,17 @@ enum When {
 }
 
 impl NewEnding {
-    /// After this time, 1 ms to 3650 days.
+    /// Ends after this time: 1 ms to 3650 days.
     pub fn after(lifetime: Duration) -> Self {
         NewEnding { when: When::In(lifetime), condition: "" }
     }
 
-    /// At this time by the server's clock.
+    /// Ends at this time by the server's clock.
     pub fn at(at: SystemTime) -> Self {
         NewEnding { when: When::At(at), condition: "" }
     }
 
-    /// Only where this is true of the end it has.
+    /// Sets it only if the current lifetime meets this condition.
     pub fn only_if(self, ending: Ending) -> Self {
         let condition = match ending {
             Ending::None => "none",
@@ -84,23 +84,27 @@ impl NewEnding {
         NewEnding { condition, ..self }
     }
 
-    /// The server's command for it, the time in milliseconds that it takes, and `none`, `some`, `later`, `sooner` or nothing: what must be so of
-    /// the end it has.
+    /// Returns the server's command, its time in milliseconds, and the condition.
+    ///
+    /// The condition is `none`, `some`, `later`, `sooner` or empty.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] where it can not be.
+    /// [`ObjectError::InvalidArgument`] if the time is out of range.
     pub fn words(self, name: &Name) -> Result<(&'static str, Bytes, &'static str), ObjectError> {
         let (command, millis) = match self.when {
             When::In(lifetime) => ("PEXPIRE", millis(name, lifetime)?),
-            When::At(at) => ("PEXPIREAT", moment(name, at)?.max(1).to_string().into()),
+            When::At(at) => ("PEXPIREAT", unix_time(name, at)?.max(1).to_string().into()),
         };
         Ok((command, millis, self.condition))
     }
 }
 
-/// Sets the end of an object's life when awaited; made by [`Object::expire_in`] and [`Object::expire_at`]. Tells whether it did: not
-/// where the object is not there, nor where it has another end than [`Expire::only_if`] says.
+/// A request to set the lifetime of an object, sent when awaited.
+///
+/// Created by [`Object::expire_in`] and [`Object::expire_at`]. Returns whether the lifetime was
+/// set. It is not set if the object is absent, or if the condition of [`Expire::only_if`] is not
+/// met.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Expire {
@@ -109,13 +113,15 @@ pub struct Expire {
 }
 
 impl Object {
-    /// Has it deleted after this time, 1 ms to 3650 days, with all that belongs to it.
+    /// Makes the server delete the object with all its keys after this time: 1 ms to 3650 days.
     #[doc(alias = "expire")]
     pub fn expire_in(&self, lifetime: Duration) -> Expire {
         Expire { object: self.clone(), ending: NewEnding::after(lifetime) }
     }
 
-    /// Has it deleted at this time by the server's clock, with all that belongs to it; at once where that has passed.
+    /// Makes the server delete the object with all its keys at this time, by the server's clock.
+    ///
+    /// If the time has passed, the object is deleted at once.
     #[doc(alias = "expireAt")]
     #[doc(alias = "expire")]
     pub fn expire_at(&self, at: SystemTime) -> Expire {
@@ -124,7 +130,7 @@ impl Object {
 }
 
 impl Expire {
-    /// Only where this is true of the end it has.
+    /// Sets the lifetime only if the current one meets this condition.
     #[doc(alias = "expireIfSet")]
     #[doc(alias = "expireIfNotSet")]
     #[doc(alias = "expireIfGreater")]
@@ -134,11 +140,11 @@ impl Expire {
         self
     }
 
-    async fn carry_out(self) -> Result<bool, ObjectError> {
+    async fn execute(self) -> Result<bool, ObjectError> {
         let inner = self.object.inner()?;
         let (command, millis, condition) = self.ending.words(&inner.name)?;
         let request = EXPIRE.with(inner.keys.iter().cloned()).arg(command).arg(millis).arg(condition);
-        let request = request.int(inner.count_of_faces());
+        let request = request.int(inner.face_count());
         Ok(inner.change::<i64>(request).await? == 1)
     }
 }
@@ -148,6 +154,6 @@ impl IntoFuture for Expire {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.carry_out())
+        Box::pin(self.execute())
     }
 }

@@ -1,7 +1,8 @@
-//! Which keys each type of object has, by the key of its name: the one table of them.
+//! The keys of each type of object, derived from the key of its name.
 //!
-//! First the keys by which the object exists (one, but for a Bloom filter, a ring and a delayed queue), then its companions. Keys
-//! that end within seconds, and keys of a single client, are in no layout: docs/keys.md has all.
+//! A layout has the keys by which the object exists first, then its companions. A Bloom filter, a
+//! ring and a delayed queue exist by several keys, all others by one. Keys that expire within
+//! seconds, and keys of a single client, are in no layout: docs/keys.md has all.
 
 use bytes::Bytes;
 
@@ -9,174 +10,195 @@ use super::Layout;
 pub use super::{alone, fence};
 use crate::name::{companion, suffixed, tagged};
 
-/// A type of objects by its keys.
+/// A type of objects, with its keys.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Kind {
-    /// Its name.
+    /// The name of the type.
     pub name: &'static str,
-    /// Its own keys: they are deleted, renamed and expire together.
+    /// Its keys: they are deleted, renamed and expire together.
     pub keys: Layout,
     /// The number of leading keys by which the object exists: each of them is enough.
     pub faces: usize,
-    /// What goes along to another name, and else has a life of its own.
+    /// Keys that are renamed and copied with it, but are not deleted and do not expire with it.
     pub along: Layout,
 }
 
-/// Nothing.
+/// Returns no keys.
 pub fn none(_key: &[u8]) -> Vec<Bytes> {
     Vec::new()
 }
 
-/// A list, and where those go on who share a stream of it: in a new list of that name they begin anew.
+/// Returns the keys of a list: its elements, and the cursor of those that share a stream of it.
+///
+/// A new list of that name has a new cursor.
 pub fn list(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), list_cursor(key)]
 }
 
-/// Redisson's key of such a place.
+/// Returns Redisson's key of the cursor.
 pub fn list_cursor(key: &[u8]) -> Bytes {
     [b"__redisson_list_cursor_", &*tagged(key)].concat().into()
 }
 
-/// The queue of a fair lock.
-fn queue(key: &[u8]) -> [Bytes; 3] {
+/// Returns the keys of a fair lock's queue.
+fn fair_lock_queue(key: &[u8]) -> [Bytes; 3] {
     ["redisson_lock_queue", "redisson_lock_timeout", "redgrid_fair"].map(|prefix| companion(prefix, key))
 }
 
-/// What tells who stands in the line of a fair semaphore.
-fn line(key: &[u8]) -> [Bytes; 2] {
+/// Returns the keys of a fair semaphore's queue.
+fn semaphore_queue(key: &[u8]) -> [Bytes; 2] {
     ["redgrid_semaphore_line", "redgrid_semaphore_living"].map(|prefix| companion(prefix, key))
 }
 
-/// A lock that tasks wait for in the order of arrival, and its queue.
+/// Returns the keys of a lock whose waiters are served in the order of arrival, with its queue.
 pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
-    alone(key).into_iter().chain(queue(key)).collect()
+    alone(key).into_iter().chain(fair_lock_queue(key)).collect()
 }
 
-/// The counter of a fenced lock's tokens: deleted with the lock, they would begin below those that were given.
+/// Returns the key of a fenced lock's token counter.
+///
+/// If it were deleted with the lock, the next tokens would be lower than earlier ones.
 pub fn fenced_lock_token(key: &[u8]) -> Vec<Bytes> {
     vec![companion("redisson_lock_token", key)]
 }
 
-/// A read-write lock: the words of writers that wait, who may upgrade, and the line of a fair one.
+/// Returns the keys of a read-write lock.
+///
+/// They include the announcements of waiting writers, the holder that may upgrade, and the entry
+/// gate of a fair one.
 pub fn rw_lock(key: &[u8]) -> Vec<Bytes> {
-    let in_line = companion("redgrid_rw_line", key);
+    let entry_gate = companion("redgrid_rw_line", key);
     let own = [Bytes::copy_from_slice(key), companion("redgrid_rw_wait", key), companion("redgrid_rw_upgrade", key)];
-    own.into_iter().chain(fair_lock(&in_line)).collect()
+    own.into_iter().chain(fair_lock(&entry_gate)).collect()
 }
 
-/// An election: a lock, and what its leader says.
+/// Returns the keys of an election: a lock, and the value that its leader has published.
 pub fn election(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), companion("redgrid_leader", key)]
 }
 
-/// A semaphore, whose permits have leases or not.
+/// Returns the keys of a semaphore, with or without leases.
 pub fn permit_expirable_semaphore(key: &[u8]) -> Vec<Bytes> {
-    [Bytes::copy_from_slice(key), suffixed(key, "timeout")].into_iter().chain(line(key)).collect()
+    [Bytes::copy_from_slice(key), suffixed(key, "timeout")].into_iter().chain(semaphore_queue(key)).collect()
 }
 
-/// A latch, and the number of its round.
+/// Returns the keys of a latch: its count, and its generation.
 pub fn countdown_latch(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), companion("redgrid_latch", key)]
 }
 
-/// A generator of ids.
+/// Returns the keys of a generator of ids.
 pub fn id_generator(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "allocation")]
 }
 
-/// A limiter with the permits that all clients share; those of single clients are in keys of theirs.
+/// Returns the keys of a rate limiter whose permits all clients share.
+///
+/// The permits of single clients are in keys of their own.
 pub fn rate_limiter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "value"), suffixed(key, "permits")]
 }
 
-/// What has a key `redgrid_<object>:{name}` and none of the plain name.
-fn of_parts(object: &str, parts: &[&str], key: &[u8]) -> Vec<Bytes> {
-    let part = |part: &&str| companion(&format!("redgrid_{object}_{part}"), key);
-    [companion(&format!("redgrid_{object}"), key)].into_iter().chain(parts.iter().map(part)).collect()
+/// Returns the keys of an object with a key `redgrid_<object>:{name}` and none of the plain name.
+fn with_prefix(object: &str, suffixes: &[&str], key: &[u8]) -> Vec<Bytes> {
+    let key_of = |suffix: &&str| companion(&format!("redgrid_{object}_{suffix}"), key);
+    [companion(&format!("redgrid_{object}"), key)].into_iter().chain(suffixes.iter().map(key_of)).collect()
 }
 
-/// A barrier.
+/// Returns the keys of a barrier.
 pub fn barrier(key: &[u8]) -> Vec<Bytes> {
-    of_parts("barrier", &["waiting"], key)
+    with_prefix("barrier", &["waiting"], key)
 }
 
-/// A double barrier.
+/// Returns the keys of a double barrier.
 pub fn double_barrier(key: &[u8]) -> Vec<Bytes> {
-    of_parts("double_barrier", &["waiting", "inside"], key)
+    with_prefix("double_barrier", &["waiting", "inside"], key)
 }
 
-/// A phaser.
+/// Returns the keys of a phaser.
 pub fn phaser(key: &[u8]) -> Vec<Bytes> {
-    of_parts("phaser", &["parties", "arrived"], key)
+    with_prefix("phaser", &["parties", "arrived"], key)
 }
 
-/// What notifies one of those who wait.
+/// Returns the keys of a notify queue, which wakes one waiter at a time.
 pub fn notify(key: &[u8]) -> Vec<Bytes> {
-    of_parts("notify", &["line", "notified"], key)
+    with_prefix("notify", &["line", "notified"], key)
 }
 
-/// A condition of a lock.
+/// Returns the keys of a condition of a lock.
 pub fn condition(key: &[u8]) -> Vec<Bytes> {
-    of_parts("condition", &["line", "notified"], key)
+    with_prefix("condition", &["line", "notified"], key)
 }
 
-/// An event that is set or not.
+/// Returns the key of an event that is set or not.
 pub fn event(key: &[u8]) -> Vec<Bytes> {
-    of_parts("event", &[], key)
+    with_prefix("event", &[], key)
 }
 
-/// A Bloom filter: its bits and its configuration. It exists by either key: an empty filter has no bits.
+/// Returns the keys of a Bloom filter: its bits and its configuration.
+///
+/// It exists by either key: an empty filter has no bits.
 pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
 }
 
-/// A reliable topic: its messages, and when its subscribers end.
+/// Returns the keys of a reliable topic: its messages, and when its subscribers expire.
 pub fn reliable_topic(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "timeout")]
 }
 
-/// A queue whose messages are acknowledged, in the order in which its scripts have the keys.
+/// Returns the keys of a queue with acknowledged messages, in the order that its scripts need.
 pub fn reliable_queue(key: &[u8]) -> Vec<Bytes> {
-    let parts = ["bodies", "states", "ready", "delayed", "flight", "ends", "once", "until", "dead"];
-    of_parts("reliable_queue", &parts, key)
+    let companions = ["bodies", "states", "ready", "delayed", "flight", "ends", "once", "until", "dead"];
+    with_prefix("reliable_queue", &companions, key)
 }
 
-/// How a sharded object is divided: its parts are objects of their own, in slots of their own.
+/// Returns the key of a sharded object's layout. Its shards are separate objects in their own
+/// slots.
 pub fn sharded(key: &[u8]) -> Vec<Bytes> {
     vec![suffixed(key, "shards")]
 }
 
-/// A map whose entries have lifetimes: when those are over, when each was used, and what it is set to.
+/// Returns the keys of a map whose entries have lifetimes.
+///
+/// They are the entries, when they expire, when each was used, and the options.
 pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
     let sets = ["redisson__timeout__set", "redisson__idle__set", "redisson__map_cache__last_access__set"];
     let sets = sets.into_iter().map(|prefix| companion(prefix, key));
     alone(key).into_iter().chain(sets).chain([suffixed(key, CACHE_OPTIONS)]).collect()
 }
 
-/// What stands behind the name of such a map for what it is set to.
+/// Suffix of the key with the options of such a map.
 pub(super) const CACHE_OPTIONS: &str = "redisson_options";
 
-/// What stands behind the name of a multimap for the ends of its keys' lifetimes: of one of sets.
+/// Suffix of the key with the lifetimes of a multimap's keys, for a multimap of sets.
 pub const SET_MULTIMAP_ENDS: &str = "redisson_set_multimap_ttl";
 
-/// The same of lists.
+/// The same suffix for a multimap of lists.
 pub const LIST_MULTIMAP_ENDS: &str = "redisson_list_multimap_ttl";
 
-/// A multimap, and when its keys are over. The values of its keys are in keys of theirs, which only the hash tells.
+/// Returns the keys of a multimap: its keys, and when they expire.
+///
+/// The values of each of its keys have a key of their own, which only its hash determines.
 pub fn multimap(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, SET_MULTIMAP_ENDS), suffixed(key, LIST_MULTIMAP_ENDS)]
 }
 
-/// A delayed queue: its delayed elements, the elements that a Redisson client has found due or that were put back, and
-/// the elements that a Redisson client has delayed. It exists by either of the first two keys.
+/// Returns the keys of a delayed queue.
+///
+/// The first has the delayed elements. The second has the elements that a Redisson client has found
+/// due or that were put back. The third has the elements that a Redisson client has delayed. It
+/// exists by either of the first two keys.
 pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
     let [delayed, redissons] =
         ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));
     vec![delayed, Bytes::copy_from_slice(key), redissons]
 }
 
-/// A ring: its elements and its capacity. It exists by either key: the capacity stays without elements.
+/// Returns the keys of a ring: its elements and its capacity.
+///
+/// It exists by either key: the capacity stays without elements.
 pub fn ring_buffer(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), companion("redisson_rb", key)]
 }
@@ -185,7 +207,7 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, faces: 1, along: none }
 }
 
-/// All types of objects: those that have the plain name as their key first.
+/// All types of objects. Those whose first key is the plain name come first.
 pub static ALL: [Kind; 34] = [
     Kind { along: fence, ..of("bucket", alone) },
     Kind { along: fence, ..of("map", alone) },

@@ -1,4 +1,4 @@
-//! How long a value lives that is set.
+//! The lifetime of a value that is set.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,75 +8,75 @@ use super::ObjectError;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED, TIMES_EXPECTED, describe_time, unix_millis};
 use crate::name::Name;
 
-/// What is said of the lifetime of a new value.
+/// The lifetime of a new value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lives {
-    /// Until somebody deletes it.
+    /// Without an end, until it is deleted.
     #[default]
     On,
-    /// As long as the one before.
+    /// That of the previous value.
     AsBefore,
-    /// For this time, 1 ms to 3650 days.
+    /// For this time: 1 ms to 3650 days.
     For(Duration),
     /// Until this time by the server's clock.
     Until(SystemTime),
 }
 
 impl Lives {
-    /// As options of SET.
+    /// Returns the options of SET for this lifetime.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] where it can not be.
+    /// [`ObjectError::InvalidArgument`] if it is out of range.
     pub fn options(self, name: &Name) -> Result<Vec<Bytes>, ObjectError> {
-        self.as_options().map_err(|unfit| unfit.of(name))
+        self.as_options().map_err(|invalid| invalid.into_error(name))
     }
 
-    pub(crate) fn as_options(self) -> Result<Vec<Bytes>, Unfit> {
+    pub(crate) fn as_options(self) -> Result<Vec<Bytes>, InvalidLifetime> {
         Ok(match self {
             Lives::On => Vec::new(),
             Lives::AsBefore => vec!["KEEPTTL".into()],
-            Lives::For(lifetime) => vec!["PX".into(), checked(lifetime)?],
-            // SET refuses 0, which has passed as well as 1.
-            Lives::Until(at) => vec!["PXAT".into(), since_1970(at)?.max(1).to_string().into()],
+            Lives::For(lifetime) => vec!["PX".into(), checked_millis(lifetime)?],
+            // SET refuses 0; 1 has passed as well.
+            Lives::Until(at) => vec!["PXAT".into(), checked_unix_time(at)?.max(1).to_string().into()],
         })
     }
 }
 
-/// A lifetime that can not be.
-pub(crate) struct Unfit {
+/// A lifetime that is out of range.
+pub(crate) struct InvalidLifetime {
     pub(crate) expected: &'static str,
     pub(crate) got: String,
 }
 
-impl Unfit {
-    fn of(self, name: &Name) -> ObjectError {
-        let Unfit { expected, got } = self;
+impl InvalidLifetime {
+    fn into_error(self, name: &Name) -> ObjectError {
+        let InvalidLifetime { expected, got } = self;
         ObjectError::InvalidArgument { name: name.clone(), option: "lifetime", expected: expected.into(), got }
     }
 }
 
-/// A lifetime in milliseconds, as text.
+/// Returns a lifetime in milliseconds, as text.
 ///
 /// # Errors
 ///
-/// [`ObjectError::InvalidArgument`] where it is not 1 ms to 3650 days.
+/// [`ObjectError::InvalidArgument`] if it is not 1 ms to 3650 days.
 pub fn millis(name: &Name, lifetime: Duration) -> Result<Bytes, ObjectError> {
-    checked(lifetime).map_err(|unfit| unfit.of(name))
+    checked_millis(lifetime).map_err(|invalid| invalid.into_error(name))
 }
 
-/// A time in milliseconds since 1970.
-pub(super) fn moment(name: &Name, at: SystemTime) -> Result<u128, ObjectError> {
-    since_1970(at).map_err(|unfit| unfit.of(name))
+/// Returns a time in milliseconds since 1970.
+pub(super) fn unix_time(name: &Name, at: SystemTime) -> Result<u128, ObjectError> {
+    checked_unix_time(at).map_err(|invalid| invalid.into_error(name))
 }
 
-fn checked(lifetime: Duration) -> Result<Bytes, Unfit> {
+fn checked_millis(lifetime: Duration) -> Result<Bytes, InvalidLifetime> {
     match LIFETIMES.contains(&lifetime) {
         true => Ok(lifetime.as_millis().to_string().into()),
-        false => Err(Unfit { expected: LIFETIMES_EXPECTED, got: format!("{lifetime:?}") }),
+        false => Err(InvalidLifetime { expected: LIFETIMES_EXPECTED, got: format!("{lifetime:?}") }),
     }
 }
 
-fn since_1970(at: SystemTime) -> Result<u128, Unfit> {
-    unix_millis(at).ok_or_else(|| Unfit { expected: TIMES_EXPECTED, got: describe_time(at) })
+fn checked_unix_time(at: SystemTime) -> Result<u128, InvalidLifetime> {
+    unix_millis(at).ok_or_else(|| InvalidLifetime { expected: TIMES_EXPECTED, got: describe_time(at) })
 }

@@ -1,4 +1,4 @@
-//! What every object has, whatever it is: whether it is there, how long it lives, how large it is, and names it may get.
+//! Operations that every object has: existence, lifetime, size, rename and copy.
 
 pub mod belongings;
 mod error;
@@ -35,25 +35,30 @@ use crate::script::BulkScript;
 static PERSIST: BulkScript = BulkScript::new("object/persist", include_str!("scripts/persist.lua"));
 static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("scripts/lifetime.lua"));
 
-/// The keys of an object by the key of its name, all of one slot: first those by which it exists, then its companions. They
-/// are deleted, renamed and expire together.
+/// The keys of an object, derived from the key of its name, all of one slot.
+///
+/// Those by which it exists come first, then its companions. They are deleted, renamed and expire
+/// together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
-/// Of what is written under a fence: the fence goes with it to another name. It outlives the object, as it refuses those who are
-/// late to write it.
+/// Returns the key of the fence of an object that is written under one.
+///
+/// The fence is renamed with the object. It outlives a deletion, because it rejects late writers.
 pub fn fence(key: &[u8]) -> Vec<Bytes> {
     vec![crate::fence::key(key)]
 }
 
-/// What an object of one key has: nothing else.
+/// Returns the key of an object that has no other keys.
 pub fn alone(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key)]
 }
 
-/// An object under its name, of whatever kind: what all of them can. Buckets, maps and sets give it as `object()`; what is under any
-/// other name of one key, [`Object::new`] does.
+/// An object under its name, of whatever type, with the operations that all of them have.
 ///
-/// Cheap to clone. What has companions goes with them: see [`Object::with_layout`].
+/// Buckets, maps, sets and others return it as `object()`. For any other object with one key, use
+/// [`Object::new`].
+///
+/// It is cheap to clone. Companions are included: see [`Object::with_layout`].
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -78,34 +83,40 @@ struct Inner {
     name: Name,
     layout: Layout,
     along: Layout,
-    /// How many leading keys it exists by.
+    /// Number of leading keys by which it exists.
     faces: usize,
     keys: Vec<Bytes>,
 }
 
 impl Object {
-    /// What is stored under one key, the name behind the client's namespace.
+    /// Returns the object that is stored under one key: the name, inside the client's namespace.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Object::with_layout(client, Name::of_key(name), alone)
     }
 
-    /// An object with companions: for types of objects.
+    /// Returns an object with companions. For authors of object types.
     pub fn with_layout(client: &Client, name: Result<Name, InvalidName>, layout: Layout) -> Self {
         Object(name.map(|name| Inner::of(client, name, layout, none)).map_err(Into::into))
     }
 
-    /// What can be none: each call tells why. For types of objects, which keep a name that can not be one until somebody asks.
+    /// Returns an object whose calls all fail with this error.
+    ///
+    /// For authors of object types: an invalid name is kept until the first call.
     pub fn unusable(why: impl Into<ObjectError>) -> Self {
         Object(Err(why.into()))
     }
 
-    /// The same with more keys that go along when it is renamed or copied, and else have lives of their own, as its [`fence`].
+    /// Returns the same object with more keys that are renamed and copied with it.
+    ///
+    /// These keys are not deleted and do not expire with it. An example is its [`fence`].
     pub fn and_along(self, along: Layout) -> Self {
         Object(self.0.map(|inner| Inner { along, ..inner }))
     }
 
-    /// The same object, which exists where any of its first `faces` keys does; without this call, where the first does. For
-    /// types of objects: see [`layouts::Kind::faces`].
+    /// Returns the same object, which exists if any of its first `faces` keys does.
+    ///
+    /// Without this call it exists if the first key does. For authors of object types: see
+    /// [`layouts::Kind::faces`].
     pub fn and_faces(self, faces: usize) -> Self {
         Object(self.0.map(|inner| Inner { faces: faces.clamp(1, inner.keys.len()), ..inner }))
     }
@@ -114,85 +125,89 @@ impl Object {
         self.0.as_ref().map_err(Clone::clone)
     }
 
-    /// The name, where it can be one.
+    /// Returns the name, if it is valid.
     #[doc(alias = "getName")]
     pub fn name(&self) -> Option<&Name> {
         self.0.as_ref().ok().map(|inner| &inner.name)
     }
 
-    /// Whether it exists.
+    /// Returns whether the object exists.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool, ObjectError> {
         let inner = self.inner()?;
         Ok(inner.read::<u64>(Request::command("EXISTS").keys(inner.faces())).await? > 0)
     }
 
-    /// Deletes it with all that belongs to it; tells whether it was there.
+    /// Deletes the object with all its keys. Returns whether it existed.
     ///
-    /// Who waits on a synchronizer finds out when it looks for itself, within `poll_interval`.
+    /// Waiters of a synchronizer notice it when they poll, within `poll_interval`.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] says whether the object may have been deleted.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn delete(&self) -> Result<bool, ObjectError> {
-        self.removed("DEL").await
+        self.remove_with("DEL").await
     }
 
-    /// The same, and the server frees the memory in the background: for large ones.
+    /// Deletes the object; the server frees the memory in the background.
+    ///
+    /// Use it for large objects. Returns whether it existed.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] says whether the object may have been deleted.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn unlink(&self) -> Result<bool, ObjectError> {
-        self.removed("UNLINK").await
+        self.remove_with("UNLINK").await
     }
 
-    async fn removed(&self, command: &'static str) -> Result<bool, ObjectError> {
+    async fn remove_with(&self, command: &'static str) -> Result<bool, ObjectError> {
         let inner = self.inner()?;
         inner.change::<u64>(Request::command(command).keys(inner.keys.iter().cloned())).await.map(|count| count > 0)
     }
 
-    /// Has the server take it for just used; tells whether it is there.
+    /// Marks the object as just used on the server. Returns whether it exists.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn touch(&self) -> Result<bool, ObjectError> {
         let inner = self.inner()?;
         let touched: u64 = inner.read(Request::command("TOUCH").keys(inner.keys.iter().cloned()).idempotent()).await?;
         Ok(touched > 0)
     }
 
-    /// How many bytes of the server's memory it takes with all that belongs to it, by the server's estimate; `None` where it is not
-    /// there. One command for each of its keys.
+    /// Returns the memory of all its keys in bytes, by the server's estimate; `None` if it is
+    /// absent.
+    ///
+    /// It sends one command for each key.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "sizeInMemory")]
     pub async fn memory(&self) -> Result<Option<u64>, ObjectError> {
         let inner = self.inner()?;
@@ -204,66 +219,69 @@ impl Object {
         Ok(sum)
     }
 
-    /// How long nobody has used it, in whole seconds; `None` where it is not there.
+    /// Returns how long the object has not been used, in whole seconds; `None` if it is absent.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; a server that counts uses instead refuses.
+    /// [`ObjectError`] if there was no reply. A server that counts uses instead refuses the
+    /// request.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getIdleTime")]
     pub async fn idle(&self) -> Result<Option<Duration>, ObjectError> {
-        Ok(self.about::<u64>("IDLETIME").await?.map(Duration::from_secs))
+        Ok(self.object_info::<u64>("IDLETIME").await?.map(Duration::from_secs))
     }
 
-    /// How often it is used, as the server counts logarithmically; `None` where it is not there.
+    /// Returns the server's logarithmic use counter of the object; `None` if it is absent.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; a server without a policy of the kind `lfu` refuses.
+    /// [`ObjectError`] if there was no reply. A server without an `lfu` eviction policy refuses the
+    /// request.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getAccessFrequency")]
     pub async fn frequency(&self) -> Result<Option<u64>, ObjectError> {
-        self.about("FREQ").await
+        self.object_info("FREQ").await
     }
 
-    /// How many references the server has to its value; `None` where it is not there.
+    /// Returns the number of references that the server has to its value; `None` if it is absent.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getReferenceCount")]
     pub async fn reference_count(&self) -> Result<Option<u64>, ObjectError> {
-        self.about("REFCOUNT").await
+        self.object_info("REFCOUNT").await
     }
 
-    /// How the server stores it, as `listpack` or `hashtable`; `None` where it is not there.
+    /// Returns the server's encoding of it, such as `listpack` or `hashtable`; `None` if it is
+    /// absent.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getInternalEncoding")]
     pub async fn encoding(&self) -> Result<Option<String>, ObjectError> {
-        self.about("ENCODING").await
+        self.object_info("ENCODING").await
     }
 
-    async fn about<T: FromReply>(&self, what: &'static str) -> Result<Option<T>, ObjectError> {
+    async fn object_info<T: FromReply>(&self, field: &'static str) -> Result<Option<T>, ObjectError> {
         let inner = self.inner()?;
         for face in inner.faces() {
-            let found: Option<T> = inner.read(Request::subcommand("OBJECT", what).key(face)).await?;
+            let found: Option<T> = inner.read(Request::subcommand("OBJECT", field).key(face)).await?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -271,15 +289,15 @@ impl Object {
         Ok(None)
     }
 
-    /// How long it lives.
+    /// Returns the remaining lifetime of the object.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "remainTimeToLive")]
     #[doc(alias = "getExpireTime")]
     pub async fn lifetime(&self) -> Result<Lifetime, ObjectError> {
@@ -291,19 +309,19 @@ impl Object {
         inner.read(request).await.map(Lifetime::of)
     }
 
-    /// Has it live on without an end; tells whether it had one.
+    /// Removes the lifetime of the object. Returns whether it had one.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] says whether the lifetime may have been removed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "clearExpire")]
     pub async fn persist(&self) -> Result<bool, ObjectError> {
         let inner = self.inner()?;
-        inner.change(PERSIST.with(inner.keys.iter().cloned()).int(inner.count_of_faces())).await
+        inner.change(PERSIST.with(inner.keys.iter().cloned()).int(inner.face_count())).await
     }
 }
 
@@ -313,25 +331,25 @@ impl Inner {
         Inner { client: client.clone(), name, layout, along, faces: 1, keys }
     }
 
-    /// The keys by which it exists.
+    /// Returns the keys by which it exists.
     fn faces(&self) -> impl Iterator<Item = Bytes> {
         self.keys.iter().take(self.faces).cloned()
     }
 
-    /// Their number, as scripts take it.
-    fn count_of_faces(&self) -> i64 {
+    /// Returns their number, as an argument of scripts.
+    fn face_count(&self) -> i64 {
         i64::try_from(self.faces).unwrap_or(i64::MAX)
     }
 
-    /// Its keys, and what goes along with them to another name.
+    /// Returns its keys, and those that are renamed with it.
     fn all_keys(&self) -> Vec<Bytes> {
         self.keys.iter().cloned().chain((self.along)(&self.keys[0])).collect()
     }
 
-    /// Asks the primary: what was just written is seen.
+    /// Reads from the primary, so that a preceding write is visible.
     async fn read<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let answer = self.client.run(request.idempotent()).await;
-        answer.map_err(|source| ObjectError::of_read(&self.name, source))
+        let reply = self.client.run(request.idempotent()).await;
+        reply.map_err(|source| ObjectError::of_read(&self.name, source))
     }
 
     async fn change<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {

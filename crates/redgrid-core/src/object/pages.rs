@@ -1,4 +1,4 @@
-//! Streams of what is asked for page by page.
+//! Streams that request their items page by page.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -6,50 +6,52 @@ use std::task::{Context, Poll};
 
 use super::ObjectError;
 
-/// A page that was asked for.
+/// The request for a page.
 pub type Asking<P> = Pin<Box<dyn Future<Output = Result<P, ObjectError>> + Send>>;
 
-/// What has pages, and where in it one is.
+/// A paged collection, and the current position in it.
 pub trait Paged {
-    /// What an answer is read as.
+    /// The reply of the request for a page.
     type Page;
-    /// What is on a page.
+    /// An item of a page.
     type Item;
 
-    /// Asks for the next page; `None` at the end.
+    /// Requests the next page; `None` at the end.
     fn ask(&self) -> Option<Asking<Self::Page>>;
 
-    /// Tells what is on a page, and goes on behind it.
+    /// Adds the items of a page to `found`, and moves to the next page.
     fn take(&mut self, page: Self::Page, found: &mut VecDeque<Result<Self::Item, ObjectError>>);
 
-    /// There is no next page.
+    /// Ends the stream: no further page is requested.
     fn end(&mut self);
 }
 
-/// A stream page by page: one is asked for when the one before has been taken. Behind an error of a whole page it is over.
+/// A stream of items that requests a page when the previous one has been consumed.
+///
+/// After an error of a whole page it ends.
 pub struct Pages<W: Paged> {
-    /// Where it is.
+    /// The current position.
     pub walk: W,
-    asking: Option<Asking<W::Page>>,
+    pending: Option<Asking<W::Page>>,
     found: VecDeque<Result<W::Item, ObjectError>>,
 }
 
 impl<W: Paged> Pages<W> {
-    /// From there on. Nobody is asked until it is polled.
+    /// Creates a stream from this position. No request is sent until it is polled.
     pub fn of(walk: W) -> Self {
-        Pages { walk, asking: None, found: VecDeque::new() }
+        Pages { walk, pending: None, found: VecDeque::new() }
     }
 
-    /// What comes next, as of a stream.
+    /// Polls for the next item, as `Stream::poll_next`.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<W::Item, ObjectError>>> {
         loop {
-            if let Some(one) = self.found.pop_front() {
-                return Poll::Ready(Some(one));
+            if let Some(item) = self.found.pop_front() {
+                return Poll::Ready(Some(item));
             }
-            let Some(mut asking) = self.asking.take().or_else(|| self.walk.ask()) else { return Poll::Ready(None) };
-            match asking.as_mut().poll(context) {
+            let Some(mut request) = self.pending.take().or_else(|| self.walk.ask()) else { return Poll::Ready(None) };
+            match request.as_mut().poll(context) {
                 Poll::Pending => {
-                    self.asking = Some(asking);
+                    self.pending = Some(request);
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(page)) => self.walk.take(page, &mut self.found),

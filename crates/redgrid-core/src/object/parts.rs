@@ -1,23 +1,23 @@
-//! Many keys or values in parts.
+//! Splits many keys or values into chunks.
 
-/// How many one command has at most: a server does nothing else meanwhile.
-const AT_ONCE: usize = 500;
+/// Maximum number of items in one command: the server does nothing else while it executes it.
+const MAX_ITEMS: usize = 500;
 
-/// How many bytes, about: what is sent at once is in memory here and there.
-const BYTES_AT_ONCE: usize = 4 << 20;
+/// Approximate maximum of the bytes in one command, which both sides keep in memory.
+const MAX_BYTES: usize = 4 << 20;
 
-/// The parts of what is asked about: each ends at 500 or 4 MiB, and has one at least.
+/// Splits `all` into chunks of at most 500 items or 4 MiB, with one item at least.
 pub fn parts<T>(mut all: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
-        let fits = all.iter().take(AT_ONCE).take_while(|one| {
-            let fits = bytes < BYTES_AT_ONCE;
-            bytes += size(one);
+        let fits = all.iter().take(MAX_ITEMS).take_while(|item| {
+            let fits = bytes < MAX_BYTES;
+            bytes += size(item);
             fits
         });
-        let (part, rest) = all.split_at(fits.count());
+        let (chunk, rest) = all.split_at(fits.count());
         all = rest;
-        (!part.is_empty()).then_some(part)
+        (!chunk.is_empty()).then_some(chunk)
     })
 }
 
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_ends_at_500_or_4_mib() {
+    fn a_chunk_ends_at_500_or_4_mib() {
         let sizes = |all: &[usize]| parts(all, |size| *size).map(<[usize]>::len).collect::<Vec<_>>();
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&[1; 1001]), [500, 500, 1]);

@@ -1,4 +1,4 @@
-//! Where an object is, and how it is asked: what every type of object has inside.
+//! The client and the key of an object, with the requests that every type of object sends.
 
 use std::fmt;
 
@@ -11,8 +11,10 @@ use crate::fence::{Fence, Write};
 use crate::name::{InvalidName, Name};
 use crate::token::Token;
 
-/// A client and a name, for types of objects: it keeps a name that can not be one until somebody asks, and tells what became of
-/// requests in [`ObjectError`]s about this name.
+/// A client and a name, for authors of object types.
+///
+/// An invalid name is kept until the first request. Errors of requests are [`ObjectError`]s that
+/// contain the name.
 #[derive(Clone)]
 pub struct Place {
     client: Client,
@@ -20,7 +22,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Asks nobody.
+    /// Creates it without a request.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Place {
         let key = Name::new(name).map(|name| {
             let key = client.key(&name);
@@ -29,12 +31,12 @@ impl Place {
         Place { client: client.clone(), key }
     }
 
-    /// The client.
+    /// Returns the client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The name, and its key behind the client's namespace.
+    /// Returns the name, and its key inside the client's namespace.
     ///
     /// # Errors
     ///
@@ -43,21 +45,22 @@ impl Place {
         self.key.as_ref().map(|(name, key)| (name, key)).map_err(|invalid| invalid.clone().into())
     }
 
-    /// The name, where it can be one.
+    /// Returns the name, if it is valid.
     pub fn name(&self) -> Option<&Name> {
         self.key.as_ref().ok().map(|(name, _)| name)
     }
 
-    /// What every object has, of one with these keys.
+    /// Returns the operations that every object has, for the keys of this `layout`.
     pub fn object(&self, layout: Layout) -> Object {
         Object::with_layout(&self.client, self.key.clone().map(|(name, _)| name), layout)
     }
 
-    /// The key of another object that one request takes together with its own.
+    /// Returns the key of another object, for a request that has both keys.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] where it is in another slot of a cluster, [`ObjectError::InvalidName`].
+    /// [`ObjectError::InvalidArgument`] if it is in another slot of a cluster,
+    /// [`ObjectError::InvalidName`].
     pub fn beside(&self, option: &'static str, other: impl AsRef<str>) -> Result<Bytes, ObjectError> {
         let (name, key) = self.named()?;
         let other = self.client.key(&Name::new(other)?);
@@ -68,7 +71,7 @@ impl Place {
         Err(self.invalid(option, format_args!("one that shares a slot with `{name}`, as by a hash tag"), got))
     }
 
-    /// An argument that can not be.
+    /// Returns the error of an argument that is not allowed.
     pub fn invalid(&self, option: &'static str, expected: impl fmt::Display, got: impl fmt::Display) -> ObjectError {
         match self.named() {
             Ok((name, _)) => ObjectError::InvalidArgument {
@@ -81,7 +84,7 @@ impl Place {
         }
     }
 
-    /// A command on its key.
+    /// Returns a command on its key.
     ///
     /// # Errors
     ///
@@ -90,77 +93,79 @@ impl Place {
         Ok(Request::command(name).key(self.named()?.1.clone()))
     }
 
-    /// What only reads, from a replica where the read mode says so.
+    /// Sends a request that only reads, to a replica if the read mode says so.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn read<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
         self.ask(request.reads()).await
     }
 
-    /// What only reads, from the primary.
+    /// Sends a request that only reads, to the primary.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn ask<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
         let (name, _) = self.named()?;
         self.client.run(request.idempotent()).await.map_err(|source| ObjectError::of_read(name, source))
     }
 
-    /// What changes it: sent once, unless the request says that it may be sent again.
+    /// Sends a request that changes the object.
+    ///
+    /// It is sent once, unless it is marked as idempotent.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] says whether the request may have been executed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn change<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
         let (name, _) = self.named()?;
         self.client.run(request).await.map_err(|source| ObjectError::of(name, source))
     }
 
-    /// Writes under the fence of its own name; tells what the write did.
+    /// Writes under the fence of the object's own name. Returns the result of the write.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] says whether the write may have been executed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn fenced(&self, write: Write, token: Token) -> Result<i64, ObjectError> {
         let (name, _) = self.named()?;
         self.fenced_by(&Fence::new(&self.client, name.as_str()), write, token).await
     }
 
-    /// The same under another fence.
+    /// Writes under another fence. Returns the result of the write.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] says whether the write may have been executed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn fenced_by(&self, fence: &Fence, write: Write, token: Token) -> Result<i64, ObjectError> {
         let (name, _) = self.named()?;
         let outcome = fence.write(name.as_str(), write, token).await;
         outcome.map_err(|source| ObjectError::of_fence(name, source))
     }
 
-    /// A value as its codec writes it.
+    /// Encodes a value with its codec.
     ///
     /// # Errors
     ///
@@ -170,11 +175,11 @@ impl Place {
         codec.encode(value).map_err(|source| ObjectError::encode(name, codec.name(), source))
     }
 
-    /// Values as their codec writes them, in their order.
+    /// Encodes values with their codec, in their order.
     ///
     /// # Errors
     ///
-    /// As [`Place::encoded`], of the first.
+    /// As [`Place::encoded`], for the first that fails.
     pub fn encoded_all<'a, T: ?Sized + 'a>(
         &self,
         codec: &impl Encode<T>,
@@ -183,50 +188,56 @@ impl Place {
         values.into_iter().map(|value| self.encoded(codec, value)).collect()
     }
 
-    /// Changes by one request for each part of some values, which are behind what `request` makes; tells the sum of what they tell. After an
-    /// error those of some parts may be carried out.
+    /// Sends one changing request for each chunk of `values`. Returns the sum of the replies.
+    ///
+    /// `request` creates each request, and the values are appended. After an error, the requests of
+    /// some chunks may have been executed.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then, of the part at which it ends.
+    /// [`ObjectError`] of the chunk that failed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn change_parts(
         &self,
         values: &[Bytes],
         request: impl Fn() -> Result<Request, ObjectError>,
     ) -> Result<u64, ObjectError> {
         let mut sum = 0;
-        for part in parts(values, Bytes::len) {
-            sum += self.change::<u64>(part.iter().cloned().fold(request()?, Request::arg)).await?;
+        for chunk in parts(values, Bytes::len) {
+            sum += self.change::<u64>(chunk.iter().cloned().fold(request()?, Request::arg)).await?;
         }
         Ok(sum)
     }
 
-    /// Reads by one request for each part of some values, which are behind what `request` makes; tells all that they tell.
+    /// Sends one reading request for each chunk of `values`. Returns all replies.
+    ///
+    /// `request` creates each request, and the values are appended.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn read_parts<T: FromReply>(
         &self,
         values: &[Bytes],
         request: impl Fn() -> Result<Request, ObjectError>,
     ) -> Result<Vec<T>, ObjectError> {
         let mut all = Vec::with_capacity(values.len());
-        for part in parts(values, Bytes::len) {
-            all.extend(self.read::<Vec<T>>(part.iter().cloned().fold(request()?, Request::arg)).await?);
+        for chunk in parts(values, Bytes::len) {
+            all.extend(self.read::<Vec<T>>(chunk.iter().cloned().fold(request()?, Request::arg)).await?);
         }
         Ok(all)
     }
 
-    /// What a codec makes of some bytes; `field` says where in the object they are, if it has several values.
+    /// Decodes bytes with a codec.
+    ///
+    /// `field` returns their position in the object, if it has several values.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Changing what others may change meanwhile: look, decide, and compare on the server, in rounds.
+//! Optimistic updates of objects that other clients may change: read, decide, and compare-and-set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,91 +13,100 @@ use crate::connection::{Client, FromReply, Reply, Request, jittered};
 use crate::error::ServerError;
 use crate::name::Name;
 
-/// For how long a turn may stand still before those behind go on without it, at least; else four round trips.
-const STANDSTILL: Duration = Duration::from_millis(50);
+/// Minimum time that another turn may make no progress before the callers behind it go ahead: 50
+/// ms.
+///
+/// It is four round trips if they take longer.
+const STALL_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// After so many lost rounds there are pauses between them.
-const AT_ONCE: u32 = 10;
+/// Number of lost attempts without a pause; later ones have pauses between them.
+const RETRIES_WITHOUT_PAUSE: u32 = 10;
 
-/// The first pause, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// The first and the longest pause.
+const PAUSE_RANGE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
-/// Whose turn it is to change something: tasks of one client do not overtake each other. It is a courtesy that saves rounds; what is
-/// right is decided by the server.
+/// The order in which tasks of one client update an object.
+///
+/// It only saves attempts: the server decides which update succeeds.
 #[derive(Default)]
-struct Turns {
-    first: Arc<Mutex<()>>,
-    /// How many have been over.
-    over: AtomicU64,
+struct UpdateTurns {
+    lock: Arc<Mutex<()>>,
+    /// Number of completed turns.
+    completed: AtomicU64,
 }
 
-/// One task's turn.
-struct Turn {
-    turns: Arc<Turns>,
-    _first: OwnedMutexGuard<()>,
+/// The turn of one task.
+struct UpdateTurn {
+    turns: Arc<UpdateTurns>,
+    _guard: OwnedMutexGuard<()>,
 }
 
-impl Drop for Turn {
+impl Drop for UpdateTurn {
     fn drop(&mut self) {
-        self.turns.over.fetch_add(1, Ordering::Relaxed);
+        self.turns.completed.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// The rounds of one call that changes what others may change meanwhile: all of them together have the client's patience.
+/// The attempts of one call that changes an object which others may change meanwhile.
+///
+/// All of them together have the client's patience.
 pub struct Rounds {
     client: Client,
     name: Name,
     until: Instant,
-    /// From then on no round is begun: one that is has half a request's time left, so that its end is seldom the end of the time.
+    /// No attempt starts after this instant. It leaves the last one half a request timeout, so that
+    /// it rarely ends with an unknown outcome.
     last: Instant,
     lost: u32,
-    /// What is there, as the round that was lost last has told it.
-    told: Option<Option<Bytes>>,
-    _turn: Option<Turn>,
+    /// The stored value that the last lost attempt reported.
+    reported: Option<Option<Bytes>>,
+    _turn: Option<UpdateTurn>,
 }
 
 impl Rounds {
-    /// Those of a call about `name`, one round after another.
+    /// Creates the attempts of a call about `name`.
     pub fn of(client: &Client, name: &Name) -> Rounds {
         let (now, patience) = (client.clock().now(), client.patience());
         let (until, last) = (now + patience, now + patience.saturating_sub(client.response_timeout() / 2));
-        Rounds { client: client.clone(), name: name.clone(), until, last, lost: 0, told: None, _turn: None }
+        Rounds { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, _turn: None }
     }
 
-    /// The same behind other tasks of this client that change what has this key. Where whoever has the turn does not go on, it goes
-    /// on without.
+    /// Waits for its turn among the tasks of this client that change `key`.
+    ///
+    /// If the task whose turn it is makes no progress, the call goes ahead without a turn.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::ShuttingDown`] when the client is shut down, [`ObjectError::Unavailable`]
-    /// when the time is over.
+    /// [`ObjectError::ShuttingDown`] if the client is shut down, [`ObjectError::Unavailable`] if
+    /// the time is over.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the line.
+    /// Dropping the future leaves the queue.
     pub async fn in_line(client: &Client, name: &Name, key: &Bytes) -> Result<Rounds, ObjectError> {
         let mut rounds = Rounds::of(client, name);
-        let turns = client.shared(key, Turns::default);
+        let turns = client.shared(key, UpdateTurns::default);
         let round_trip = client.core().topology.primary(key).time().round_trip();
-        let standstill = STANDSTILL.max(4 * round_trip);
-        let over = |reason| ObjectError::Unavailable { name: name.clone(), source: ServerError::not_sent(reason) };
-        let mut first = std::pin::pin!(Arc::clone(&turns.first).lock_owned());
+        let stall_timeout = STALL_TIMEOUT.max(4 * round_trip);
+        let unavailable =
+            |reason| ObjectError::Unavailable { name: name.clone(), source: ServerError::not_sent(reason) };
+        let mut turn_lock = std::pin::pin!(Arc::clone(&turns.lock).lock_owned());
         loop {
-            let seen = turns.over.load(Ordering::Relaxed);
+            let seen = turns.completed.load(Ordering::Relaxed);
             let now = client.clock().now();
             tokio::select! {
                 biased;
-                guard = &mut first => {
-                    let turn = Turn { turns: Arc::clone(&turns), _first: guard };
+                guard = &mut turn_lock => {
+                    let turn = UpdateTurn { turns: Arc::clone(&turns), _guard: guard };
                     rounds._turn = Some(turn);
                     return Ok(rounds);
                 }
                 () = client.closing() => return Err(ObjectError::of(name, client.ended())),
-                () = client.clock().sleep_until((now + standstill).min(rounds.last)) => {
+                () = client.clock().sleep_until((now + stall_timeout).min(rounds.last)) => {
                     if client.clock().now() >= rounds.last {
-                        return Err(over("other tasks were in front until its time was over"));
+                        return Err(unavailable("other tasks were in front until its time was over"));
                     }
-                    if turns.over.load(Ordering::Relaxed) == seen {
+                    if turns.completed.load(Ordering::Relaxed) == seen {
                         return Ok(rounds);
                     }
                 }
@@ -105,7 +114,9 @@ impl Rounds {
         }
     }
 
-    /// The same of a part of an object, as a map's key, by its bytes: those who change other parts are not in front.
+    /// Waits for its turn at a part of an object, given by its bytes, such as a key of a map.
+    ///
+    /// Tasks that change other parts do not delay it.
     ///
     /// # Errors
     ///
@@ -113,76 +124,81 @@ impl Rounds {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves the line.
+    /// Dropping the future leaves the queue.
     pub async fn of_part(place: &Place, part: &[u8]) -> Result<Rounds, ObjectError> {
         let (name, key) = place.named()?;
-        // What has a 0 in it is no name: nobody else's.
-        let turn: Bytes = [&key[..], b"\0", part].concat().into();
-        Rounds::in_line(place.client(), name, &turn).await
+        // A name contains no 0 byte, so the key is no other object's.
+        let turn_key: Bytes = [&key[..], b"\0", part].concat().into();
+        Rounds::in_line(place.client(), name, &turn_key).await
     }
 
-    /// What is there: as the round that was lost last has told it, where that is still new, else as the primary says when it is asked, whatever
-    /// the read mode: an old value would only be refused.
+    /// Returns the stored value.
+    ///
+    /// It is the value that the last lost attempt reported, if it is still recent. Otherwise the
+    /// primary is read, whatever the read mode: with an old value the attempt would only fail.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn stored(
         &mut self,
-        ask: impl FnOnce() -> Result<Request, ObjectError>,
+        request: impl FnOnce() -> Result<Request, ObjectError>,
     ) -> Result<Option<Bytes>, ObjectError> {
-        match self.told.take() {
-            Some(told) => Ok(told),
-            None => self.read(ask()?).await,
+        match self.reported.take() {
+            Some(reported) => Ok(reported),
+            None => self.read(request()?).await,
         }
     }
 
-    /// Asks what only reads.
+    /// Sends a request that only reads.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn read<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let answer = self.client.run_until(request.idempotent(), self.until).await;
-        answer.map_err(|source| ObjectError::of_read(&self.name, source))
+        let reply = self.client.run_until(request.idempotent(), self.until).await;
+        reply.map_err(|source| ObjectError::of_read(&self.name, source))
     }
 
-    /// Asks what changes something.
+    /// Sends a request that changes the object.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] says whether the request may have been executed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn change<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let answer = self.client.run_until(request, self.until).await;
-        answer.map_err(|source| ObjectError::of(&self.name, source))
+        let reply = self.client.run_until(request, self.until).await;
+        reply.map_err(|source| ObjectError::of(&self.name, source))
     }
 
-    /// Others were quicker in this round; returns when the next is to begin, and whether that is at once: what was told is still new then.
+    /// Notes that another client was faster, and waits until the next attempt may start.
+    ///
+    /// Returns true if it may start at once: a reported value is still recent then.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] when the time is over, [`ObjectError::ShuttingDown`] when the
-    /// client is shut down.
+    /// [`ObjectError::Contended`] if the time is over, [`ObjectError::ShuttingDown`] if the client
+    /// is shut down.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn lost(&mut self) -> Result<bool, ObjectError> {
         self.lost += 1;
-        let pauses = self.lost.checked_sub(AT_ONCE);
-        let pause = pauses.map_or(Duration::ZERO, |pauses| (PAUSES.0 * 2_u32.pow(pauses.min(10))).min(PAUSES.1));
+        let pauses = self.lost.checked_sub(RETRIES_WITHOUT_PAUSE);
+        let pause =
+            pauses.map_or(Duration::ZERO, |pauses| (PAUSE_RANGE.0 * 2_u32.pow(pauses.min(10))).min(PAUSE_RANGE.1));
         let until = self.client.clock().now() + jittered(pause);
         if until >= self.last {
             return Err(self.contended());
@@ -194,7 +210,9 @@ impl Rounds {
         }
     }
 
-    /// The same, and what is there now, where that was told: [`Rounds::stored`] begins with it.
+    /// Notes that another client was faster, and the stored value if it was reported.
+    ///
+    /// [`Rounds::stored`] begins with it.
     ///
     /// # Errors
     ///
@@ -202,19 +220,19 @@ impl Rounds {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
-    pub async fn lost_to(&mut self, told: Option<Option<Bytes>>) -> Result<(), ObjectError> {
-        self.told = if self.lost().await? { told } else { None };
+    /// Dropping the future changes nothing.
+    pub async fn lost_to(&mut self, reported: Option<Option<Bytes>>) -> Result<(), ObjectError> {
+        self.reported = if self.lost().await? { reported } else { None };
         Ok(())
     }
 
-    /// What is told when others were quicker to the end.
+    /// Returns the error for a call whose time is over because others were faster.
     pub fn contended(&self) -> ObjectError {
         ObjectError::Contended { name: self.name.clone(), times: self.lost }
     }
 }
 
-/// A change of what is there as one of what may be: what is not stays so.
+/// Converts a change of a value into one of an optional value: an absent value stays absent.
 pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> Option<V> {
     move |value| {
         value.map(|mut value| {
@@ -224,16 +242,17 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
     }
 }
 
-/// What a script that compares before it changes tells.
+/// The reply of a script that compares before it changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compared {
-    /// It was what was expected, and is changed.
+    /// The value was the expected one, and is changed.
     Done,
-    /// It was something else, which is told where that was asked for: of that `None` is that nothing is there.
+    /// The value was another one. It is given if it was requested; `None` in it means that nothing
+    /// is stored.
     Other(Option<Bytes>),
 }
 
-/// 1 for done; 0, or a list with what is there.
+/// 1 if it is done; otherwise 0, or a list with the stored value.
 impl FromReply for Compared {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         match reply {

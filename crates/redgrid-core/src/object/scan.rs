@@ -1,4 +1,4 @@
-//! Streams of what hashes and sets have: a page at a time, with back-pressure.
+//! Streams over hashes and sets: a page at a time, with back-pressure.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,43 +11,49 @@ use futures_util::{Stream, StreamExt, TryStreamExt};
 use super::{Asking, ObjectError, Paged, Pages, Place};
 use crate::connection::{ConnectionId, Request};
 
-/// How many entries a page has, about, unless it is said.
-const PAGE: u32 = 100;
+/// Approximate number of entries of a page, by default.
+const DEFAULT_PAGE: u32 = 100;
 
-/// A page: where to go on, and what is on it.
+/// A page: the connection that it came from, the next cursor, and the entries.
 type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 
-/// A stream over a map or a set, in no order. A page is asked for when the one before has been taken.
+/// A stream over a map or a set, in no order. A page is requested when the previous one has been
+/// consumed.
 ///
-/// What is there from beginning to end comes at least once; what is added or removed meanwhile may come or not. An entry may
-/// come twice: while it grows or shrinks, and when the connection was made anew or another server answers, as then it begins anew.
-/// An entry that can not be decoded is an error, and the stream goes on behind it; behind any other error it is over.
+/// Entries that exist from beginning to end are returned at least once. Entries that are added or
+/// removed meanwhile may be returned or not. An entry may be returned twice while the object grows
+/// or shrinks. The scan also starts over after a new connection or a change of the server.
+///
+/// An entry that cannot be decoded is an error, and the stream continues after it. Any other error
+/// ends the stream.
 #[must_use = "a stream asks nobody until it is polled"]
 pub struct Scan<T> {
-    pages: Pages<Walk<T>>,
+    pages: Pages<ScanPosition<T>>,
 }
 
-struct Walk<T> {
+struct ScanPosition<T> {
     place: Place,
-    request: Ask,
-    /// How many strings of a page are one entry.
+    build_request: BuildRequest,
+    /// Number of strings of a page that form one entry.
     width: usize,
     pattern: Option<Bytes>,
-    page: u32,
-    read: Read<T>,
-    /// Where to go on; nowhere at the end.
+    page_size: u32,
+    read_entry: ReadEntry<T>,
+    /// The cursor of the next page; `None` at the end.
     at: Option<Bytes>,
-    /// Where the page before came from.
+    /// The connection of the previous page; `None` before the first page.
     from: Option<Option<ConnectionId>>,
 }
 
-/// The request for a page: where it begins, how many entries it is to have, and the pattern of what is wanted.
-type Ask = Box<dyn Fn(&Place, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync>;
+/// Creates the request for a page from its cursor, its number of entries, and the pattern.
+type BuildRequest = Box<dyn Fn(&Place, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync>;
 
-type Read<T> = Box<dyn Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync>;
+type ReadEntry<T> = Box<dyn Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync>;
 
 impl<T> Scan<T> {
-    /// By HSCAN, SSCAN or ZSCAN, of which an entry is so many strings; for types of objects.
+    /// Creates a stream by HSCAN, SSCAN or ZSCAN, with `width` strings for each entry.
+    ///
+    /// For authors of object types.
     pub fn by(
         command: &'static str,
         width: usize,
@@ -61,37 +67,53 @@ impl<T> Scan<T> {
         Scan::asking(width, place, request, read)
     }
 
-    /// The same by a request of its own, told where the page begins, about how many entries it is to have, and the pattern, if there is one. What it
-    /// answers is as those commands answer; for types of objects.
+    /// Creates a stream by requests of another kind, whose replies have the form of those commands.
+    ///
+    /// `request` gets the cursor of the page, its approximate number of entries, and the pattern,
+    /// if there is one. For authors of object types.
     pub fn asking(
         width: usize,
         place: Place,
         request: impl Fn(&Place, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync + 'static,
         read: impl Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync + 'static,
     ) -> Self {
-        let (request, read, at) = (Box::new(request), Box::new(read), Some(Bytes::from_static(b"0")));
-        let walk = Walk { place, request, width, pattern: None, page: PAGE, read, at, from: None };
-        Scan { pages: Pages::of(walk) }
+        let (build_request, read_entry, at) = (Box::new(request), Box::new(read), Some(Bytes::from_static(b"0")));
+        let position = ScanPosition {
+            place,
+            build_request,
+            width,
+            pattern: None,
+            page_size: DEFAULT_PAGE,
+            read_entry,
+            at,
+            from: None,
+        };
+        Scan { pages: Pages::of(position) }
     }
 
-    /// Only those whose keys, of a set the values, match this pattern of the server as their codec writes them: `*` anything, `?` one byte,
-    /// `[ab]` one of these.
+    /// Returns only entries whose keys match this pattern of the server; in a set, whose values
+    /// match.
+    ///
+    /// The pattern is compared with the encoded bytes: `*` matches anything, `?` one byte, `[ab]`
+    /// one of these.
     pub fn matching(mut self, pattern: impl Into<Bytes>) -> Self {
         self.pages.walk.pattern = Some(pattern.into());
         self
     }
 
-    /// About so many entries a page, 1 at least; 100 unless it is said. What is small comes in one page whatever is said.
+    /// Sets the approximate number of entries of a page: 1 at least, 100 by default.
+    ///
+    /// A small object is returned in one page, whatever is set.
     pub fn page(mut self, entries: u32) -> Self {
-        self.pages.walk.page = entries.max(1);
+        self.pages.walk.page_size = entries.max(1);
         self
     }
 
-    /// The next one; `None` at the end.
+    /// Returns the next entry; `None` at the end.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] of an entry or of a page.
     ///
     /// # Cancel safety
     ///
@@ -100,29 +122,29 @@ impl<T> Scan<T> {
         self.next().await.transpose()
     }
 
-    /// All of them.
+    /// Returns all entries.
     ///
     /// # Errors
     ///
-    /// The first one.
+    /// The first error of the stream.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing on the server.
+    /// Dropping the future changes nothing on the server.
     pub async fn try_collect<B: Default + Extend<T>>(self) -> Result<B, ObjectError> {
         TryStreamExt::try_collect(self).await
     }
 }
 
-impl<T> Paged for Walk<T> {
+impl<T> Paged for ScanPosition<T> {
     type Page = Page;
     type Item = T;
 
     fn ask(&self) -> Option<Asking<Page>> {
         let (at, place) = (self.at.clone()?, self.place.clone());
-        let request = (self.request)(&place, at, self.page, self.pattern.clone());
+        let request = (self.build_request)(&place, at, self.page_size, self.pattern.clone());
         Some(Box::pin(async move {
-            // From the primary, whatever the read mode: each replica has an order of its own.
+            // From the primary, whatever the read mode: each replica has its own order.
             let request = request?;
             let epoch = place.client().epoch_of(place.named()?.1);
             Ok((epoch, place.ask(request).await?))
@@ -130,16 +152,16 @@ impl<T> Paged for Walk<T> {
     }
 
     fn take(&mut self, (from, (next, page)): Page, found: &mut VecDeque<Result<T, ObjectError>>) {
-        // Another process has another order: of its own a cursor of the former says nothing.
-        let began = self.from.is_some();
-        if began && self.from.as_ref() != Some(&from) {
+        // Another process has another order, and a cursor of the former one is not valid there.
+        let has_started = self.from.is_some();
+        if has_started && self.from.as_ref() != Some(&from) {
             self.from = None;
             self.at = Some(Bytes::from_static(b"0"));
             return;
         }
         self.from = Some(from);
         self.at = (&*next != b"0").then_some(next);
-        found.extend(page.chunks_exact(self.width).map(|entry| (self.read)(entry)));
+        found.extend(page.chunks_exact(self.width).map(|entry| (self.read_entry)(entry)));
     }
 
     fn end(&mut self) {
@@ -159,7 +181,7 @@ impl<T> Unpin for Scan<T> {}
 
 impl<T> fmt::Debug for Scan<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let walk = &self.pages.walk;
-        f.debug_struct("Scan").field("name", &walk.place.name()).field("at", &walk.at).finish_non_exhaustive()
+        let position = &self.pages.walk;
+        f.debug_struct("Scan").field("name", &position.place.name()).field("at", &position.at).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Another name for an object, a second one like it, and what it is as bytes.
+//! Rename, copy, dump and restore.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -19,22 +19,24 @@ static RESTORE: BulkScript = BulkScript::new("object/restore", include_str!("scr
 static DELETE_IF_SAME: BulkScript =
     BulkScript::new("object/delete_if_same", include_str!("scripts/delete_if_same.lua"));
 
-/// What a receipt says of a rename: where the object has gone.
-const RECEIPT: &str = "redgrid_renamed";
+/// Prefix of the key with the receipt of a rename: where the object has gone.
+const RECEIPT_PREFIX: &str = "redgrid_renamed";
 
-/// What an object is as bytes, of each of its keys: what the server's DUMP tells. Only servers of the same or a newer version restore it.
+/// The contents of all keys of an object, as the server's DUMP returns them.
+///
+/// Only servers of the same or a newer version restore it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dump(Vec<Option<Bytes>>);
 
 impl Dump {
-    /// Of each of the object's keys what it is, if it is there; the object's own comes first.
+    /// Returns the content of each key, if the key exists. The object's own key comes first.
     pub fn parts(&self) -> &[Option<Bytes>] {
         &self.0
     }
 }
 
 impl From<Bytes> for Dump {
-    /// That of an object of one key.
+    /// Creates the dump of an object with one key.
     fn from(part: Bytes) -> Self {
         Dump(vec![Some(part)])
     }
@@ -46,62 +48,72 @@ impl From<Vec<Option<Bytes>>> for Dump {
     }
 }
 
-/// An object as it is at one moment.
+/// An object at one moment.
 struct Snapshot {
     dump: Dump,
-    /// In milliseconds; 0 is none.
+    /// In milliseconds; 0 for none.
     lifetimes: Vec<i64>,
-    /// The same in milliseconds since 1970 by the server's clock.
+    /// The same in milliseconds since 1970, by the server's clock.
     ends: Vec<i64>,
 }
 
-/// What may be under a name that an object is to get.
-enum Over<'a> {
+/// What may be stored under the new name of an object.
+enum Overwrite<'a> {
     /// Nothing.
     Free,
     Any,
-    /// What this is, by its SHA-1s.
+    /// The contents with these SHA-1s.
     Same(&'a [Bytes]),
 }
 
 impl Object {
-    /// Gives it another name, with all that belongs to it, when awaited. Its lifetime stays. What had that name is replaced, unless
-    /// [`Rename::unless_taken`].
+    /// Renames the object with all its keys when awaited.
     ///
-    /// Within a slot that is one step. In a cluster the other name may be in another: there it is copied first and deleted here only
-    /// if nobody has changed it meanwhile, nor its lifetime; else that begins anew, for as long as a call may take. Who finds it gone
-    /// then takes the copy back and is told [`ObjectError::Absent`]. After any other error both may be there. Of two renames to one
-    /// name the later copy counts. The copy is acknowledged by a primary whose replicas may not have it yet when the original is
-    /// deleted: a failover within that time may lose it.
+    /// Its lifetime stays. An object of the new name is replaced, unless [`Rename::unless_taken`]
+    /// is set.
+    ///
+    /// Within a slot this is one step. If the new name is in another slot of a cluster, the object
+    /// is copied first. The original is then deleted only if neither it nor its lifetime has
+    /// changed meanwhile. Otherwise the copy starts over, for as long as a call may take.
+    ///
+    /// If the original is gone by then, the copy is deleted and the call returns
+    /// [`ObjectError::Absent`]. After any other error both may exist. Of two renames to one name,
+    /// the later copy counts. A primary acknowledges the copy before its replicas have it, and then
+    /// the original is deleted: a failover within that time may lose the object.
     #[doc(alias = "renamenx")]
     pub fn rename(&self, to: impl AsRef<str>) -> Rename {
         Rename { object: self.clone(), to: to.as_ref().to_owned(), replaces: true }
     }
 
-    /// Makes a second one with another name, with all that belongs to it, when awaited. It has the same lifetime. What has that name
-    /// stays, and it is told, unless [`Copy::replacing`]. In another slot it is what it was at one moment.
+    /// Copies the object with all its keys to another name when awaited.
+    ///
+    /// The copy has the same lifetime. If an object of that name exists, it stays and the call
+    /// returns false, unless [`Copy::replacing`] is set. A copy in another slot is a snapshot of
+    /// one moment.
     #[doc(alias = "copyAndReplace")]
     #[doc(alias = "copy")]
     pub fn copy_to(&self, to: impl AsRef<str>) -> Copy {
         Copy { object: self.clone(), to: to.as_ref().to_owned(), replaces: false }
     }
 
-    /// What it is, as bytes for [`Object::restore`]; `None` where it is not there.
+    /// Returns the contents of the object, for [`Object::restore`]; `None` if it is absent.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if there was no reply.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn dump(&self) -> Result<Option<Dump>, ObjectError> {
         let inner = self.inner()?;
-        let parts = inner.read(DUMP.with(inner.keys.iter().cloned()).int(inner.count_of_faces())).await?;
-        Ok(inner.snapshot(parts)?.map(|snapshot| snapshot.dump))
+        let parts = inner.read(DUMP.with(inner.keys.iter().cloned()).int(inner.face_count())).await?;
+        Ok(inner.decode_snapshot(parts)?.map(|snapshot| snapshot.dump))
     }
 
-    /// Makes it what was dumped, when awaited; tells whether it did. What is there stays, unless [`Restore::replacing`].
+    /// Creates the object from a dump when awaited. Returns whether it did.
+    ///
+    /// An existing object stays, unless [`Restore::replacing`] is set.
     #[doc(alias = "restoreAndReplace")]
     pub fn restore(&self, dump: impl Into<Dump>) -> Restore {
         Restore { object: self.clone(), dump: dump.into(), replaces: false, lifetime: None }
@@ -109,54 +121,56 @@ impl Object {
 }
 
 impl Inner {
-    /// What DUMP tells.
-    fn snapshot(&self, parts: Vec<Reply>) -> Result<Option<Snapshot>, ObjectError> {
+    /// Decodes the reply of the dump script.
+    fn decode_snapshot(&self, parts: Vec<Reply>) -> Result<Option<Snapshot>, ObjectError> {
         if parts.is_empty() {
             return Ok(None);
         }
-        let unfit = |source: ServerError| ObjectError::of_read(&self.name, source);
-        let mut of = Snapshot { dump: Dump(Vec::new()), lifetimes: Vec::new(), ends: Vec::new() };
+        let invalid = |source: ServerError| ObjectError::of_read(&self.name, source);
+        let mut snapshot = Snapshot { dump: Dump(Vec::new()), lifetimes: Vec::new(), ends: Vec::new() };
         let mut parts = parts.into_iter();
         while let (Some(content), Some(lifetime), Some(end)) = (parts.next(), parts.next(), parts.next()) {
-            of.dump.0.push(Option::<Bytes>::from_reply(content).map_err(unfit)?);
-            of.lifetimes.push(i64::from_reply(lifetime).map_err(unfit)?);
-            of.ends.push(i64::from_reply(end).map_err(unfit)?);
+            snapshot.dump.0.push(Option::<Bytes>::from_reply(content).map_err(invalid)?);
+            snapshot.lifetimes.push(i64::from_reply(lifetime).map_err(invalid)?);
+            snapshot.ends.push(i64::from_reply(end).map_err(invalid)?);
         }
-        Ok(Some(of))
+        Ok(Some(snapshot))
     }
 
-    /// It as it is, with what goes along.
-    async fn now(&self, rounds: &Rounds) -> Result<Option<Snapshot>, ObjectError> {
-        self.snapshot(rounds.read(DUMP.with(self.all_keys()).int(self.count_of_faces())).await?)
+    /// Reads a snapshot of the object and of the keys that are renamed with it.
+    async fn take_snapshot(&self, rounds: &Rounds) -> Result<Option<Snapshot>, ObjectError> {
+        self.decode_snapshot(rounds.read(DUMP.with(self.all_keys()).int(self.face_count())).await?)
     }
 
-    /// Asks to make the object, or so much of it as the snapshot has, from one of the same kind.
-    fn restoring(&self, of: &Snapshot, over: &Over<'_>, told: bool) -> Request {
-        let keys = self.all_keys().into_iter().take(of.dump.0.len());
-        let over_what = match over {
-            Over::Free => "free",
-            Over::Any => "any",
-            Over::Same(_) => "same",
+    /// Returns the request that creates the object from a snapshot of one of the same type.
+    ///
+    /// The snapshot may have fewer keys.
+    fn restore_request(&self, snapshot: &Snapshot, overwrite: &Overwrite<'_>, return_shas: bool) -> Request {
+        let keys = self.all_keys().into_iter().take(snapshot.dump.0.len());
+        let condition = match overwrite {
+            Overwrite::Free => "free",
+            Overwrite::Any => "any",
+            Overwrite::Same(_) => "same",
         };
         let count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
-        let mut request = RESTORE.with(keys).arg(over_what).int(told.into()).int(count).int(self.count_of_faces());
-        for (n, (content, lifetime)) in of.dump.0.iter().zip(&of.lifetimes).enumerate() {
-            let there = match over {
-                Over::Same(there) => there.get(n).cloned().unwrap_or_default(),
+        let mut request = RESTORE.with(keys).arg(condition).int(return_shas.into()).int(count).int(self.face_count());
+        for (n, (content, lifetime)) in snapshot.dump.0.iter().zip(&snapshot.lifetimes).enumerate() {
+            let expected_sha = match overwrite {
+                Overwrite::Same(shas) => shas.get(n).cloned().unwrap_or_default(),
                 _ => Bytes::new(),
             };
             let content = (content.is_some(), content.clone().unwrap_or_default());
-            request = request.int(content.0.into()).arg(content.1).int(*lifetime).arg(there);
+            request = request.int(content.0.into()).arg(content.1).int(*lifetime).arg(expected_sha);
         }
         request
     }
 
-    /// The object of the same kind with another name.
-    fn named(&self, to: &str) -> Result<Inner, ObjectError> {
+    /// Returns the object of the same type with another name.
+    fn renamed_to(&self, to: &str) -> Result<Inner, ObjectError> {
         let other = Inner::of(&self.client, Name::new(to)?, self.layout, self.along);
         let other = Inner { faces: self.faces, ..other };
-        let (ours, theirs) = (self.all_keys(), other.all_keys());
-        if ours[0] != theirs[0] && ours.iter().any(|key| theirs.contains(key)) {
+        let (own_keys, other_keys) = (self.all_keys(), other.all_keys());
+        if own_keys[0] != other_keys[0] && own_keys.iter().any(|key| other_keys.contains(key)) {
             return Err(ObjectError::InvalidArgument {
                 name: self.name.clone(),
                 option: "name",
@@ -167,19 +181,20 @@ impl Inner {
         Ok(other)
     }
 
-    /// Whether both are at one place, where a script has their keys together. What is not in a cluster may be split up later, so
-    /// names decide, too, where slots do not.
-    fn is_beside(&self, other: &Inner) -> bool {
-        let (one, other) = (&self.keys[0], &other.keys[0]);
-        same_slot(one, other) || self.client.slot(one) == self.client.slot(other)
+    /// Returns whether one script may access the keys of both objects.
+    ///
+    /// Without slots, it always may. Keys with the same hash tag share a slot in every cluster.
+    fn is_same_slot(&self, other: &Inner) -> bool {
+        let (own, other) = (&self.keys[0], &other.keys[0]);
+        same_slot(own, other) || self.client.slot(own) == self.client.slot(other)
     }
 
-    /// In one step.
-    async fn moved(&self, how: &'static str, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
+    /// Renames or copies within a slot, in one step.
+    async fn move_in_slot(&self, command: &'static str, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
         let keys = self.all_keys().into_iter().chain(to.all_keys());
-        let own = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
+        let own_count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
         match self
-            .change::<i64>(MOVE.with(keys).arg(how).int(replaces.into()).int(own).int(self.count_of_faces()))
+            .change::<i64>(MOVE.with(keys).arg(command).int(replaces.into()).int(own_count).int(self.face_count()))
             .await?
         {
             -1 => Err(self.absent()),
@@ -187,16 +202,25 @@ impl Inner {
         }
     }
 
-    /// Asks to delete what was carried away, or taken there: where it is as it was by its SHA-1s and, where they are known, its ends.
-    fn deleting(&self, of: &Snapshot, shas: &[Bytes], ends: Option<&[i64]>, gone_to: Option<&Bytes>) -> Request {
-        let own = self.keys.len();
-        let all = self.all_keys();
-        let parts: Vec<usize> = (0..all.len()).filter(|n| *n < own || of.dump.0[*n].is_some()).collect();
-        let keys = parts.iter().map(|n| all[*n].clone()).chain(gone_to.map(|_| self.receipt()));
-        // Longer than anybody who has seen it may be about to carry it away.
-        let kept = (2 * self.client.patience()).as_millis().saturating_add(1_000);
+    /// Returns the request that deletes the original, or the copy, if it is unchanged.
+    ///
+    /// Its SHA-1s decide and, where they are known, the ends of its lifetimes.
+    fn delete_request(
+        &self,
+        snapshot: &Snapshot,
+        shas: &[Bytes],
+        ends: Option<&[i64]>,
+        receipt: Option<&Bytes>,
+    ) -> Request {
+        let own_count = self.keys.len();
+        let all_keys = self.all_keys();
+        let parts: Vec<usize> =
+            (0..all_keys.len()).filter(|n| *n < own_count || snapshot.dump.0[*n].is_some()).collect();
+        let keys = parts.iter().map(|n| all_keys[*n].clone()).chain(receipt.map(|_| self.receipt_key()));
+        // Longer than another rename that has seen the object may take to move it.
+        let receipt_ttl = (2 * self.client.patience()).as_millis().saturating_add(1_000);
         let request = DELETE_IF_SAME.with(keys).int(i64::try_from(parts.len()).unwrap_or(i64::MAX));
-        let request = request.arg(gone_to.cloned().unwrap_or_default()).arg(kept.to_string());
+        let request = request.arg(receipt.cloned().unwrap_or_default()).arg(receipt_ttl.to_string());
         parts.into_iter().fold(request, |request, n| request.arg(shas[n].clone()).int(ends.map_or(-1, |ends| ends[n])))
     }
 
@@ -204,43 +228,45 @@ impl Inner {
         ObjectError::Absent { name: self.name.clone() }
     }
 
-    /// Where it says for a while what has become of it.
-    fn receipt(&self) -> Bytes {
-        companion(RECEIPT, &self.keys[0])
+    /// Returns the key that says for a while where the object has gone.
+    fn receipt_key(&self) -> Bytes {
+        companion(RECEIPT_PREFIX, &self.keys[0])
     }
 
-    /// To another slot.
-    async fn carried(&self, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
+    /// Renames to another slot.
+    async fn move_to_other_slot(&self, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
         let mut rounds = Rounds::of(&self.client, &self.name);
         let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
-        let former: Option<Bytes> = rounds.read(Request::command("GET").key(self.receipt())).await?;
-        // New for each call, so that one says nothing of another object that had the name before.
+        let former: Option<Bytes> = rounds.read(Request::command("GET").key(self.receipt_key())).await?;
+        // New for each call, so that it does not match an earlier object of that name.
         let receipt: Bytes = [&to.keys[0][..], format!("\0{:016x}", fastrand::u64(..)).as_bytes()].concat().into();
         loop {
-            let Some(snapshot) = self.now(&rounds).await? else {
+            let Some(snapshot) = self.take_snapshot(&rounds).await? else {
                 if let Some((snapshot, shas)) = written {
-                    let now: Option<Bytes> = rounds.read(Request::command("GET").key(self.receipt())).await?;
-                    // Another call may have carried it to the same name: then the copy there is all there is of it.
-                    let is_there = now != former && now.is_some_and(|now| is_about(&now, &to.keys[0]));
+                    let current: Option<Bytes> = rounds.read(Request::command("GET").key(self.receipt_key())).await?;
+                    // Another call may have moved it to the same name: then the copy there is the
+                    // only one.
+                    let is_there =
+                        current != former && current.is_some_and(|current| names_target(&current, &to.keys[0]));
                     if !is_there {
-                        let _: bool = rounds.change(to.deleting(&snapshot, &shas, None, None)).await?;
+                        let _: bool = rounds.change(to.delete_request(&snapshot, &shas, None, None)).await?;
                     }
                 }
                 return Err(self.absent());
             };
-            let over = match &written {
-                Some((_, shas)) => Over::Same(shas),
-                None if replaces => Over::Any,
-                None => Over::Free,
+            let overwrite = match &written {
+                Some((_, shas)) => Overwrite::Same(shas),
+                None if replaces => Overwrite::Any,
+                None => Overwrite::Free,
             };
-            let answer: Vec<Bytes> = rounds.change(to.restoring(&snapshot, &over, true)).await?;
-            if answer.len() <= 1 {
-                // Somebody has it, or has put something else there since.
+            let reply: Vec<Bytes> = rounds.change(to.restore_request(&snapshot, &overwrite, true)).await?;
+            if reply.len() <= 1 {
+                // The name is taken, or another client has stored something else there since.
                 return if replaces { Err(rounds.contended()) } else { Ok(false) };
             }
-            let shas = answer[1..].to_vec();
+            let shas = reply[1..].to_vec();
             if rounds
-                .change(self.deleting(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&receipt)))
+                .change(self.delete_request(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&receipt)))
                 .await?
             {
                 return Ok(true);
@@ -251,18 +277,20 @@ impl Inner {
     }
 }
 
-/// Whether a receipt says that it has gone to this key.
-fn is_about(receipt: &[u8], to: &[u8]) -> bool {
+/// Returns whether a receipt says that the object has gone to this key.
+fn names_target(receipt: &[u8], to: &[u8]) -> bool {
     receipt.strip_prefix(to).is_some_and(|rest| rest.first() == Some(&0))
 }
 
-/// What the server tells of contents.
-fn local_shas(of: &Snapshot) -> Vec<Bytes> {
+/// Computes the SHA-1s that the server returns for the contents.
+fn local_shas(snapshot: &Snapshot) -> Vec<Bytes> {
     let sha = |content: &Bytes| sha1_smol::Sha1::from(content).digest().to_string().into();
-    of.dump.0.iter().map(|content| content.as_ref().map(sha).unwrap_or_default()).collect()
+    snapshot.dump.0.iter().map(|content| content.as_ref().map(sha).unwrap_or_default()).collect()
 }
 
-/// Gives an object another name when awaited; made by [`Object::rename`]. Tells whether it did.
+/// A request to rename an object, sent when awaited. Returns whether it was renamed.
+///
+/// Created by [`Object::rename`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Rename {
@@ -272,23 +300,25 @@ pub struct Rename {
 }
 
 impl Rename {
-    /// What has that name already stays; then nothing is done.
+    /// Keeps an existing object of that name; the rename is then not executed.
     pub fn unless_taken(mut self) -> Self {
         self.replaces = false;
         self
     }
 
-    async fn carry_out(self) -> Result<bool, ObjectError> {
+    async fn execute(self) -> Result<bool, ObjectError> {
         let from = self.object.inner()?;
-        let to = from.named(&self.to)?;
-        if from.is_beside(&to) {
-            return from.moved("RENAME", &to, self.replaces).await;
+        let to = from.renamed_to(&self.to)?;
+        if from.is_same_slot(&to) {
+            return from.move_in_slot("RENAME", &to, self.replaces).await;
         }
-        from.carried(&to, self.replaces).await
+        from.move_to_other_slot(&to, self.replaces).await
     }
 }
 
-/// Makes a second object like one when awaited; made by [`Object::copy_to`]. Tells whether it did.
+/// A request to copy an object, sent when awaited. Returns whether it was copied.
+///
+/// Created by [`Object::copy_to`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Copy {
@@ -298,27 +328,29 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// What has that name is replaced.
+    /// Replaces an existing object of that name.
     pub fn replacing(mut self) -> Self {
         self.replaces = true;
         self
     }
 
-    async fn carry_out(self) -> Result<bool, ObjectError> {
+    async fn execute(self) -> Result<bool, ObjectError> {
         let from = self.object.inner()?;
-        let to = from.named(&self.to)?;
-        if from.is_beside(&to) {
-            return from.moved("COPY", &to, self.replaces).await;
+        let to = from.renamed_to(&self.to)?;
+        if from.is_same_slot(&to) {
+            return from.move_in_slot("COPY", &to, self.replaces).await;
         }
         let rounds = Rounds::of(&from.client, &from.name);
-        let snapshot = from.now(&rounds).await?.ok_or_else(|| from.absent())?;
-        let over = if self.replaces { Over::Any } else { Over::Free };
-        let done: Vec<i64> = rounds.change(to.restoring(&snapshot, &over, false)).await?;
+        let snapshot = from.take_snapshot(&rounds).await?.ok_or_else(|| from.absent())?;
+        let overwrite = if self.replaces { Overwrite::Any } else { Overwrite::Free };
+        let done: Vec<i64> = rounds.change(to.restore_request(&snapshot, &overwrite, false)).await?;
         Ok(done == [1])
     }
 }
 
-/// Makes an object what was dumped when awaited; made by [`Object::restore`]. Tells whether it did.
+/// A request to create an object from a dump, sent when awaited. Returns whether it was created.
+///
+/// Created by [`Object::restore`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Restore {
@@ -329,19 +361,21 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// What is there is replaced.
+    /// Replaces an existing object.
     pub fn replacing(mut self) -> Self {
         self.replaces = true;
         self
     }
 
-    /// Has it deleted after this time, 1 ms to 3650 days; without it, it lives on without an end.
+    /// Makes the server delete the object after this time: 1 ms to 3650 days.
+    ///
+    /// Without it, the object has no end.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
     }
 
-    async fn carry_out(self) -> Result<bool, ObjectError> {
+    async fn execute(self) -> Result<bool, ObjectError> {
         let inner = self.object.inner()?;
         let invalid = |option, expected: String, got| ObjectError::InvalidArgument {
             name: inner.name.clone(),
@@ -359,9 +393,9 @@ impl Restore {
         if parts != keys {
             return Err(invalid("dump", format!("{keys} parts, one for each key"), parts.to_string()));
         }
-        let of = Snapshot { dump: self.dump, lifetimes: vec![lifetime; keys], ends: Vec::new() };
-        let over = if self.replaces { Over::Any } else { Over::Free };
-        let done: Vec<i64> = inner.change(inner.restoring(&of, &over, false)).await?;
+        let snapshot = Snapshot { dump: self.dump, lifetimes: vec![lifetime; keys], ends: Vec::new() };
+        let overwrite = if self.replaces { Overwrite::Any } else { Overwrite::Free };
+        let done: Vec<i64> = inner.change(inner.restore_request(&snapshot, &overwrite, false)).await?;
         Ok(done == [1])
     }
 }
@@ -373,7 +407,7 @@ macro_rules! awaited {
             type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
             fn into_future(self) -> Self::IntoFuture {
-                Box::pin(self.carry_out())
+                Box::pin(self.execute())
             }
         }
     )*};

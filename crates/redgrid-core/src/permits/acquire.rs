@@ -1,4 +1,4 @@
-//! Asking for permits: options, then await.
+//! Builders of a request for permits: options, then `await`.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -8,69 +8,70 @@ use tokio::sync::watch;
 
 use super::counter::Counter;
 use super::error::AcquireError;
+use super::local_semaphore::Ask;
 use super::permit::Permit;
-use super::pool::Ask;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::lock::LeaseMode;
 
-/// Most permits of one request: what Redisson can count.
-pub(super) const MOST: u64 = i32::MAX as u64;
+/// Maximum number of permits of one request: what Redisson can count.
+pub(super) const MAX_PERMITS: u64 = i32::MAX as u64;
 
-/// Most permits with a lease in one request: each is named.
-const MOST_LEASED: u64 = 1000;
+/// Maximum number of leased permits of one request: each has an id.
+const MAX_LEASED: u64 = 1000;
 
-/// What is asked for, and how.
+/// The options of a request.
 #[derive(Clone)]
 pub(super) struct Options {
     counter: Counter,
     permits: u64,
     capacity: Option<u64>,
     closed: watch::Receiver<bool>,
-    wait: Option<Duration>,
+    timeout: Option<Duration>,
     lease: Option<Duration>,
-    watchdog: Option<Duration>,
+    auto_renew: Option<Duration>,
     awaits_init: bool,
     durability: Option<Durability>,
 }
 
 impl Options {
-    async fn ask(self, once: bool) -> Result<Option<Permit>, AcquireError> {
+    async fn request(self, try_only: bool) -> Result<Option<Permit>, AcquireError> {
         let source = self.counter.source.as_ref().map_err(Clone::clone)?;
         let name = || source.name.clone();
-        let refuse = |option, expected, got| Err(AcquireError::InvalidArgument { name: name(), option, expected, got });
-        let (most, expected) = match source.leased {
-            true => (MOST_LEASED, "0 to 1000, where permits have leases"),
-            false => (MOST, "0 to 2147483647"),
+        let invalid =
+            |option, expected, got| Err(AcquireError::InvalidArgument { name: name(), option, expected, got });
+        let (max, expected) = match source.leased {
+            true => (MAX_LEASED, "0 to 1000, where permits have leases"),
+            false => (MAX_PERMITS, "0 to 2147483647"),
         };
-        if self.permits > most {
-            return refuse("permits", expected, self.permits.to_string());
+        if self.permits > max {
+            return invalid("permits", expected, self.permits.to_string());
         }
-        if let Some(capacity) = self.capacity.filter(|capacity| !(1..=MOST).contains(capacity)) {
-            return refuse("capacity", "1 to 2147483647", capacity.to_string());
+        if let Some(capacity) = self.capacity.filter(|capacity| !(1..=MAX_PERMITS).contains(capacity)) {
+            return invalid("capacity", "1 to 2147483647", capacity.to_string());
         }
         if let Some(capacity) = self.capacity.filter(|capacity| *capacity < self.permits) {
-            return refuse("permits", "no more than the capacity", format!("{} of {capacity}", self.permits));
+            return invalid("permits", "no more than the capacity", format!("{} of {capacity}", self.permits));
         }
-        for (option, lease) in [("lease", self.lease), ("auto_renew", self.watchdog)] {
+        for (option, lease) in [("lease", self.lease), ("auto_renew", self.auto_renew)] {
             match lease {
                 Some(_) if !source.leased => {
-                    return refuse(option, "none, as these permits have no lease", "one".into());
+                    return invalid(option, "none, as these permits have no lease", "one".into());
                 }
                 Some(lease) if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) => {
-                    return refuse(option, "100 ms to 30 days", format!("{lease:?}"));
+                    return invalid(option, "100 ms to 30 days", format!("{lease:?}"));
                 }
                 _ => {}
             }
         }
         let client = &self.counter.client;
-        let renewed = || LeaseMode::Renewed(self.watchdog.unwrap_or(client.watchdog_lease()));
-        let ask = Ask {
+        let renewed = || LeaseMode::Renewed(self.auto_renew.unwrap_or(client.watchdog_lease()));
+        let request = Ask {
             permits: self.permits,
             lease: source.leased.then(|| self.lease.map_or_else(renewed, LeaseMode::Fixed)),
             capacity: self.capacity,
             awaits_init: self.awaits_init,
-            once,
-            wait: self.wait,
+            once: try_only,
+            wait: self.timeout,
             durability: self.durability.unwrap_or(client.durability()),
         };
         let mut closed = self.closed.clone();
@@ -78,10 +79,13 @@ impl Options {
             return Err(AcquireError::Closed { name: name() });
         }
         if self.permits == 0 {
-            let none = client.pools().none(client, source).ok_or_else(|| AcquireError::ShuttingDown { name: name() });
-            return none.map(Some);
+            let empty = client
+                .semaphores()
+                .empty_permit(client, source)
+                .ok_or_else(|| AcquireError::ShuttingDown { name: name() });
+            return empty.map(Some);
         }
-        let outcome = client.permits(source, ask).outcome();
+        let outcome = client.permits(source, request).outcome();
         tokio::select! {
             biased;
             outcome = outcome => outcome,
@@ -89,29 +93,29 @@ impl Options {
         }
     }
 
-    async fn must(mut self) -> Result<Permit, AcquireError> {
-        let (once, name) = (self.wait == Some(Duration::ZERO), self.counter.source.clone()?.name.clone());
-        // Looking once takes the time that it takes.
-        self.wait = self.wait.filter(|wait| !wait.is_zero());
-        self.ask(once).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
+    async fn acquire(mut self) -> Result<Permit, AcquireError> {
+        let (try_only, name) = (self.timeout == Some(Duration::ZERO), self.counter.source.clone()?.name.clone());
+        // A try takes as long as its exchange.
+        self.timeout = self.timeout.filter(|timeout| !timeout.is_zero());
+        self.request(try_only).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
     }
 
-    async fn may(mut self) -> Result<Option<Permit>, AcquireError> {
-        self.wait = self.wait.filter(|wait| !wait.is_zero());
-        let once = self.wait.is_none();
-        match self.ask(once).await {
+    async fn try_acquire(mut self) -> Result<Option<Permit>, AcquireError> {
+        self.timeout = self.timeout.filter(|timeout| !timeout.is_zero());
+        let try_only = self.timeout.is_none();
+        match self.request(try_only).await {
             Err(AcquireError::TimedOut { .. }) => Ok(None),
             outcome => outcome,
         }
     }
 }
 
-/// Acquires permits when awaited, waiting for them.
+/// A request for permits: waits for them when awaited.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct Acquire(Options);
 
-/// Tries to acquire permits when awaited; `None` when there are too few.
+/// A request for permits that are available now: returns `None` when awaited if there are too few.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct TryAcquire(Options);
@@ -119,52 +123,63 @@ pub struct TryAcquire(Options);
 macro_rules! options {
     ($builder:ident) => {
         impl $builder {
-            /// Asks for so many permits of a semaphore; given up when `closed` says so.
+            /// Creates a request for `permits` permits, which is cancelled when `closed` becomes
+            /// true.
             pub fn new(counter: &Counter, permits: u64, capacity: Option<u64>, closed: watch::Receiver<bool>) -> Self {
                 $builder(Options {
                     counter: counter.clone(),
                     permits,
                     capacity,
                     closed,
-                    wait: None,
+                    timeout: None,
                     lease: None,
-                    watchdog: None,
+                    auto_renew: None,
                     awaits_init: false,
                     durability: None,
                 })
             }
 
-            /// Waits at most this long for permits, and for a server that can not be reached; zero looks once. Without it, an
-            /// acquire waits as long as it takes (but not without any contact to the server), and a try does not wait.
-            pub fn timeout(mut self, wait: Duration) -> Self {
-                self.0.wait = Some(wait);
+            /// Waits at most this long for permits, and for an unreachable server; zero only tries.
+            ///
+            /// Without it, an acquire waits for permits without limit, but not without any contact
+            /// to the server. A try does not wait.
+            pub fn timeout(mut self, timeout: Duration) -> Self {
+                self.0.timeout = Some(timeout);
                 self
             }
 
-            /// Holds permits for this long at most, renewed by nobody: 100 ms to 30 days. Only where permits have leases.
+            /// Holds permits for this long at most, without renewal: 100 ms to 30 days.
+            ///
+            /// Only for permits with leases.
             pub fn lease(mut self, lease: Duration) -> Self {
                 self.0.lease = Some(lease);
                 self
             }
 
-            /// Renews leases, as by default, but of this length: 100 ms to 30 days, 30 s unless set here or in the configuration.
-            /// Short ones come back sooner after a crash; long ones survive longer pauses. Only where permits have leases.
+            /// Renews leases of this length: 100 ms to 30 days.
+            ///
+            /// Without it, leases are renewed, too. Their length is the configured one, 30 s by
+            /// default. Permits with short leases are available sooner after a crash; long leases
+            /// survive longer pauses. Only for permits with leases.
             #[doc(alias = "watchdog")]
             pub fn auto_renew(mut self, lease: Duration) -> Self {
                 self.0.lease = None;
-                self.0.watchdog = Some(lease);
+                self.0.auto_renew = Some(lease);
                 self
             }
 
-            /// Where no permits were set yet, waits until some are, instead of ending
-            /// [`NotInitialised`](AcquireError::NotInitialised).
+            /// Waits until permits are set if none were set yet.
+            ///
+            /// Without it, the request fails with [`NotInitialised`](AcquireError::NotInitialised).
             pub fn wait_for_init(mut self) -> Self {
                 self.0.awaits_init = true;
                 self
             }
 
-            /// Has the grant count only once it is so durable; as the configuration says unless set. One that falls short is
-            /// given back and ends [`NotDurable`](AcquireError::NotDurable).
+            /// Makes the grant valid only once it is as durable as this; the default is configured.
+            ///
+            /// A grant that is not as durable in time is returned. The request fails with
+            /// [`NotDurable`](AcquireError::NotDurable).
             pub fn durability(mut self, durability: Durability) -> Self {
                 self.0.durability = Some(durability);
                 self
@@ -173,9 +188,9 @@ macro_rules! options {
 
         impl std::fmt::Debug for $builder {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let Options { permits, wait, lease, .. } = &self.0;
+                let Options { permits, timeout, lease, .. } = &self.0;
                 let mut shown = f.debug_struct(stringify!($builder));
-                shown.field("permits", permits).field("timeout", wait).field("lease", lease).finish_non_exhaustive()
+                shown.field("permits", permits).field("timeout", timeout).field("lease", lease).finish_non_exhaustive()
             }
         }
     };
@@ -189,7 +204,7 @@ impl IntoFuture for Acquire {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.0.must())
+        Box::pin(self.0.acquire())
     }
 }
 
@@ -198,6 +213,6 @@ impl IntoFuture for TryAcquire {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.0.may())
+        Box::pin(self.0.try_acquire())
     }
 }

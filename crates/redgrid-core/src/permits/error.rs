@@ -1,4 +1,4 @@
-//! What asking for permits and giving them back can end in.
+//! Errors of acquiring, returning and managing permits.
 
 use std::time::Duration;
 
@@ -7,36 +7,38 @@ use crate::error::ServerError;
 use crate::lock::LostReason;
 use crate::name::{InvalidName, Name};
 
-/// Why permits were not acquired.
+/// Reason why permits were not acquired.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The wait ran out while there were too few. Nothing is held.
+    /// The timeout passed while there were too few permits. Nothing is held.
     #[error("`{name}` had too few permits for {waited:?}")]
     TimedOut {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// How long.
+        /// How long the caller waited.
         waited: Duration,
     },
-    /// The semaphore was never given permits, or was deleted, and this handle has no capacity to begin with. Nothing is held.
+    /// No permits were ever set, or the semaphore was deleted, and this handle has no capacity.
+    ///
+    /// Nothing is held.
     #[error("`{name}` has not been given any permits yet")]
     NotInitialised {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
     },
     /// The handle was closed. Nothing is held.
     #[error("`{name}` is closed")]
     Closed {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
     },
-    /// No server could be asked in time. Nothing is held.
+    /// No server was reached in time. Nothing is held.
     #[error("could not ask for permits of `{name}`")]
     Unavailable {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// What stood in the way last.
+        /// The last obstacle.
         #[source]
         source: ServerError,
     },
@@ -44,35 +46,41 @@ pub enum AcquireError {
     /// certificate is refused. Nothing is held.
     #[error("not authorized to ask for permits of `{name}`")]
     Unauthorized {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// The words of the server, or what is wrong with the certificate.
+        /// The server's message, or what is wrong with the certificate.
         #[source]
         source: ServerError,
     },
-    /// The server refused the request: wrong type under the name, no permission, no memory. Nothing is held.
+    /// The server refused the request: wrong type under the name, no permission, no memory. Nothing
+    /// is held.
     #[error("the server refused permits of `{name}`")]
     Refused {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// The server's words and their class.
+        /// The server's message and its class.
         #[source]
         source: ServerError,
     },
-    /// Asked, and no answer came. The request is sent until it is answered, for 30 s; permits that it took go back then. If
-    /// it is never answered, permits with a lease come back when that ends, and others may be lost.
+    /// The request was sent and not answered.
+    ///
+    /// It is sent until it is answered, for 30 s. Permits that it took are returned then. If it is
+    /// never answered, leased permits are available again at the end of their lease, and others may
+    /// be lost.
     #[error("asked for permits of `{name}` and got no answer; the outcome is unknown")]
     OutcomeUnknown {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// What happened to the answer.
+        /// What happened to the reply.
         #[source]
         source: ServerError,
     },
-    /// Granted, and not proven to be as durable as asked in time. They were given back; nothing is held.
+    /// Granted, but not confirmed to be as durable as requested in time.
+    ///
+    /// The permits were returned; nothing is held.
     #[error("permits of `{name}` were granted and not made as durable as asked; they were given back")]
     NotDurable {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
         /// What is missing.
         #[source]
@@ -81,70 +89,75 @@ pub enum AcquireError {
     /// The client is shutting down. Nothing is held.
     #[error("the client is shutting down; no permits of `{name}` were acquired")]
     ShuttingDown {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
     },
-    /// The name can not be used. Nothing was asked.
+    /// The name cannot be used. No request was sent.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
-    /// An option has a value that can not be. Nothing was asked.
+    /// An option has a value that is not allowed. No request was sent.
     #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
     InvalidArgument {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
         /// The option.
         option: &'static str,
         /// What is allowed.
         expected: &'static str,
-        /// What was given.
+        /// The value that was given.
         got: String,
     },
 }
 
-/// Why giving permits back did not end what was held until then.
+/// Reason why a release did not return permits that were held until then.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// Some of them had ended without us: others may have had them.
+    /// Some of the permits had been lost before: others may have had them.
     #[error("a permit of `{name}` had been lost before it was released: {reason}")]
     Lost {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// How it ended.
+        /// How the permit was lost.
         reason: LostReason,
     },
-    /// The server did not confirm in time. It is asked again, so do not give them back otherwise; permits with a lease come back when
-    /// that ends, at the latest.
+    /// The server did not confirm the release in time.
+    ///
+    /// The release is sent again, so do not return the permits in another way. Leased permits are
+    /// available again at the end of their lease at the latest.
     #[error("released permits of `{name}` and got no answer")]
     OutcomeUnknown {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// What happened to the answer.
+        /// What happened to the reply.
         #[source]
         source: ServerError,
     },
-    /// The server refused. The client keeps them, and offers them again up to every 30 s: do not give them back otherwise. Permits
-    /// with a lease come back when that ends, at the latest.
+    /// The server refused the release.
+    ///
+    /// The client keeps the permits and sends the release again, up to every 30 s. Do not return
+    /// them in another way. Leased permits are available again at the end of their lease at the
+    /// latest.
     #[error("the server refused to take permits of `{name}` back")]
     Refused {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// The server's words and their class.
+        /// The server's message and its class.
         #[source]
         source: ServerError,
     },
 }
 
-/// Why a semaphore was not set, changed, deleted or read.
+/// Reason why a semaphore was not set, changed, deleted or read.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SemaphoreError {
-    /// No server could be asked in time. Nothing is changed.
+    /// No server was reached in time. Nothing is changed.
     #[error("could not ask for the semaphore `{name}`")]
     Unavailable {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// What stood in the way last.
+        /// The last obstacle.
         #[source]
         source: ServerError,
     },
@@ -152,49 +165,52 @@ pub enum SemaphoreError {
     /// certificate is refused. Nothing is changed.
     #[error("not authorized to ask for the semaphore `{name}`")]
     Unauthorized {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// The words of the server, or what is wrong with the certificate.
+        /// The server's message, or what is wrong with the certificate.
         #[source]
         source: ServerError,
     },
     /// The client is shut down. Nothing is changed.
     #[error("the client is shut down; nothing was asked of the semaphore `{name}`")]
     ShuttingDown {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
     },
-    /// The server refused: wrong type under the name, no permission, no memory. Nothing is changed.
+    /// The server refused the request: wrong type under the name, no permission, no memory. Nothing
+    /// is changed.
     #[error("the server refused what was asked of the semaphore `{name}`")]
     Refused {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// The server's words and their class.
+        /// The server's message and its class.
         #[source]
         source: ServerError,
     },
-    /// Asked, and no answer came. A change may be made, once; it is sent again for 30 s at most.
+    /// The request was sent and not answered.
+    ///
+    /// The change may be made, once; it is sent again for 30 s at most.
     #[error("asked for the semaphore `{name}` and got no answer; the outcome is unknown")]
     OutcomeUnknown {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// What happened to the answer.
+        /// What happened to the reply.
         #[source]
         source: ServerError,
     },
-    /// The name can not be used. Nothing was asked.
+    /// The name cannot be used. No request was sent.
     #[error(transparent)]
     InvalidName(#[from] InvalidName),
-    /// A value can not be. Nothing was asked.
+    /// A value is not allowed. No request was sent.
     #[error("invalid {option} for the semaphore `{name}`: expected {expected}, got {got}")]
     InvalidArgument {
-        /// The semaphore.
+        /// Name of the semaphore.
         name: Name,
-        /// What was given.
+        /// The option.
         option: &'static str,
         /// What is allowed.
         expected: &'static str,
-        /// Its value.
+        /// The value that was given.
         got: String,
     },
 }

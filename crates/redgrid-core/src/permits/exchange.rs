@@ -1,11 +1,11 @@
-//! What a pool says to the server, and its answer.
+//! The request of an exchange, and its reply.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::stock::{Leased, PermitId, millis};
+use super::permit_set::{PermitId, PermitLease, millis};
 use crate::connection::{Core, Reply, Request};
 use crate::error::ServerError;
 use crate::exactly_once::{self, IdempotentScript};
@@ -13,45 +13,48 @@ use crate::lock::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 
 static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
-/// The same with the line of a fair one: what is not declared is not there, and a slot that moves has no use for absent keys.
-static IN_LINE: IdempotentScript<4> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
+/// The same with the server queue of a fair semaphore. Other kinds do not declare its keys: absent
+/// keys are a problem while a slot migrates.
+static FAIR_EXCHANGE: IdempotentScript<4> =
+    IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 
-/// How long a client with a place in a line is believed to live without a word: 3 s. It has its say each second.
-pub(super) const ALIVE: Duration = Duration::from_secs(3);
+/// How long a client in a server queue counts as live without contact: 3 s. It sends an exchange
+/// every second.
+pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3);
 
-/// A semaphore: its name, its keys and its channel, which are Redisson's, and what kind of permits it gives.
+/// A semaphore: its name, its keys and channel, which are Redisson's, and its kind of permits.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// The name.
     pub name: Name,
-    /// How many permits are left.
+    /// The key that holds the number of available permits.
     pub key: Bytes,
-    /// Each permit with a lease, by its end.
+    /// The sorted set of the leased permits, scored by the end of their leases.
     pub leases: Bytes,
-    /// Where those who wait are told.
+    /// The channel on which the number of available permits is published.
     pub channel: Bytes,
     /// Whether permits have leases.
     pub leased: bool,
-    /// Whether those who wait in several processes are served in the order of asking.
+    /// Whether waiters of all processes are served in the order of their requests.
     pub fair: bool,
-    line: Bytes,
-    living: Bytes,
+    server_queue: Bytes,
+    live_clients: Bytes,
 }
 
 impl Source {
-    /// The semaphore with this name, behind the client's namespace.
+    /// Creates the description of the semaphore with this name, inside the client's namespace.
     ///
     /// # Errors
     ///
-    /// [`InvalidName`] tells the rule that is broken.
+    /// [`InvalidName`] names the rule that is broken.
     pub fn new(client: &crate::Client, name: impl AsRef<str>, leased: bool) -> Result<Source, InvalidName> {
         let name = Name::new(name)?;
         let key = client.key(&name);
         Ok(Source {
             leases: suffixed(&key, "timeout"),
             channel: companion("redisson_sc", &key),
-            line: companion("redgrid_semaphore_line", &key),
-            living: companion("redgrid_semaphore_living", &key),
+            server_queue: companion("redgrid_semaphore_line", &key),
+            live_clients: companion("redgrid_semaphore_living", &key),
             leased,
             fair: false,
             name,
@@ -59,8 +62,10 @@ impl Source {
         })
     }
 
-    /// The name of its pool's memory: pools of different kinds ask beside each other.
-    fn memory(&self) -> &'static str {
+    /// Returns the suffix of the deduplication key.
+    ///
+    /// Kinds of permits with different suffixes have separate exchanges in flight.
+    fn dedup_suffix(&self) -> &'static str {
         match (self.leased, self.fair) {
             (true, true) => "leased-fair",
             (true, false) => "leased",
@@ -69,124 +74,133 @@ impl Source {
         }
     }
 
-    /// What it is called in metrics and spans.
+    /// Returns the name of its kind in metrics and spans.
     pub(super) fn kind(&self) -> &'static str {
         if self.leased { "leased_semaphore" } else { "semaphore" }
     }
 }
 
-/// One request in an exchange.
-pub(super) struct Asked {
-    /// Its number in the pool.
+/// A request for permits in an exchange.
+pub(super) struct PermitRequest {
+    /// Its id in this process.
     pub(super) id: u64,
-    pub(super) n: u64,
-    /// Its place in the line, where it has one.
-    pub(super) place: Bytes,
+    pub(super) count: u64,
+    /// Its position in the server queue; empty if it has none.
+    pub(super) position: Bytes,
     pub(super) lease: Option<LeaseMode>,
     pub(super) ids: Vec<PermitId>,
 }
 
-/// A lease that an exchange looks at.
-pub(super) struct Looked {
-    pub(super) leased: Arc<Leased>,
-    /// The lease from now on; zero only looks.
-    pub(super) lease: Duration,
-    /// It is to end then, and not only no earlier.
-    pub(super) exactly: bool,
-    /// How often it had been shortened when it was asked about.
-    pub(super) shortened: u64,
+/// The check or renewal of a lease in an exchange.
+pub(super) struct LeaseCheck {
+    pub(super) lease: Arc<PermitLease>,
+    /// The lease from now on; zero only checks.
+    pub(super) duration: Duration,
+    /// The lease is to end exactly then. Otherwise it ends then at the earliest.
+    pub(super) exact: bool,
+    /// How often the lease had been shortened when the exchange was sent.
+    pub(super) times_shortened: u64,
 }
 
-/// All that a pool says at once.
+/// Everything that one exchange sends.
 #[derive(Default)]
-pub(super) struct Words {
+pub(super) struct ExchangeRequest {
     pub(super) capacity: Option<u64>,
-    pub(super) returned: u64,
-    pub(super) back: Vec<PermitId>,
-    pub(super) looked: Vec<Looked>,
-    pub(super) gone: Vec<Bytes>,
-    pub(super) asked: Vec<Asked>,
+    pub(super) returned_plain: u64,
+    pub(super) returned_ids: Vec<PermitId>,
+    pub(super) checks: Vec<LeaseCheck>,
+    pub(super) cancelled_positions: Vec<Bytes>,
+    pub(super) requests: Vec<PermitRequest>,
 }
 
-impl Words {
-    pub(super) fn request(&self, core: &Core, source: &Source, number: u64) -> Request {
-        let Source { key, leases, line, living, .. } = source;
+impl ExchangeRequest {
+    pub(super) fn encode(&self, core: &Core, source: &Source, sequence: u64) -> Request {
+        let Source { key, leases, server_queue, live_clients, .. } = source;
         let text = |n: u64| n.to_string();
         let call = match source.fair {
-            true => IN_LINE.with([key.clone(), leases.clone(), line.clone(), living.clone()]),
+            true => FAIR_EXCHANGE.with([key.clone(), leases.clone(), server_queue.clone(), live_clients.clone()]),
             false => EXCHANGE.with([key.clone(), leases.clone()]),
         };
         let mut call = call
             .publish_here()
             .arg(source.channel.clone())
             .arg(self.capacity.map(text).unwrap_or_default())
-            .arg(text(self.returned));
-        for n in [self.back.len(), self.looked.len(), self.gone.len()] {
+            .arg(text(self.returned_plain));
+        for n in [self.returned_ids.len(), self.checks.len(), self.cancelled_positions.len()] {
             call = call.arg(n.to_string());
         }
-        call = call.arg(if source.fair { core.id.clone() } else { String::new() }).int(millis(ALIVE));
-        for id in &self.back {
+        call = call.arg(if source.fair { core.id.clone() } else { String::new() }).int(millis(CLIENT_TTL));
+        for id in &self.returned_ids {
             call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
         }
-        for Looked { leased, lease, exactly, .. } in &self.looked {
-            call = call.arg(Bytes::copy_from_slice(leased.id.as_bytes())).int(millis(*lease)).int((*exactly).into());
+        for LeaseCheck { lease, duration, exact, .. } in &self.checks {
+            call = call.arg(Bytes::copy_from_slice(lease.id.as_bytes())).int(millis(*duration)).int((*exact).into());
         }
-        for place in &self.gone {
-            call = call.arg(place.clone());
+        for position in &self.cancelled_positions {
+            call = call.arg(position.clone());
         }
-        for asked in &self.asked {
-            let lease = asked.lease.map_or(0, |lease| millis(on_server(lease)));
-            call = call.arg(text(asked.n)).arg(asked.place.clone()).int(lease);
-            for id in &asked.ids {
+        for request in &self.requests {
+            let lease = request.lease.map_or(0, |mode| millis(server_lease(mode)));
+            call = call.arg(text(request.count)).arg(request.position.clone()).int(lease);
+            for id in &request.ids {
                 call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
             }
         }
-        call.with_sequence(exactly_once::dedup_key(core, key, source.memory()), number, core.settings.response_timeout)
+        call.with_sequence(
+            exactly_once::dedup_key(core, key, source.dedup_suffix()),
+            sequence,
+            core.settings.response_timeout,
+        )
     }
 }
 
-/// The lease that the server writes: with a fixed one, so much that it is believed for as long as was asked for.
-pub(super) fn on_server(lease: LeaseMode) -> Duration {
-    match lease {
+/// Returns the lease to request from the server.
+///
+/// A fixed lease includes the safety margin, so that it is valid locally for as long as was
+/// requested.
+pub(super) fn server_lease(mode: LeaseMode) -> Duration {
+    match mode {
         LeaseMode::Renewed(lease) => lease,
         LeaseMode::Fixed(lease) => with_margin(lease),
     }
 }
 
-/// What the server said.
-pub(super) struct Said {
-    /// Of each request whether it was granted; nothing where no permits were ever set.
-    pub(super) taken: Option<Vec<bool>>,
-    /// How many permits are left; fewer than none where some were taken away that are held.
+/// The server's reply.
+pub(super) struct ExchangeReply {
+    /// Whether each request was granted; `None` if no permits were ever set.
+    pub(super) granted: Option<Vec<bool>>,
+    /// The number of available permits. It is negative if held permits were taken away.
     pub(super) left: i64,
-    /// Number of subscribers of what went back, where something did.
-    pub(super) told: Option<u64>,
-    /// The server refused to publish it.
-    pub(super) refused: bool,
+    /// Number of subscribers to the message; `None` if there was nothing to publish.
+    pub(super) receivers: Option<u64>,
+    /// The server refused to publish the message.
+    pub(super) publish_refused: bool,
     /// When the first lease ends.
-    pub(super) next: Option<Duration>,
-    pub(super) back: Vec<bool>,
-    pub(super) kept: Vec<bool>,
+    pub(super) next_lease_end: Option<Duration>,
+    pub(super) returned_found: Vec<bool>,
+    pub(super) still_held: Vec<bool>,
 }
 
-impl Said {
-    pub(super) fn of(reply: Reply) -> Result<Said, ServerError> {
+impl ExchangeReply {
+    pub(super) fn parse(reply: Reply) -> Result<ExchangeReply, ServerError> {
         let parts: Vec<Reply> = reply.into_typed()?;
         let expected = || ServerError::Decode { expected: "six values of an exchange of permits", got: String::new() };
-        let [taken, left, told, next, back, kept] = <[Reply; 6]>::try_from(parts).map_err(|_| expected())?;
+        let [granted, left, receivers, next_lease_end, returned_found, still_held] =
+            <[Reply; 6]>::try_from(parts).map_err(|_| expected())?;
         let flags =
             |reply: Reply| reply.into_typed::<String>().map(|text| text.bytes().map(|flag| flag == b'1').collect());
-        let (told, next) = (told.into_typed::<i64>()?, next.into_typed::<i64>()?);
-        let taken = taken.into_typed::<String>()?;
-        Ok(Said {
-            taken: (taken != "-").then(|| taken.bytes().map(|flag| flag == b'1').collect()),
+        let receivers = receivers.into_typed::<i64>()?;
+        let next_lease_end = next_lease_end.into_typed::<i64>()?;
+        let granted = granted.into_typed::<String>()?;
+        Ok(ExchangeReply {
+            granted: (granted != "-").then(|| granted.bytes().map(|flag| flag == b'1').collect()),
             left: left.into_typed()?,
-            // -1: nothing was to be told. Below: the message was refused.
-            told: u64::try_from(if told < -1 { -2 - told } else { told }).ok(),
-            refused: told < -1,
-            next: u64::try_from(next).ok().map(Duration::from_millis),
-            back: flags(back)?,
-            kept: flags(kept)?,
+            // -1: there was nothing to publish. Less: the message was refused.
+            receivers: u64::try_from(if receivers < -1 { -2 - receivers } else { receivers }).ok(),
+            publish_refused: receivers < -1,
+            next_lease_end: u64::try_from(next_lease_end).ok().map(Duration::from_millis),
+            returned_found: flags(returned_found)?,
+            still_held: flags(still_held)?,
         })
     }
 }

@@ -1,47 +1,55 @@
-//! Permits: so many of a name, for as many as ask. What `hold` is to locks, this is to semaphores.
+//! Semaphores: the permits that a process holds, its local waiters, and their exchanges with the
+//! server.
 //!
-//! A process has a *pool* of each name in use: who of its tasks waits, what it has on the server, and what is to be given
-//! back. One exchange of the pool is under way at a time, and carries everything that waits: what goes back, what is
-//! renewed, what is asked for, in the order of asking. It acts once however often it is sent (`once`). While the first of a
-//! pool's queue can not be served, those behind it wait too: many small requests do not starve a large one.
+//! A process has a `LocalSemaphore` for each semaphore in use. It keeps the local
+//! waiters, the permits on the server that belong to this process, and the permits to be returned.
+//! One *exchange* with the server is in flight at a time. It carries everything that is pending:
+//! returns, renewals and requests, in the order of the requests. It is executed exactly once,
+//! however often it is sent. While the first waiter cannot be served, those behind it wait too, so
+//! that small requests do not starve a large one.
 //!
-//! A permit that is released while others of the process wait passes on to them, within the process's *stretch*; at its end
-//! what is released goes back to the server, and if somebody elsewhere listens, they go first (`hold`'s turns).
+//! A permit that is released while local tasks wait passes on to them, within the *hand-over
+//! window* of the process. At its end, released permits return to the server. If other processes
+//! have subscribers, they go first, as with locks.
 //!
-//! Permits are a plain number, as Redisson's RSemaphore has them, or have leases, as in its RPermitExpirableSemaphore: then
-//! each has an id, is renewed while its guard lives, and comes back by itself when its process dies. Both kinds use the same
-//! counter, and either returns what leases of the dead have left.
+//! Permits are a plain number, as in Redisson's RSemaphore, or have leases, as in its
+//! RPermitExpirableSemaphore. A leased permit has an id, is renewed while its guard lives, and is
+//! available again by itself if its process dies. Both kinds use the same counter. Both return the
+//! permits of expired leases to it.
 //!
-//! | file | what happens there |
+//! | file | contents |
 //! |---|---|
-//! | `stock` | permits that the process has: a number, and leases |
-//! | `pool` | one name in this process: entering, giving back |
-//! | `queue` | what it knows: who waits, who is next, what is to be said |
-//! | `exchange` | what is said to the server, and its answer |
-//! | `drive` | the loop of a pool: when it asks, and what an answer changes |
-//! | `settle` | what is granted or longer, once it is as durable as asked |
-//! | `pools` | all pools of a client: renewals, shutting down |
+//! | `permit_set` | permits that the process has: a number, and leases |
+//! | `local_semaphore` | a semaphore in this process: enqueueing, releasing |
+//! | `semaphore_state` | its state: waiters, permits, and the next exchange |
+//! | `exchange` | the request of an exchange, and its reply |
+//! | `permit_loop` | the loop: when it sends an exchange, and what a reply changes |
+//! | `durability` | grants and extensions that wait until they are as durable as requested |
+//! | `registry` | all semaphores of a client: renewals, shutdown |
 //! | `acquire` | the options of a request |
-//! | `permit` | a request under way, and the guard |
-//! | `counter` | how many permits there are, for everybody |
+//! | `ticket` | a pending request |
+//! | `permit` | the guard |
+//! | `counter` | the number of permits, for all processes |
 
 mod acquire;
 mod counter;
-mod drive;
+mod durability;
 mod error;
 mod exchange;
+mod local_semaphore;
 mod permit;
-mod pool;
-mod pools;
-mod queue;
-mod settle;
-mod stock;
+mod permit_loop;
+mod permit_set;
+mod registry;
+mod semaphore_state;
+mod ticket;
 
 pub use acquire::{Acquire, TryAcquire};
 pub use counter::{Counter, Counts, Returned};
 pub use error::{AcquireError, ReleaseError, SemaphoreError};
 pub use exchange::Source;
-pub use permit::{Permit, Ticket};
-pub use pool::Ask;
-pub(crate) use pools::Pools;
-pub use stock::{InvalidPermitId, PermitId};
+pub use local_semaphore::Ask;
+pub use permit::Permit;
+pub use permit_set::{InvalidPermitId, PermitId};
+pub(crate) use registry::SemaphoreRegistry;
+pub use ticket::Ticket;

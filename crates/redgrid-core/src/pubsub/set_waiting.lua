@@ -1,4 +1,4 @@
--- mark.lua: tell those who hold names that somebody waits who gets no messages.
+-- set_waiting.lua: tell those who hold names that somebody waits who gets no messages.
 --
 -- KEYS     any number of marks, of one slot
 -- ARGV[1]  lifetime  milliseconds

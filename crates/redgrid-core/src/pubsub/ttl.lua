@@ -1,4 +1,4 @@
--- peek.lua: the lifetimes of many keys, without touching them.
+-- ttl.lua: the lifetimes of many keys, without touching them.
 --
 -- KEYS     any number of keys of one slot
 -- Returns  per key its PTTL: milliseconds left, -1 without a lifetime, -2 when absent; -3 when it can not be read

@@ -1,15 +1,15 @@
--- add_if_exists.lua: moves members that are there.
+-- add_if_exists.lua: sets the positions of members that exist.
 --
--- KEYS[1]   places   sorted set, as GEOADD makes it
--- ARGV[1..] of each member its longitude, its latitude and itself
--- Returns   how many are there, and so are at their new places
+-- KEYS[1]   positions   sorted set, in the format of GEOADD
+-- ARGV[1..] for each member its longitude, its latitude and the member
+-- Returns   the number of members that exist, and so have their new positions
 --
--- Work: O(log n) for each. Sent twice, it does the same.
-local there = 0
+-- Work: O(log n) for each member. Sent twice, it does the same.
+local existing = 0
 for i = 1, #ARGV, 3 do
   if redis.call('ZSCORE', KEYS[1], ARGV[i + 2]) then
     redis.call('GEOADD', KEYS[1], 'XX', ARGV[i], ARGV[i + 1], ARGV[i + 2])
-    there = there + 1
+    existing = existing + 1
   end
 end
-return there
+return existing

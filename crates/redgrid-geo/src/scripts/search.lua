@@ -1,11 +1,11 @@
--- search.lua: what is found around a member.
+-- search.lua: searches around a member.
 --
--- KEYS[1]   places   sorted set
+-- KEYS[1]   positions   sorted set
 -- ARGV[1]   the member
--- ARGV[2..] what GEOSEARCH is told behind the member
--- Returns   as GEOSEARCH
+-- ARGV[2..] the arguments of GEOSEARCH after the member
+-- Returns   the reply of GEOSEARCH
 --
--- Work: as GEOSEARCH. Around a member that is not there, nothing is found. Only reads.
+-- Work: that of GEOSEARCH. If the member is absent, there are no results. Read-only.
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   return {}
 end

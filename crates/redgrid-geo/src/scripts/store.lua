@@ -1,12 +1,13 @@
--- store.lua: what is found around a member becomes another set.
+-- store.lua: stores the results of a search around a member.
 --
--- KEYS[1]   where it goes   sorted set; deleted where nothing is found
--- KEYS[2]   places          sorted set
+-- KEYS[1]   destination   sorted set; deleted if there are no results
+-- KEYS[2]   positions     sorted set
 -- ARGV[1]   the member
--- ARGV[2..] what GEOSEARCHSTORE is told behind the member
--- Returns   how many are found
+-- ARGV[2..] the arguments of GEOSEARCHSTORE after the member
+-- Returns   the number of results
 --
--- Work: as GEOSEARCHSTORE. Around a member that is not there, nothing is found. Sent twice, it is made twice.
+-- Work: that of GEOSEARCHSTORE. If the member is absent, there are no results. Sent twice, it is
+-- stored twice.
 if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then
   redis.call('DEL', KEYS[1])
   return 0

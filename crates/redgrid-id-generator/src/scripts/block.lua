@@ -1,23 +1,28 @@
--- block.lua: take one block of ids, or several that follow each other, as Redisson takes one.
+-- block.lua: take one block of ids, or several consecutive ones, in the format of Redisson.
 --
 -- KEYS[1]  next        string; the first id of the next block; absent is 1
--- KEYS[2]  allocation  string; how many ids a block has; absent is 5000, and is written
--- ARGV[1]  wanted      how many ids are wanted
--- ARGV[2]  from        none of them is below this one: where a server has forgotten to have given those; empty for any
--- Returns  {'block', first, ids}     in decimal text
---          {'strange', key, what}    what is under that key is no such number: `next` or `allocation`; nothing is changed
+-- KEYS[2]  allocation  string; the number of ids of a block; absent is 5000, and is written
+-- ARGV[1]  wanted      the number of wanted ids
+-- ARGV[2]  from        the minimum of the ids, if the server may have lost ids below it; empty for
+--                      none
+-- Returns  {'block', first, ids}     the first id and the number of ids, in decimal
+--          {'strange', key, value}   the value of that key (`next` or `allocation`) is not a valid
+--                                    number; nothing is changed
 --
--- Work: O(1), writes at most two keys, and none where it is refused. Sent twice, it takes twice: a block that nobody is told of is not
--- given. A copy that arrives after the generator was deleted begins it again, without harm but for its allocation. Numbers of this
--- language are exact up to 2^53, so larger ones stay text. What is beyond 2^63 is refused by the server.
-local function is_less(digits, than)
-  if #digits ~= #than then
-    return #digits < #than
+-- Work: O(1), writes at most two keys, and none if it is refused. Sent twice, it takes two blocks:
+-- a block whose reply is lost is not issued. A retransmission that arrives after the generator was
+-- deleted creates it again, without harm except for its allocation.
+--
+-- Numbers of Lua are exact up to 2^53, so larger ones stay text. The server refuses numbers beyond
+-- 2^63.
+local function is_less(digits, other)
+  if #digits ~= #other then
+    return #digits < #other
   end
-  return digits < than
+  return digits < other
 end
--- The sign and the digits of a whole number of 64 bits; nothing of anything else.
-local function parts(text)
+-- Returns the sign and the digits of a whole number of 64 bits; nil for anything else.
+local function parse(text)
   local sign, digits = string.match(text, '^(-?)([1-9]%d*)$')
   if text == '0' then
     return '', '0'
@@ -27,48 +32,48 @@ local function parts(text)
   end
   return sign, digits
 end
-local function is_below(one, other)
-  local sign, digits = parts(one)
-  local other_sign, other_digits = parts(other)
-  if sign ~= other_sign then
+local function is_below(left, right)
+  local sign, digits = parse(left)
+  local right_sign, right_digits = parse(right)
+  if sign ~= right_sign then
     return sign == '-'
   end
   if sign == '-' then
-    return is_less(other_digits, digits)
+    return is_less(right_digits, digits)
   end
-  return is_less(digits, other_digits)
+  return is_less(digits, right_digits)
 end
 local next, size = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
-if next and not parts(next) then
+if next and not parse(next) then
   return {'strange', 'next', string.sub(next, 1, 64)}
 end
-if size and (size == '0' or parts(size) ~= '') then
+if size and (size == '0' or parse(size) ~= '') then
   return {'strange', 'allocation', string.sub(size, 1, 64)}
 end
-local first, each = next or '1', size or '5000'
+local first, block_size = next or '1', size or '5000'
 if ARGV[2] ~= '' and is_below(first, ARGV[2]) then
   first = ARGV[2]
 end
-local ids, many = each, tonumber(each) * math.ceil(tonumber(ARGV[1]) / tonumber(each))
-if many > tonumber(each) and many < 2 ^ 53 then
-  ids = string.format('%.0f', many)
+local ids, total = block_size, tonumber(block_size) * math.ceil(tonumber(ARGV[1]) / tonumber(block_size))
+if total > tonumber(block_size) and total < 2 ^ 53 then
+  ids = string.format('%.0f', total)
 end
 if not size then
-  redis.call('SET', KEYS[2], each)
+  redis.call('SET', KEYS[2], block_size)
 end
 if not next then
   redis.call('SET', KEYS[1], first)
 elseif first ~= next then
   redis.call('SET', KEYS[1], first, 'KEEPTTL')
 end
-local taken = redis.pcall('INCRBY', KEYS[1], ids)
-if type(taken) == 'table' and taken.err and ids ~= each then
-  -- Near the end there may be one block, where there are not so many.
-  ids = each
-  taken = redis.pcall('INCRBY', KEYS[1], ids)
+local reply = redis.pcall('INCRBY', KEYS[1], ids)
+if type(reply) == 'table' and reply.err and ids ~= block_size then
+  -- Near the end of the range, one block may be left, even if several are not.
+  ids = block_size
+  reply = redis.pcall('INCRBY', KEYS[1], ids)
 end
-if type(taken) == 'table' and taken.err then
-  -- Who may not take has not begun.
+if type(reply) == 'table' and reply.err then
+  -- A caller without permission must not create the generator.
   if not size then
     redis.pcall('DEL', KEYS[2])
   end
@@ -77,6 +82,6 @@ if type(taken) == 'table' and taken.err then
   elseif first ~= next then
     redis.pcall('SET', KEYS[1], next, 'KEEPTTL')
   end
-  return taken
+  return reply
 end
 return {'block', first, ids}

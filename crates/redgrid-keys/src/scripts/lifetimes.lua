@@ -1,20 +1,21 @@
--- lifetimes.lua: how long objects live. Behind rule.lua.
+-- lifetimes.lua: reads the TTLs of objects. Appended to ownership.lua.
 --
--- KEYS     rows: the key of a name, `{name}:config`, and the keys of types that may have nothing under the plain name
+-- KEYS     rows: the key of a name, `{name}:config`, and the keys of types that may have nothing
+--          under the plain name
 -- ARGV[1]  PTTL
--- ARGV[2]  how many keys a row has
--- Returns  for each row what PTTL says of the first key that exists, or -2
+-- ARGV[2]  the number of keys of a row
+-- Returns  for each row the reply of PTTL for the first key that exists, or -2
 --
 -- Work: O(keys), reads.
-local command, each = ARGV[1], tonumber(ARGV[2])
-local all = {}
-for at = 1, #KEYS, each do
-  local left = -2
-  for i = at, at + each - 1 do
-    if left == -2 and (i ~= at + 1 or is_filter(KEYS[at], KEYS[i])) then
-      left = redis.call(command, KEYS[i])
+local command, width = ARGV[1], tonumber(ARGV[2])
+local ttls = {}
+for at = 1, #KEYS, width do
+  local ttl = -2
+  for i = at, at + width - 1 do
+    if ttl == -2 and (i ~= at + 1 or is_filter(KEYS[at], KEYS[i])) then
+      ttl = redis.call(command, KEYS[i])
     end
   end
-  all[#all + 1] = left
+  ttls[#ttls + 1] = ttl
 end
-return all
+return ttls

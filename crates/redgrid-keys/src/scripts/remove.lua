@@ -1,16 +1,19 @@
--- remove.lua: delete objects with all that belongs to them.
+-- remove.lua: deletes objects with all keys that belong to them. Appended to ownership.lua.
 --
--- KEYS     rows as rule.lua has them
+-- KEYS     rows, as described in ownership.lua
 -- ARGV[1]  DEL or UNLINK
--- ARGV[2]  how many keys a row has
--- ARGV[3]  look, or nothing where the client knows that no row is a multimap
--- Returns  for each row whether anything was there: 1 or 0; -3 where it may be a multimap, of which nothing is deleted
+-- ARGV[2]  the number of keys of a row
+-- ARGV[3]  look: leave rows that may be multimaps to the client; empty if the client knows that no
+--          row is a multimap
+-- Returns  for each row 1 if anything existed, or 0; -3 if it may be a multimap: nothing was
+--          deleted
 --
--- Work: O(keys), and the size of what is deleted with DEL. Sent twice, it finds nothing the second time.
-local command, each = ARGV[1], tonumber(ARGV[2])
+-- Work: O(keys), and with DEL the size of what is deleted. Sent twice, the second copy finds
+-- nothing.
+local command, width = ARGV[1], tonumber(ARGV[2])
 local rows = {}
-for at = 1, #KEYS, each do
-  rows[#rows + 1] = row(at, each)
+for at = 1, #KEYS, width do
+  rows[#rows + 1] = owned_keys(at, width)
 end
 local removed = {}
 for i = 1, #rows do

@@ -1,16 +1,17 @@
--- compare_and_set.lua: another value at an index for the one that is expected.
+-- compare_and_set.lua: sets the element at an index if it is the expected one.
 --
 -- KEYS[1]  list
--- ARGV[1]  1 where it is to be told what is there instead
+-- ARGV[1]  1 to return the current element if it is another
 -- ARGV[2]  index, from 0
--- ARGV[3]  what is expected
--- ARGV[4]  what it is to be
--- Returns  1 it was so and is set; 0 not, or, where that is to be told, a list of what is there or nothing
+-- ARGV[3]  the expected element
+-- ARGV[4]  the new element
+-- Returns  1 it is set; otherwise 0 or, with ARGV[1], a list of the current element or nothing
 --
--- Work: O(n) to find the index, a node of the list at a time. Not to be sent twice: the first may have been set, and changed back by others.
-local has = redis.call('LINDEX', KEYS[1], ARGV[2])
-if has ~= ARGV[3] then
-  return ARGV[1] == '1' and {has} or 0
+-- Work: O(n) to find the index, a node of the list at a time. Not to be sent twice: others may have
+-- restored the expected element after the first copy.
+local current = redis.call('LINDEX', KEYS[1], ARGV[2])
+if current ~= ARGV[3] then
+  return ARGV[1] == '1' and {current} or 0
 end
 redis.call('LSET', KEYS[1], ARGV[2], ARGV[4])
 return 1

@@ -1,11 +1,12 @@
--- contains_all.lua: whether all values are in a list.
+-- contains_all.lua: checks whether a list contains all values.
 --
 -- KEYS[1]  list
--- ARGV[1]  how many elements may be passed, about
--- ARGV[2]… values
--- Returns  {how many of them were looked for, 1 where they are there and 0 where the last is not}
+-- ARGV[1]  how many elements may be visited, approximately
+-- ARGV[2…] values
+-- Returns  {number of checked values, 1 if the list contains them or 0 if it lacks the last one}
 --
--- Work: O(n) for each, of so many values as the list is short; only reads. Sent twice, it looks twice.
+-- Work: O(n) for each value; the longer the list, the fewer values are checked. Read-only. Sent
+-- twice, it checks twice.
 local length = redis.call('LLEN', KEYS[1])
 local last = math.min(#ARGV, 1 + math.max(1, math.floor(tonumber(ARGV[1]) / math.max(1, length))))
 for i = 2, last do

@@ -1,10 +1,10 @@
--- get_each.lua: what is at some indices.
+-- get_each.lua: reads the elements at some indices.
 --
 -- KEYS[1]  list
 -- ARGV     indices, from 0
--- Returns  of each what is there, or nothing
+-- Returns  for each index its element, or nothing
 --
--- Work: O(n) for each, a node of the list at a time; only reads. Sent twice, it looks twice.
+-- Work: O(n) for each index, a node of the list at a time; read-only. Sent twice, it reads twice.
 local found = {}
 for i = 1, #ARGV do
   found[i] = redis.call('LINDEX', KEYS[1], ARGV[i])

@@ -1,16 +1,19 @@
--- insert.lua: values at an index; what is there and behind it moves on.
+-- insert.lua: inserts values at an index, before the element there.
 --
 -- KEYS[1]  list
 -- ARGV[1]  index, from 0
--- ARGV[2]  a text of chance, for a mark that nothing here is equal to
--- ARGV[3]  how many elements may be passed, about
--- ARGV[4]  1 where the last of the values are to be in first, if not all at once
--- ARGV[5]… values, 500 at most
--- Returns  {how many of them are in, how many elements there are}; {-1, how many there are} where it is shorter than the index
+-- ARGV[2]  a random text, the first candidate for a placeholder that no value or element equals
+-- ARGV[3]  how many elements may be visited, approximately
+-- ARGV[4]  1 to insert the last of the values first, if not all at once
+-- ARGV[5…] values, 500 at most
+-- Returns  {number of inserted values, new number of elements}; {-1, number of elements} if the
+--          list is shorter than the index
 --
--- Work: O(index) for each value between others, so that there far from the front are fewer; O(1) at the ends. What is at the index is a mark
--- for the time of the script, and it is put back where the server refuses, which it does at the first LINSERT or not at all: by then only the
--- mark is written. Not to be sent twice: the values would be in twice.
+-- Work: O(index) for each value in the middle of the list, where fewer values are inserted at
+-- higher indices; O(1) at the ends. While the script runs, the element at the index is replaced by
+-- the placeholder. It is restored if the server refuses. That happens at the first LINSERT or not
+-- at all: only the placeholder is written by then. Not to be sent twice: the values would be
+-- inserted twice.
 local length = redis.call('LLEN', KEYS[1])
 local index, values = tonumber(ARGV[1]), #ARGV - 4
 if index > length then
@@ -24,31 +27,31 @@ elseif index == 0 then
   end
   return {values, redis.call('LPUSH', KEYS[1], unpack(last_first))}
 end
-local in_front = 4
+local offset = 4
 values = math.min(values, math.max(1, math.floor(tonumber(ARGV[3]) / index)))
 if ARGV[4] == '1' then
-  in_front = #ARGV - values
+  offset = #ARGV - values
 end
-local function is_taken(mark)
-  for i = in_front + 1, in_front + values do
-    if ARGV[i] == mark then
+local function occurs(text)
+  for i = offset + 1, offset + values do
+    if ARGV[i] == text then
       return true
     end
   end
-  return redis.call('LPOS', KEYS[1], mark, 'MAXLEN', index)
+  return redis.call('LPOS', KEYS[1], text, 'MAXLEN', index)
 end
-local mark = ARGV[2]
-while is_taken(mark) do
-  mark = redis.sha1hex(mark)
+local placeholder = ARGV[2]
+while occurs(placeholder) do
+  placeholder = redis.sha1hex(placeholder)
 end
-local was = redis.call('LINDEX', KEYS[1], index)
-redis.call('LSET', KEYS[1], index, mark)
+local replaced = redis.call('LINDEX', KEYS[1], index)
+redis.call('LSET', KEYS[1], index, placeholder)
 for i = 1, values do
-  local done = redis.pcall('LINSERT', KEYS[1], 'BEFORE', mark, ARGV[in_front + i])
-  if type(done) == 'table' then
-    redis.call('LSET', KEYS[1], index + i - 1, was)
-    return done
+  local reply = redis.pcall('LINSERT', KEYS[1], 'BEFORE', placeholder, ARGV[offset + i])
+  if type(reply) == 'table' then
+    redis.call('LSET', KEYS[1], index + i - 1, replaced)
+    return reply
   end
 end
-redis.call('LSET', KEYS[1], index + values, was)
+redis.call('LSET', KEYS[1], index + values, replaced)
 return {values, length + values}

@@ -1,48 +1,49 @@
--- remove_at.lua: the element at an index goes.
+-- remove_at.lua: removes the element at an index.
 --
 -- KEYS[1]  list
 -- ARGV[1]  index, from 0
--- ARGV[2]  a text of chance, for a mark that no element on the way to the index is equal to
--- ARGV[3]  1 where it is to be told what was there
--- Returns  {1, what was there or nothing}; {0, how many there are} where it has no such index
+-- ARGV[2]  a random text, the first candidate for a placeholder that no visited element equals
+-- ARGV[3]  1 to return the element
+-- Returns  {1, the element or nothing}; {0, number of elements} if the list has no such index
 --
--- Work: O(the way from the nearer end), O(1) at the ends. Where an element on the way is equal to what is at the index, that is a mark for a
--- moment, and it is put back where the server refuses; else nothing is written but that it goes, which a server out of memory allows too. Not
--- to be sent twice: another element would go.
+-- Work: O(distance from the nearer end), O(1) at the ends. If a visited element equals the one at
+-- the index, the latter is replaced by the placeholder, and restored if the server refuses.
+-- Otherwise the removal is the only write, which a server out of memory allows, too. Not to be sent
+-- twice: another element would be removed.
 local length = redis.call('LLEN', KEYS[1])
 local index = tonumber(ARGV[1])
-local behind = length - 1 - index
-if behind < 0 then
+local from_end = length - 1 - index
+if from_end < 0 then
   return {0, length}
 end
-local was
+local element
 if index == 0 then
-  was = redis.call('LPOP', KEYS[1])
-elseif behind == 0 then
-  was = redis.call('RPOP', KEYS[1])
+  element = redis.call('LPOP', KEYS[1])
+elseif from_end == 0 then
+  element = redis.call('RPOP', KEYS[1])
 else
-  local from_front = index <= behind
-  local function is_taken(mark)
+  local from_front = index <= from_end
+  local function occurs(text)
     if from_front then
-      return redis.call('LPOS', KEYS[1], mark, 'MAXLEN', index)
+      return redis.call('LPOS', KEYS[1], text, 'MAXLEN', index)
     end
-    return redis.call('LPOS', KEYS[1], mark, 'RANK', -1, 'MAXLEN', behind)
+    return redis.call('LPOS', KEYS[1], text, 'RANK', -1, 'MAXLEN', from_end)
   end
-  was = redis.call('LINDEX', KEYS[1], index)
-  local goes = was
-  if is_taken(was) then
-    goes = ARGV[2]
-    while is_taken(goes) do
-      goes = redis.sha1hex(goes)
+  element = redis.call('LINDEX', KEYS[1], index)
+  local target = element
+  if occurs(element) then
+    target = ARGV[2]
+    while occurs(target) do
+      target = redis.sha1hex(target)
     end
-    redis.call('LSET', KEYS[1], index, goes)
+    redis.call('LSET', KEYS[1], index, target)
   end
-  local done = redis.pcall('LREM', KEYS[1], from_front and 1 or -1, goes)
-  if type(done) == 'table' then
-    if goes ~= was then
-      redis.call('LSET', KEYS[1], index, was)
+  local reply = redis.pcall('LREM', KEYS[1], from_front and 1 or -1, target)
+  if type(reply) == 'table' then
+    if target ~= element then
+      redis.call('LSET', KEYS[1], index, element)
     end
-    return done
+    return reply
   end
 end
-return {1, ARGV[3] == '1' and was}
+return {1, ARGV[3] == '1' and element}

@@ -1,10 +1,10 @@
--- restart.lua: a cursor goes.
+-- restart.lua: deletes a cursor. Appended to cursor.lua.
 --
--- KEYS[1]  cursor: the index of the next page, -1 behind the last; Redisson's
--- Returns  1 it has gone; 0 there was none
+-- KEYS[1]  cursor: the index of the next page, -1 after the last; Redisson's
+-- Returns  1 it is deleted; 0 there was none
 --
--- Work: O(1). Not to be sent twice: what others have begun in between would begin anew.
-local _, refusal = where(KEYS[1])
+-- Work: O(1). Not to be sent twice: a stream that others have started in between would start again.
+local _, refusal = read_cursor(KEYS[1])
 if refusal then
   return refusal
 end

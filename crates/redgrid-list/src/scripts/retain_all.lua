@@ -1,54 +1,55 @@
--- retain_all.lua: every element that is none of some values goes, from the end on.
+-- retain_all.lua: removes every element that equals none of some values, from the end on.
 --
 -- KEYS[1]  list
--- ARGV[1]  the index behind those that are still to be looked at; nothing at first
--- ARGV[2]  a text of chance, for a mark that no element on the way is equal to
--- ARGV[3]  how many elements are looked at, about
--- ARGV[4]  how many bytes, about
--- ARGV[5]… values that stay
--- Returns  {how many went, the index behind those that are still to be looked at}
+-- ARGV[1]  the index after the elements still to be checked; nothing at first
+-- ARGV[2]  a random text, the first candidate for a placeholder that no visited element equals
+-- ARGV[3]  the number of elements to check, approximately
+-- ARGV[4]  the number of bytes to check, approximately
+-- ARGV[5…] values to retain
+-- Returns  {number of removed elements, the index after the elements still to be checked}
 --
--- Work: O(the way from the nearer end, and the values). What goes is a mark for a moment, and it is put back where the server refuses. Not
--- to be sent twice: what others have added in between would go.
-local stays = {}
+-- Work: O(distance from the nearer end, and the values). Elements to remove are replaced by the
+-- placeholder, and restored if the server refuses. Not to be sent twice: elements that others have
+-- added in between would be removed.
+local retained = {}
 for i = 5, #ARGV do
-  stays[ARGV[i]] = true
+  retained[ARGV[i]] = true
 end
 local length = redis.call('LLEN', KEYS[1])
 local stop = math.min(length, tonumber(ARGV[1]) or length)
-local at, bytes, goes = stop, 0, {}
+local at, bytes, removed = stop, 0, {}
 while at > 0 and stop - at < tonumber(ARGV[3]) and bytes < tonumber(ARGV[4]) do
   local from = math.max(0, at - 100)
   for i, element in ipairs(redis.call('LRANGE', KEYS[1], from, at - 1)) do
     bytes = bytes + #element
-    if not stays[element] then
-      goes[#goes + 1] = {from + i - 1, element}
+    if not retained[element] then
+      removed[#removed + 1] = {from + i - 1, element}
     end
   end
   at = from
 end
-if #goes == 0 then
+if #removed == 0 then
   return {0, at}
 end
 local from_front = stop <= length - at
-local function is_taken(mark)
+local function occurs(text)
   if from_front then
-    return redis.call('LPOS', KEYS[1], mark, 'MAXLEN', stop)
+    return redis.call('LPOS', KEYS[1], text, 'MAXLEN', stop)
   end
-  return redis.call('LPOS', KEYS[1], mark, 'RANK', -1, 'MAXLEN', length - at)
+  return redis.call('LPOS', KEYS[1], text, 'RANK', -1, 'MAXLEN', length - at)
 end
-local mark = ARGV[2]
-while is_taken(mark) do
-  mark = redis.sha1hex(mark)
+local placeholder = ARGV[2]
+while occurs(placeholder) do
+  placeholder = redis.sha1hex(placeholder)
 end
-for _, one in ipairs(goes) do
-  redis.call('LSET', KEYS[1], one[1], mark)
+for _, entry in ipairs(removed) do
+  redis.call('LSET', KEYS[1], entry[1], placeholder)
 end
-local done = redis.pcall('LREM', KEYS[1], from_front and #goes or -#goes, mark)
-if type(done) == 'table' then
-  for _, one in ipairs(goes) do
-    redis.call('LSET', KEYS[1], one[1], one[2])
+local reply = redis.pcall('LREM', KEYS[1], from_front and #removed or -#removed, placeholder)
+if type(reply) == 'table' then
+  for _, entry in ipairs(removed) do
+    redis.call('LSET', KEYS[1], entry[1], entry[2])
   end
-  return done
+  return reply
 end
-return {#goes, at}
+return {#removed, at}

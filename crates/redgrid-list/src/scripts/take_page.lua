@@ -1,22 +1,24 @@
--- take_page.lua: the next page for whoever of several comes.
+-- take_page.lua: takes the next page of a stream that several readers share. Appended to
+-- cursor.lua.
 --
 -- KEYS[1]  list
--- KEYS[2]  cursor: the index of the next page, -1 behind the last; Redisson's
--- ARGV[1]  how many elements
--- Returns  {the index of the page, or -1 behind the last; its elements}
+-- KEYS[2]  cursor: the index of the next page, -1 after the last; Redisson's
+-- ARGV[1]  the number of elements
+-- Returns  {the index of the page, or -1 after the last; its elements}
 --
--- Work: O(the way from the nearer end, and the page). Not to be sent twice: the first's page would be nobody's.
-local at, refusal = where(KEYS[2])
+-- Work: O(distance from the nearer end, and the page). Not to be sent twice: the page of the first
+-- copy would be lost.
+local index, refusal = read_cursor(KEYS[2])
 if refusal then
   return refusal
-elseif at < 0 then
+elseif index < 0 then
   return {-1, {}}
 end
-local page = redis.call('LRANGE', KEYS[1], at, at + ARGV[1] - 1)
-local next = at + ARGV[1]
-if next > redis.call('LLEN', KEYS[1]) then
-  next = -1
+local page = redis.call('LRANGE', KEYS[1], index, index + ARGV[1] - 1)
+local next_index = index + ARGV[1]
+if next_index > redis.call('LLEN', KEYS[1]) then
+  next_index = -1
 end
--- An hour, as Redisson has it.
-redis.call('SETEX', KEYS[2], 3600, string.format('%.0f', next))
-return {at, page}
+-- One hour, like Redisson.
+redis.call('SETEX', KEYS[2], 3600, string.format('%.0f', next_index))
+return {index, page}

@@ -1,12 +1,20 @@
-//! What a process keeps of one map, and the rules by which it is kept and given out. Knows no connection: what is heard, and when it was
-//! asked, comes from `listen`.
+//! The cache of one map in this process: what is cached, and when entries are valid. It uses no
+//! connection; messages and the times of heartbeats come from `listen`.
 //!
-//! An entry is given out only if all of this holds: its map's channel has been in force without a break since before it was read (its
-//! *term*); no message has named it since then; a pulse that was sent within the bound was heard behind all messages before it; and its
-//! own times are not over. What is read while a message about it comes is given to who asked, and not kept.
+//! An entry is returned only if all of this holds:
+//!
+//! - The map's channels have been active without a break since before the entry was read (its
+//!   *generation*).
+//! - No message has invalidated the entry since then.
+//! - A heartbeat that was sent within the staleness bound was received after all messages before
+//!   it.
+//! - The entry's own lifetime and idle time are not over.
+//!
+//! If a message invalidates a key during its read, the value is returned to the caller and not
+//! cached.
 
-mod flights;
-mod freshness;
+mod pending_reads;
+mod staleness;
 mod store;
 
 use std::pin::pin;
@@ -17,16 +25,16 @@ use bytes::Bytes;
 use redgrid_core::clock::{Clock, Instant};
 use tokio::sync::Notify;
 
-pub(crate) use self::flights::Flight;
-use self::flights::Flights;
-use self::freshness::Freshness;
-pub(crate) use self::freshness::{Pulses, Told};
-pub(crate) use self::store::{Entry, Found};
-use self::store::{Store, is_over};
+pub(crate) use self::pending_reads::PendingRead;
+use self::pending_reads::PendingReads;
+use self::staleness::Staleness;
+pub(crate) use self::staleness::{Heartbeats, MapState};
+pub(crate) use self::store::{CachedEntry, Entry};
+use self::store::{Store, is_expired};
 use crate::options::Options;
 use crate::stats::Stats;
 
-/// Redisson's hash of a key as its codec writes it; the first byte of its message is the highest.
+/// Redisson's hash of an encoded key; the first byte of its message is the highest.
 pub(crate) type Hash = u128;
 
 pub(crate) fn hash(field: &[u8]) -> Hash {
@@ -34,26 +42,26 @@ pub(crate) fn hash(field: &[u8]) -> Hash {
     (u128::from(high) << 64) | u128::from(low)
 }
 
-/// The cache of one map and client.
-pub(crate) struct Near {
+/// The near cache of one map and client.
+pub(crate) struct NearCache {
     pub(crate) options: Options,
     clock: Clock,
     store: Store,
-    flights: Mutex<Flights>,
-    fresh: Freshness,
-    counts: Counts,
-    /// Somebody has asked since the last pulse.
-    wanted: AtomicBool,
-    /// Nobody has a handle any more.
-    left: AtomicBool,
-    /// Tells the task that listens of either.
+    pending_reads: Mutex<PendingReads>,
+    staleness: Staleness,
+    counters: Counters,
+    /// The cache has been read since the last heartbeat.
+    read_since_heartbeat: AtomicBool,
+    /// No handle is left.
+    handles_dropped: AtomicBool,
+    /// Wakes the listener task when either flag is set.
     pub(crate) wake: Notify,
-    /// Tells who waits for it that a pulse was heard.
-    beat: Notify,
+    /// Wakes waiters when a heartbeat has been received.
+    heartbeat: Notify,
 }
 
 #[derive(Default)]
-struct Counts {
+struct Counters {
     hits: AtomicU64,
     misses: AtomicU64,
     bypassed: AtomicU64,
@@ -61,231 +69,238 @@ struct Counts {
     cleared: AtomicU64,
 }
 
-impl Near {
-    pub(crate) fn new(options: Options, clock: Clock) -> Near {
+impl NearCache {
+    pub(crate) fn new(options: Options, clock: Clock) -> NearCache {
         let store = Store::new(options.max_entries, options.max_bytes);
-        Near {
+        NearCache {
             options,
             clock,
             store,
-            flights: Mutex::default(),
-            fresh: Freshness::default(),
-            counts: Counts::default(),
-            wanted: AtomicBool::new(false),
-            left: AtomicBool::new(false),
+            pending_reads: Mutex::default(),
+            staleness: Staleness::default(),
+            counters: Counters::default(),
+            read_since_heartbeat: AtomicBool::new(false),
+            handles_dropped: AtomicBool::new(false),
             wake: Notify::new(),
-            beat: Notify::new(),
+            heartbeat: Notify::new(),
         }
     }
 
-    /// What is kept of a key, if it may be given out.
-    pub(crate) fn get(&self, field: &[u8]) -> Option<Found> {
-        self.want();
+    /// Returns the cached entry of a key if it is valid.
+    pub(crate) fn get(&self, field: &[u8]) -> Option<CachedEntry> {
+        self.mark_read();
         let now = self.clock.now();
-        let Some(term) = self.fresh.term_at(now) else {
-            self.counts.bypassed.fetch_add(1, Ordering::Relaxed);
+        let Some(generation) = self.staleness.valid_generation(now) else {
+            self.counters.bypassed.fetch_add(1, Ordering::Relaxed);
             return None;
         };
         let hash = hash(field);
-        let kept = self.store.get(hash).filter(|entry| entry.term == term && entry.field == field);
-        match kept {
-            Some(entry) if is_over(&entry, &self.options, now) => {
-                self.store.remove_it(hash, &entry);
-                self.counts.misses.fetch_add(1, Ordering::Relaxed);
+        let cached = self.store.get(hash).filter(|entry| entry.generation == generation && entry.field == field);
+        match cached {
+            Some(entry) if is_expired(&entry, &self.options, now) => {
+                self.store.remove_same(hash, &entry);
+                self.counters.misses.fetch_add(1, Ordering::Relaxed);
                 None
             }
             Some(entry) => {
-                entry.used.store(now.as_nanos(), Ordering::Relaxed);
-                self.counts.hits.fetch_add(1, Ordering::Relaxed);
-                Some(Found(entry))
+                entry.last_used.store(now.as_nanos(), Ordering::Relaxed);
+                self.counters.hits.fetch_add(1, Ordering::Relaxed);
+                Some(CachedEntry(entry))
             }
             None => {
-                self.counts.misses.fetch_add(1, Ordering::Relaxed);
+                self.counters.misses.fetch_add(1, Ordering::Relaxed);
                 None
             }
         }
     }
 
-    /// All that may be given out at the moment; counted as no use.
-    pub(crate) fn all(&self) -> Vec<Found> {
-        self.want();
+    /// Returns all valid entries that have a value. This counts neither as hits nor as uses.
+    pub(crate) fn all(&self) -> Vec<CachedEntry> {
+        self.mark_read();
         let now = self.clock.now();
-        let Some(term) = self.fresh.term_at(now) else { return Vec::new() };
-        let may = |entry: &Entry| entry.term == term && entry.value.is_some() && !is_over(entry, &self.options, now);
-        self.store.all().into_iter().filter(|entry| may(entry)).map(Found).collect()
+        let Some(generation) = self.staleness.valid_generation(now) else { return Vec::new() };
+        let is_valid = |entry: &Entry| {
+            entry.generation == generation && entry.value.is_some() && !is_expired(entry, &self.options, now)
+        };
+        self.store.all().into_iter().filter(|entry| is_valid(entry)).map(CachedEntry).collect()
     }
 
-    /// Before a read of the server leaves whose answer may be kept.
-    pub(crate) fn begin(&self) -> Flight<'_> {
-        let term = self.fresh.present_term();
-        let at = self.flights().begin();
-        Flight { near: self, term, at }
+    /// Begins a read whose result may be cached. Must be called before the request is sent.
+    pub(crate) fn begin_read(&self) -> PendingRead<'_> {
+        let generation = self.staleness.current_generation();
+        let start = self.pending_reads().begin();
+        PendingRead { near: self, generation, start }
     }
 
-    /// Keeps what a read has brought, unless something was heard of the key since it began; tells whether it is kept.
-    fn keep(&self, flight: &Flight<'_>, field: &Bytes, value: Option<Bytes>) -> bool {
-        let Some(term) = flight.term else { return false };
+    /// Caches the result of a read, unless the key was invalidated since the read began. Returns
+    /// whether it was cached.
+    fn cache(&self, read: &PendingRead<'_>, field: &Bytes, value: Option<Bytes>) -> bool {
+        let Some(generation) = read.generation else { return false };
         if value.is_none() && !self.options.keep_absent {
             return false;
         }
         let (now, hash) = (self.clock.now(), hash(field));
-        let mut flights = self.flights();
-        self.fresh.present_term() == flight.term
-            && flights.may_keep(hash, flight.at, now)
-            && self.store.keep(hash, Entry::new(field.clone(), value, term, now))
+        let mut pending_reads = self.pending_reads();
+        self.staleness.current_generation() == read.generation
+            && pending_reads.may_cache(hash, read.start, now)
+            && self.store.insert(hash, Entry::new(field.clone(), value, generation, now))
     }
 
-    /// Nothing of these keys is given out that was read before this.
+    /// Invalidates these keys: values that were read before this call are not returned any more.
     pub(crate) fn invalidate(&self, hashes: impl IntoIterator<Item = Hash>) {
-        let mut flights = self.flights();
+        let mut pending_reads = self.pending_reads();
         for hash in hashes {
-            flights.touch(hash);
+            pending_reads.invalidate(hash);
             if self.store.remove(hash) {
-                self.counts.invalidated.fetch_add(1, Ordering::Relaxed);
+                self.counters.invalidated.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    /// Nothing is given out that was read before this.
+    /// Clears the cache: values that were read before this call are not returned any more.
     pub(crate) fn clear(&self) {
-        let mut flights = self.flights();
-        flights.touch_all();
+        let mut pending_reads = self.pending_reads();
+        pending_reads.invalidate_all();
         self.store.clear();
-        self.counts.cleared.fetch_add(1, Ordering::Relaxed);
+        self.counters.cleared.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The map is not there: nothing is given out that was read of it before, and what is known to be absent stays.
-    pub(crate) fn vanish(&self) {
-        // What a read that is still under way brings may be of the map that was.
-        self.flights().touch_all();
+    /// Removes the values of a map that does not exist. Keys that are known to be absent stay
+    /// cached.
+    pub(crate) fn map_is_absent(&self) {
+        // A read in flight may return a value of the former map.
+        self.pending_reads().invalidate_all();
         if self.store.all().iter().any(|entry| entry.value.is_some()) {
             self.clear();
         }
     }
 
-    /// These are not kept until a time, or until they are enabled: somebody changes several in one step.
+    /// Does not cache these keys until `until`, or until they are enabled. Another client changes
+    /// several of them in one step.
     pub(crate) fn disable(&self, hashes: &[Hash], all: bool, until: Instant) {
-        self.flights().disable(hashes, all, until, self.clock.now());
+        self.pending_reads().disable(hashes, all, until, self.clock.now());
         if all {
             self.clear();
         }
         self.invalidate(hashes.iter().copied());
     }
 
-    /// The end of that.
+    /// Caches these keys again.
     pub(crate) fn enable(&self, hashes: &[Hash], all: bool) {
-        self.flights().enable(hashes, all);
+        self.pending_reads().enable(hashes, all);
         if all {
             self.clear();
         }
         self.invalidate(hashes.iter().copied());
     }
 
-    /// How many were put out to make room.
+    /// Returns the number of evictions.
     pub(crate) fn evictions(&self) -> u64 {
         self.store.evictions()
     }
 
-    /// A pulse was heard.
-    pub(crate) fn beaten(&self) {
-        self.beat.notify_waiters();
+    /// Wakes waiters: a heartbeat has been received.
+    pub(crate) fn heartbeat_received(&self) {
+        self.heartbeat.notify_waiters();
     }
 
-    /// Waits until what is read will be kept and given out, until a time; tells whether it will.
-    pub(crate) async fn come_into_force(&self, until: Instant) -> bool {
+    /// Waits until the cache is active, at most until `until`. Returns whether it is.
+    pub(crate) async fn wait_until_active(&self, until: Instant) -> bool {
         loop {
-            let mut beat = pin!(self.beat.notified());
-            beat.as_mut().enable();
-            self.want();
-            if self.is_in_force() {
+            let mut heartbeat = pin!(self.heartbeat.notified());
+            heartbeat.as_mut().enable();
+            self.mark_read();
+            if self.is_active() {
                 return true;
             }
             tokio::select! {
-                () = beat => {}
-                () = self.clock.sleep_until(until) => return self.is_in_force(),
+                () = heartbeat => {}
+                () = self.clock.sleep_until(until) => return self.is_active(),
             }
         }
     }
 
-    pub(crate) fn fresh(&self) -> &Freshness {
-        &self.fresh
+    pub(crate) fn staleness(&self) -> &Staleness {
+        &self.staleness
     }
 
-    /// Whether what is kept may be given out at the moment.
-    pub(crate) fn is_in_force(&self) -> bool {
-        self.fresh.term_at(self.clock.now()).is_some()
+    /// Returns whether entries may be returned now.
+    pub(crate) fn is_active(&self) -> bool {
+        self.staleness.valid_generation(self.clock.now()).is_some()
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Stats {
-            hits: of(&self.counts.hits),
-            misses: of(&self.counts.misses),
-            bypassed: of(&self.counts.bypassed),
-            invalidations: of(&self.counts.invalidated),
-            clears: of(&self.counts.cleared),
+            hits: load(&self.counters.hits),
+            misses: load(&self.counters.misses),
+            bypassed: load(&self.counters.bypassed),
+            invalidations: load(&self.counters.invalidated),
+            clears: load(&self.counters.cleared),
             evictions: self.store.evictions(),
             entries: self.store.len(),
             bytes: self.store.bytes(),
         }
     }
 
-    fn want(&self) {
-        if !self.wanted.load(Ordering::Relaxed) {
-            self.wanted.store(true, Ordering::Release);
+    fn mark_read(&self) {
+        if !self.read_since_heartbeat.load(Ordering::Relaxed) {
+            self.read_since_heartbeat.store(true, Ordering::Release);
             self.wake.notify_one();
         }
     }
 
-    /// Whether somebody has asked since this was last asked.
-    pub(crate) fn take_wanted(&self) -> bool {
-        self.wanted.swap(false, Ordering::AcqRel)
+    /// Returns whether the cache has been read since the last call of this function.
+    pub(crate) fn take_was_read(&self) -> bool {
+        self.read_since_heartbeat.swap(false, Ordering::AcqRel)
     }
 
-    /// Has the task end.
-    pub(crate) fn leave(&self) {
-        self.left.store(true, Ordering::Release);
+    /// Ends the listener task.
+    pub(crate) fn stop(&self) {
+        self.handles_dropped.store(true, Ordering::Release);
         self.wake.notify_one();
     }
 
-    pub(crate) fn is_left(&self) -> bool {
-        self.left.load(Ordering::Acquire)
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.handles_dropped.load(Ordering::Acquire)
     }
 
-    fn flights(&self) -> std::sync::MutexGuard<'_, Flights> {
-        self.flights.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl Flight<'_> {
-    /// Keeps what it has brought of a key; tells whether it is kept.
-    pub(crate) fn keep(&self, field: &Bytes, value: Option<Bytes>) -> bool {
-        self.near.keep(self, field, value)
+    fn pending_reads(&self) -> std::sync::MutexGuard<'_, PendingReads> {
+        self.pending_reads.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-impl Drop for Flight<'_> {
+impl PendingRead<'_> {
+    /// Caches a value that the read returned. Returns whether it was cached.
+    pub(crate) fn cache(&self, field: &Bytes, value: Option<Bytes>) -> bool {
+        self.near.cache(self, field, value)
+    }
+}
+
+impl Drop for PendingRead<'_> {
     fn drop(&mut self) {
-        self.near.flights().end(self.at);
+        self.near.pending_reads().end(self.start);
     }
 }
 
-/// A change that is under way: when it has ended, however it did, nothing of these keys is given out that was read before.
-pub(crate) struct Change<'a> {
-    pub(crate) near: &'a Near,
+/// A change in flight. When it ends, in any way, values of these keys that were read before are
+/// invalid.
+pub(crate) struct InvalidateOnDrop<'a> {
+    pub(crate) near: &'a NearCache,
     pub(crate) hashes: Vec<Hash>,
 }
 
-impl Drop for Change<'_> {
+impl Drop for InvalidateOnDrop<'_> {
     fn drop(&mut self) {
         self.near.invalidate(self.hashes.drain(..));
     }
 }
 
-/// The same of a change of all keys.
-pub(crate) struct Clearing<'a>(pub(crate) &'a Near);
+/// A change of all keys in flight. When it ends, in any way, all values that were read before are
+/// invalid.
+pub(crate) struct ClearOnDrop<'a>(pub(crate) &'a NearCache);
 
-impl Drop for Clearing<'_> {
+impl Drop for ClearOnDrop<'_> {
     fn drop(&mut self) {
         self.0.clear();
     }

@@ -1,4 +1,4 @@
-//! What is kept, within so many entries and bytes.
+//! The stored entries, limited in number and bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,37 +12,38 @@ use redgrid_core::clock::Instant;
 use super::Hash;
 use crate::options::Options;
 
-/// What an entry takes beside its bytes: itself, its place and what allocators add.
-const BESIDES: u64 = 192;
+/// Memory of an entry in addition to its bytes: the entry itself, its slot in the cache and the
+/// overhead of the allocator.
+const ENTRY_OVERHEAD: u64 = 192;
 
-/// In so many parts at most, each with a lock of its own; what is larger than a part has no room.
-const PARTS: u64 = 16;
+/// Maximum number of shards, each with its own lock. An entry larger than a shard is not cached.
+const MAX_SHARDS: u64 = 16;
 
-/// The least that a part has: 64 KiB and 32 entries. A cache that is smaller is one part.
-const PART_BYTES: u64 = 64 * 1024;
-const PART_ENTRIES: u64 = 32;
+/// Minimum size of a shard: 64 KiB and 32 entries. A smaller cache has one shard.
+const MIN_SHARD_BYTES: u64 = 64 * 1024;
+const MIN_SHARD_ENTRIES: u64 = 32;
 
-/// Of a part so much is for what is used most, and an entry has room if it has room there.
-const HOT: f64 = 0.97;
+/// Share of a shard for the most used entries. An entry is cached only if it fits in there.
+const HOT_SHARE: f64 = 0.97;
 
-/// More is nowhere to be had: 1 PiB. Sums of what entries count stay numbers.
-const MOST_BYTES: u64 = 1 << 50;
+/// Upper limit of the size, 1 PiB, so that sums of entry weights do not overflow.
+const MAX_BYTES: u64 = 1 << 50;
 
-/// A key and its value, as the server has them.
+/// A key and its value, as on the server.
 pub(crate) struct Entry {
     pub(crate) field: Bytes,
-    /// `None` where the map does not have the key.
+    /// `None` if the key is not in the map.
     pub(crate) value: Option<Bytes>,
-    /// In which term of being in force it was read.
-    pub(super) term: u64,
-    kept: Instant,
-    pub(super) used: AtomicU64,
+    /// The generation of the subscription in which it was read.
+    pub(super) generation: u64,
+    cached_at: Instant,
+    pub(super) last_used: AtomicU64,
 }
 
-/// An entry that was given out.
-pub(crate) struct Found(pub(super) Arc<Entry>);
+/// An entry that the cache returned.
+pub(crate) struct CachedEntry(pub(super) Arc<Entry>);
 
-impl std::ops::Deref for Found {
+impl std::ops::Deref for CachedEntry {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {
@@ -51,49 +52,49 @@ impl std::ops::Deref for Found {
 }
 
 impl Entry {
-    pub(super) fn new(field: Bytes, value: Option<Bytes>, term: u64, now: Instant) -> Entry {
-        // As answers are read in large pieces, of which a small part would keep the whole.
+    pub(super) fn new(field: Bytes, value: Option<Bytes>, generation: u64, now: Instant) -> Entry {
+        // Copied, because replies are read in large buffers, which a small slice would keep alive.
         let (field, value) = (Bytes::copy_from_slice(&field), value.map(|value| Bytes::copy_from_slice(&value)));
-        Entry { field, value, term, kept: now, used: AtomicU64::new(now.as_nanos()) }
+        Entry { field, value, generation, cached_at: now, last_used: AtomicU64::new(now.as_nanos()) }
     }
 
     fn size(&self) -> u64 {
-        BESIDES + (self.field.len() + self.value.as_ref().map_or(0, Bytes::len)) as u64
+        ENTRY_OVERHEAD + (self.field.len() + self.value.as_ref().map_or(0, Bytes::len)) as u64
     }
 }
 
-/// Whether one of its own times is over.
-pub(super) fn is_over(entry: &Entry, options: &Options, now: Instant) -> bool {
-    let used = Instant::from_nanos(entry.used.load(Ordering::Relaxed));
-    options.time_to_live.is_some_and(|most| now >= entry.kept + most)
-        || options.max_idle.is_some_and(|most| now >= used + most)
+/// Returns whether the entry's lifetime or idle time is over.
+pub(super) fn is_expired(entry: &Entry, options: &Options, now: Instant) -> bool {
+    let last_used = Instant::from_nanos(entry.last_used.load(Ordering::Relaxed));
+    options.time_to_live.is_some_and(|limit| now >= entry.cached_at + limit)
+        || options.max_idle.is_some_and(|limit| now >= last_used + limit)
 }
 
-type Kept = Cache<Hash, Arc<Entry>, Weight, RandomState, Evictions>;
+type EntryCache = Cache<Hash, Arc<Entry>, EntryWeighter, RandomState, EvictionCounter>;
 
 pub(super) struct Store {
-    kept: Kept,
-    evictions: Evictions,
-    /// What counts more has no room.
-    largest: u64,
+    cache: EntryCache,
+    evictions: EvictionCounter,
+    /// Larger entries are not cached.
+    max_entry_size: u64,
 }
 
 #[derive(Clone)]
-struct Weight {
-    /// The least that an entry counts: so no more than so many have room.
-    least: u64,
+struct EntryWeighter {
+    /// The minimum weight of an entry, which limits the number of entries.
+    min_weight: u64,
 }
 
-impl Weighter<Hash, Arc<Entry>> for Weight {
+impl Weighter<Hash, Arc<Entry>> for EntryWeighter {
     fn weight(&self, _: &Hash, entry: &Arc<Entry>) -> u64 {
-        entry.size().max(self.least)
+        entry.size().max(self.min_weight)
     }
 }
 
 #[derive(Clone, Default)]
-struct Evictions(Arc<AtomicU64>);
+struct EvictionCounter(Arc<AtomicU64>);
 
-impl Lifecycle<Hash, Arc<Entry>> for Evictions {
+impl Lifecycle<Hash, Arc<Entry>> for EvictionCounter {
     type RequestState = ();
 
     fn begin_request(&self) {}
@@ -105,62 +106,64 @@ impl Lifecycle<Hash, Arc<Entry>> for Evictions {
 
 impl Store {
     pub(super) fn new(max_entries: usize, max_bytes: u64) -> Store {
-        let bytes = max_bytes.min(MOST_BYTES);
-        let entries = (max_entries as u64).min(bytes / BESIDES).max(1);
-        let parts = PARTS.min(bytes / PART_BYTES).min(entries / PART_ENTRIES).max(1);
-        // A power of two, as it would be rounded up.
-        let parts = 1 << parts.ilog2();
-        let part = bytes / parts;
-        let largest = (part as f64 * HOT) as u64;
-        // An only one may not count so much that it has no room, nor so little that two have.
-        let least = part.div_ceil(entries / parts).min(largest);
-        let evictions = Evictions::default();
+        let bytes = max_bytes.min(MAX_BYTES);
+        let entries = (max_entries as u64).min(bytes / ENTRY_OVERHEAD).max(1);
+        let shards = MAX_SHARDS.min(bytes / MIN_SHARD_BYTES).min(entries / MIN_SHARD_ENTRIES).max(1);
+        // A power of two: the cache would round it up to one.
+        let shards = 1 << shards.ilog2();
+        let shard_bytes = bytes / shards;
+        let max_entry_size = (shard_bytes as f64 * HOT_SHARE) as u64;
+        // A single entry must not weigh so much that it does not fit, nor so little that two fit.
+        let min_weight = shard_bytes.div_ceil(entries / shards).min(max_entry_size);
+        let evictions = EvictionCounter::default();
         let mut options = OptionsBuilder::new();
-        options.shards(parts as usize).hot_allocation(HOT);
-        options.estimated_items_capacity(entries as usize).weight_capacity(part * parts);
+        options.shards(shards as usize).hot_allocation(HOT_SHARE);
+        options.estimated_items_capacity(entries as usize).weight_capacity(shard_bytes * shards);
         let options = options.build().expect("both capacities are set");
-        let kept = Cache::with_options(options, Weight { least }, RandomState::default(), evictions.clone());
-        Store { kept, evictions, largest }
+        let weighter = EntryWeighter { min_weight };
+        let cache = Cache::with_options(options, weighter, RandomState::default(), evictions.clone());
+        Store { cache, evictions, max_entry_size }
     }
 
     pub(super) fn get(&self, hash: Hash) -> Option<Arc<Entry>> {
-        self.kept.get(&hash)
+        self.cache.get(&hash)
     }
 
-    /// Whether it has room.
-    pub(super) fn keep(&self, hash: Hash, entry: Entry) -> bool {
-        // One that is replaced would be counted as put out, and so would one that has no room.
-        self.kept.remove(&hash);
-        let has_room = entry.size() <= self.largest;
-        if has_room {
-            self.kept.insert(hash, Arc::new(entry));
+    /// Inserts an entry. Returns whether it fits.
+    pub(super) fn insert(&self, hash: Hash, entry: Entry) -> bool {
+        // Removed first: the cache would count a replaced entry as evicted, and also one that does
+        // not fit.
+        self.cache.remove(&hash);
+        let fits = entry.size() <= self.max_entry_size;
+        if fits {
+            self.cache.insert(hash, Arc::new(entry));
         }
-        has_room
+        fits
     }
 
     pub(super) fn remove(&self, hash: Hash) -> bool {
-        self.kept.remove(&hash).is_some()
+        self.cache.remove(&hash).is_some()
     }
 
-    /// Only if it is still this one.
-    pub(super) fn remove_it(&self, hash: Hash, entry: &Arc<Entry>) {
-        self.kept.remove_if(&hash, |kept| Arc::ptr_eq(kept, entry));
+    /// Removes an entry if it is still this one.
+    pub(super) fn remove_same(&self, hash: Hash, entry: &Arc<Entry>) {
+        self.cache.remove_if(&hash, |cached| Arc::ptr_eq(cached, entry));
     }
 
     pub(super) fn clear(&self) {
-        self.kept.clear();
+        self.cache.clear();
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
-        self.kept.iter().map(|(_, entry)| entry).collect()
+        self.cache.iter().map(|(_, entry)| entry).collect()
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.kept.len() as u64
+        self.cache.len() as u64
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.kept.iter().map(|(_, entry)| entry.size()).sum()
+        self.cache.iter().map(|(_, entry)| entry.size()).sum()
     }
 
     pub(super) fn evictions(&self) -> u64 {
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_caches_keep_something_and_none_keeps_more_than_it_may() {
+    fn the_smallest_stores_hold_an_entry_and_none_exceeds_its_limits() {
         for (entries, bytes) in [
             (1, 1024),
             (1, 64 << 20),
@@ -191,7 +194,7 @@ mod tests {
         ] {
             let store = Store::new(entries, bytes);
             for hash in 0..8000_u128 {
-                assert!(store.keep((hash << 64) | (hash * 7919), entry(8)), "{entries} {bytes}");
+                assert!(store.insert((hash << 64) | (hash * 7919), entry(8)), "{entries} {bytes}");
             }
             assert!(
                 store.len() >= 1 && store.len() <= entries as u64 && store.bytes() <= bytes,
@@ -207,11 +210,11 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_puts_nothing_out() {
+    fn an_entry_that_does_not_fit_evicts_nothing() {
         let store = Store::new(100, 2048);
-        assert!(store.keep(1, entry(8)) && !store.keep(2, entry(2048)));
+        assert!(store.insert(1, entry(8)) && !store.insert(2, entry(2048)));
         assert_eq!((store.len(), store.evictions()), (1, 0));
-        assert!(!store.keep(1, entry(2048)), "what it had is not right any more");
+        assert!(!store.insert(1, entry(2048)), "the previous value is outdated");
         assert_eq!(store.len(), 0);
     }
 }

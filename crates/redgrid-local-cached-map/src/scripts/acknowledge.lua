@@ -1,10 +1,10 @@
--- acknowledge.lua: tells a transaction of Redisson that its keys are kept here no more.
+-- acknowledge.lua: reports to a transaction of Redisson that its keys are no longer cached here.
 --
--- KEYS[1]  map, in whose slot it is carried out; not touched
+-- KEYS[1]  map, in whose slot the script runs; not accessed
 -- ARGV[1]  publish  PUBLISH or SPUBLISH
--- ARGV[2]  the channel of the transaction
+-- ARGV[2]  channel of the transaction
 -- ARGV[3]  message
--- Returns  how many hear it
+-- Returns  number of subscribers that received it
 --
--- Work: O(1), writes nothing. Not to be sent twice: somebody would count for two.
+-- Work: O(1), writes nothing. Not to be sent twice: one client would count for two.
 return redis.call(ARGV[1], ARGV[2], ARGV[3])

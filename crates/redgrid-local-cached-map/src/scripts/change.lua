@@ -1,25 +1,28 @@
--- change.lua: a change of one key of a map, told to all who keep it.
+-- change.lua: changes one key of a map on a condition, and publishes the change to all caches.
 --
 -- KEYS[1]  map
 -- ARGV[1]  publish  PUBLISH or SPUBLISH
 -- ARGV[2]  topic
 -- ARGV[3]  message
--- ARGV[4]  when     always; absent, present: if the key is not, is in the map; equal: if it has what is expected
--- ARGV[5]  1 where it is to be told what the key had
+-- ARGV[4]  condition  always; absent: the key is not in the map; present: it is; equal: it has the
+--                     expected value
+-- ARGV[5]  1 to return the previous value
 -- ARGV[6]  key
--- ARGV[7]  1 where it is to be set, 0 where it is to be removed
--- ARGV[8]  what it is set to
--- ARGV[9]  what is expected
--- Returns  {1 changed or 0 not, what the key had, or nothing}
+-- ARGV[7]  1 to set the key, 0 to remove it
+-- ARGV[8]  new value
+-- ARGV[9]  expected value
+-- Returns  {1 changed or 0 not, the previous value or nil}
 --
--- The message goes first: who may not publish changes nothing, and a message too many does no harm.
--- Work: O(1) and the sizes. Not to be sent twice: others may have changed it meanwhile.
-local has = redis.call('HGET', KEYS[1], ARGV[6])
-local told = ARGV[5] == '1' and has
-local when = ARGV[4]
-if (when == 'absent' and has) or (when == 'present' and not has) or (when == 'equal' and has ~= ARGV[9])
-  or (ARGV[7] == '0' and not has) then
-  return {0, told}
+-- The message is published first: a user without permission to publish changes nothing, and a
+-- superfluous message does no harm.
+-- Work: O(1) and the sizes. Not to be sent twice: another client may have changed the key
+-- meanwhile.
+local current = redis.call('HGET', KEYS[1], ARGV[6])
+local returned = ARGV[5] == '1' and current
+local condition = ARGV[4]
+if (condition == 'absent' and current) or (condition == 'present' and not current) or (condition == 'equal' and current ~= ARGV[9])
+  or (ARGV[7] == '0' and not current) then
+  return {0, returned}
 end
 redis.call(ARGV[1], ARGV[2], ARGV[3])
 if ARGV[7] == '1' then
@@ -27,4 +30,4 @@ if ARGV[7] == '1' then
 else
   redis.call('HDEL', KEYS[1], ARGV[6])
 end
-return {1, told}
+return {1, returned}

@@ -1,12 +1,13 @@
--- release.lua: a permit for the semaphore by which Redisson counts who has cleared its cache.
+-- release.lua: releases a permit of the semaphore with which Redisson counts cleared caches.
 --
 -- KEYS[1]  semaphore
 -- ARGV[1]  publish  PUBLISH or SPUBLISH
 -- ARGV[2]  its channel
--- Returns  how many permits it has
+-- Returns  number of available permits
 --
--- Who asked deletes it; where it has no lifetime, as with Redisson 3.x and where the asker has gone, it gets a minute.
--- Work: O(1). Not to be sent twice: somebody would count for two.
+-- The requesting client deletes the semaphore. A semaphore without a lifetime gets one of a minute:
+-- that of Redisson 3.x, and one whose client has gone.
+-- Work: O(1). Not to be sent twice: one cache would count for two.
 local permits = redis.call('INCRBY', KEYS[1], 1)
 if redis.call('PTTL', KEYS[1]) == -1 then
   redis.call('PEXPIRE', KEYS[1], 60000)

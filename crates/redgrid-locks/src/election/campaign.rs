@@ -1,4 +1,4 @@
-//! Being a candidate, and leading.
+//! Candidates and leaders.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -11,78 +11,84 @@ use redgrid_core::lock::{AcquireRequest, HoldWatch, LeaseMode, LostReason};
 use redgrid_core::{Name, ServerError, Token};
 
 use super::Election;
-use super::kind::{LEADING, proclaim};
+use super::kind::{LEADING, proclaim_request};
 use crate::acquire::busy;
-use crate::driven::driven;
+use crate::drive::drive;
 use crate::guard::{LockGuard, LockLost};
 use crate::{AcquireError, ReleaseError};
 
-/// The longest that a leader may say of itself: 1,024 bytes, enough for an address and some facts.
-const LONGEST_ID: usize = 1024;
+/// Maximum length of a leader's proclaimed id: 1,024 bytes, enough for an address and some facts.
+const MAX_ID_BYTES: usize = 1024;
 
-/// A candidate: elected when awaited; made by [`Election::campaign`].
+/// A candidacy; awaiting it waits for the election. Made by [`Election::campaign`].
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Campaign {
     election: Election,
     id: Option<Bytes>,
     wait: Option<Duration>,
-    watchdog: Option<Duration>,
+    renewed_lease: Option<Duration>,
 }
 
 impl Campaign {
     pub(super) fn new(election: Election) -> Self {
-        Campaign { election, id: None, wait: None, watchdog: None }
+        Campaign { election, id: None, wait: None, renewed_lease: None }
     }
 
-    /// Says who it is, to those who observe: an address, an id, some JSON, up to 1,024 bytes. The client's id unless set.
+    /// Sets what the leader proclaims to observers: an address, an id, or JSON, for example.
+    ///
+    /// It has up to 1,024 bytes, and is the id of the client unless set.
     #[doc(alias = "Proclaim")]
     pub fn proclaim(mut self, id: impl Into<Bytes>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Waits at most this long to be elected and to have told who it is; zero looks once. As long as it takes unless set.
+    /// Limits the wait for the election and the proclamation; unlimited unless set.
+    ///
+    /// Zero means one attempt.
     pub fn timeout(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Leads with leases of this length, renewed every third of it: 100 ms to 30 days; the client's watchdog lease unless set.
-    /// Short ones have the next leader sooner after a crash; long ones survive longer pauses.
+    /// Sets the length of the leases, which are renewed every third of it.
+    ///
+    /// It is 100 ms to 30 days, and the client's watchdog lease unless set. With short leases the
+    /// next leader is elected sooner after a crash. Long ones survive longer pauses.
     #[doc(alias = "watchdog")]
     pub fn auto_renew(mut self, lease: Duration) -> Self {
-        self.watchdog = Some(lease);
+        self.renewed_lease = Some(lease);
         self
     }
 
-    async fn run(self) -> Result<Leadership, CampaignError> {
+    async fn campaign(self) -> Result<Leadership, CampaignError> {
         let Election { client, target } = &self.election;
         let target = target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))?;
-        driven(client, &target.name, self.wait, |wait| Campaign { wait, ..self.clone() }.run_once()).await
+        drive(client, &target.name, self.wait, |wait| Campaign { wait, ..self.clone() }.campaign_once()).await
     }
 
-    async fn run_once(self) -> Result<Leadership, CampaignError> {
+    async fn campaign_once(self) -> Result<Leadership, CampaignError> {
         let Election { client, target } = &self.election;
         let target = target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))?;
         let name = target.name.clone();
         let id = self.id.unwrap_or_else(|| client.id().to_owned().into());
-        if id.len() > LONGEST_ID {
+        if id.len() > MAX_ID_BYTES {
             return Err(CampaignError::TooLong { name, bytes: id.len() });
         }
-        let lease = self.watchdog.unwrap_or(client.watchdog_lease());
+        let lease = self.renewed_lease.unwrap_or(client.watchdog_lease());
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
             let (option, expected) = ("auto_renew", "100 ms to 30 days");
             return Err(AcquireError::InvalidArgument { name, option, expected, got: lease }.into());
         }
-        // A wait of zero is one look.
-        let once = self.wait.is_some_and(|wait| wait.is_zero());
+        // A timeout of zero means one attempt.
+        let try_only = self.wait.is_some_and(|wait| wait.is_zero());
         let request = AcquireRequest {
             lease: LeaseMode::Renewed(lease),
             holder: None,
             at_least: Duration::ZERO,
             max_hold: None,
-            once,
+            once: try_only,
             wait: self.wait.filter(|wait| !wait.is_zero()),
             durability: client.durability(),
             reenters: true,
@@ -90,14 +96,14 @@ impl Campaign {
         };
         let clock = client.clock();
         let until = request.wait.map_or(Instant::MAX, |wait| clock.now() + wait);
-        let elected = client.enter(&LEADING, target, request)?.outcome().await?;
-        let Some(grant) = elected else {
+        let outcome = client.enter(&LEADING, target, request)?.outcome().await?;
+        let Some(grant) = outcome else {
             return Err(busy(name, client.holds(&LEADING, target)).into());
         };
-        // Dropped anywhere below, it resigns.
+        // If the future is dropped from here on, the leader resigns.
         let proclaimed = tokio::select! {
             biased;
-            proclaimed = client.run::<bool>(proclaim(target, grant.field(), grant.token(), id)) => proclaimed,
+            proclaimed = client.run::<bool>(proclaim_request(target, grant.field(), grant.token(), id)) => proclaimed,
             () = clock.sleep_until(until) => {
                 Err(ServerError::Unknown { reason: "the wait was over before an answer came".into() })
             }
@@ -116,105 +122,118 @@ impl IntoFuture for Campaign {
 
     /// # Cancel safety
     ///
-    /// Dropping it ends the candidacy; who has just been elected resigns in the background.
+    /// Dropping the future ends the candidacy. A leader that was just elected resigns in the
+    /// background.
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
+        Box::pin(self.campaign())
     }
 }
 
-/// The proof of being elected. Dropping it resigns in the background; [`Leadership::resign`] waits and tells.
+/// The guard of an elected leader. Dropping it resigns in the background; [`Leadership::resign`]
+/// waits for the result.
 ///
-/// Its lease is renewed while it lives. A leader stops to believe before the server can let another be elected.
+/// The lease is renewed while the guard lives. It becomes invalid before the server can elect
+/// another leader.
 #[must_use = "dropping it resigns"]
 #[derive(Debug)]
 pub struct Leadership(LockGuard);
 
 impl Leadership {
-    /// The name of the election.
+    /// Returns the name of the election.
     pub fn name(&self) -> &Name {
         self.0.name()
     }
 
-    /// The term: higher than that of every leader before. It is a fencing token: hand it to what is written to.
+    /// Returns the term, which is higher than that of every earlier leader.
+    ///
+    /// It is a fencing token: send it with each write.
     pub fn term(&self) -> Token {
         self.0.token()
     }
 
-    /// Whether it may be believed that this one leads at this instant, by our own clock and with a margin. Asks nobody.
+    /// Returns whether the leadership is valid at this instant, by the local clock and with a
+    /// margin.
+    ///
+    /// It sends no request.
     #[doc(alias = "hasLeadership")]
     pub fn is_leader(&self) -> bool {
         self.0.is_held()
     }
 
-    /// How long that may be believed without a further renewal; zero when it is lost.
+    /// Returns how long the leadership is valid without a further renewal; zero when it is lost.
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// Completes when leadership is no longer certain: not confirmed in time, gone from the server, or taken by force.
+    /// Completes when the leadership is no longer certain.
+    ///
+    /// It was not confirmed in time, is gone from the server, or was taken by force.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn lost(&self) -> LostReason {
         self.0.lost().await
     }
 
-    /// A view of it for other tasks. It does not keep leadership.
+    /// Returns a view of the leadership for other tasks, which does not keep it.
     pub fn watch(&self) -> HoldWatch {
         self.0.watch()
     }
 
-    /// Runs `work` while this one leads, and drops it when leadership is lost.
+    /// Runs `work` while the leadership is held, and drops it when the leadership is lost.
     ///
     /// # Errors
     ///
-    /// [`LockLost`] when it was lost first; the work is dropped then.
+    /// [`LockLost`] when it was lost before the work completed. The work is dropped then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the work; this one still leads.
+    /// Dropping the future drops the work. The guard keeps the leadership.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LockLost> {
         self.0.run(work).await
     }
 
-    /// Gives leadership back and waits for the server's answer.
+    /// Resigns and waits for the reply of the server.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when it had ended before: somebody else may have led.
+    /// [`ReleaseError::Lost`] when the leadership had ended before: there may have been another
+    /// leader.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it resigns in the background.
+    /// If the future is dropped early, the leader resigns in the background.
     pub async fn resign(self) -> Result<(), ReleaseError> {
         self.0.release().await
     }
 }
 
-/// Why a candidate was not elected. It does not lead.
+/// Reason why a candidate was not elected. It does not lead.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CampaignError {
-    /// The lock was not acquired; with [`AcquireError::TimedOut`], others led all the time, and with [`AcquireError::Lost`],
-    /// leadership was lost as soon as it was had.
+    /// The lock was not acquired.
+    ///
+    /// With [`AcquireError::TimedOut`] there was another leader all the time. With
+    /// [`AcquireError::Lost`] the leadership was lost immediately after the election.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
-    /// Elected, and it could not be told who it is; leadership is being given back.
+    /// The candidate was elected, and its proclamation failed. It is resigning.
     #[error("elected for `{name}`, and could not proclaim it")]
     NotProclaimed {
-        /// The election.
+        /// Name of the election.
         name: Name,
-        /// What stood in the way.
+        /// The cause.
         #[source]
         source: ServerError,
     },
-    /// What the candidate says of itself is too long. Nothing was asked.
+    /// The proclaimed id is too long. No request was sent.
     #[error("a candidate for `{name}` says at most 1024 bytes of itself, not {bytes}")]
     TooLong {
-        /// The election.
+        /// Name of the election.
         name: Name,
-        /// How long it is.
+        /// Its length in bytes.
         bytes: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Electing a leader among processes: whoever holds the lock leads, and says who it is.
+//! Leader election among processes: the holder of a lock leads, and proclaims an id.
 
 mod campaign;
 mod kind;
@@ -16,10 +16,13 @@ use redgrid_core::{Client, Name, ServerError, Token};
 pub use campaign::{Campaign, CampaignError, Leadership};
 pub use observation::Observation;
 
-/// One leader at a time, over all processes that reach the same server: on a lock, so all that is said of locks holds. The
-/// term is the fencing token of its grant.
+/// An election of one leader at a time, over all processes that use the same server.
 ///
-/// Cheap to clone; clones are the same election. Making one asks nobody: an invalid name is told by the first call.
+/// It is based on a lock, and has the guarantees of one. The term is the fencing token of the
+/// grant.
+///
+/// It is cheap to clone, and clones are the same election. Creating one sends no request: an
+/// invalid name is reported by the first call.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -28,7 +31,7 @@ pub use observation::Observation;
 /// let election = Election::new(client, "scheduler");
 /// let leadership = election.campaign().proclaim("10.0.0.7:8080").await?; // until elected
 /// while leadership.is_leader() {
-///     // … what only the leader does, with `leadership.term()` for the stores it writes to …
+///     // … the leader's work, which sends `leadership.term()` with each write …
 /// #   break;
 /// }
 /// leadership.resign().await?;
@@ -45,59 +48,62 @@ pub struct Election {
 /// An elected leader, as it has proclaimed itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leader {
-    /// What it says of itself; the id of its client where it said nothing.
+    /// Its proclaimed id; that of its client unless it set one.
     pub id: Bytes,
-    /// Its term: higher than that of every leader before.
+    /// Its term, which is higher than that of every earlier leader.
     pub term: Token,
-    /// How long it leads unless its lease is renewed, as the server saw it.
+    /// Remaining time of its lease on the server, unless it is renewed.
     pub remaining: Duration,
 }
 
 impl Leader {
-    /// What it says of itself, as text.
+    /// Returns its proclaimed id as text.
     pub fn id_text(&self) -> String {
         String::from_utf8_lossy(&self.id).into_owned()
     }
 }
 
 impl Election {
-    /// The election with this name.
+    /// Returns the election with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
-            let mark = companion("redgrid_wait", &key);
+            let poll_waiter_flag = companion("redgrid_wait", &key);
             let more = [companion("redgrid_leader", &key), companion("redgrid_leader__channel", &key)].into();
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more })
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more })
         });
         Election { client: client.clone(), target }
     }
 
-    /// Becomes a candidate, and waits to be elected as long as it takes or as [`Campaign::timeout`] says.
+    /// Starts a candidacy. It waits for the election as long as it takes or as
+    /// [`Campaign::timeout`] says.
     pub fn campaign(&self) -> Campaign {
         Campaign::new(self.clone())
     }
 
-    /// Who leads at this instant; `None` while nobody does, or has not said so yet. Whoever holds the lock of that name without
-    /// a campaign is not told.
+    /// Returns the leader at this instant; `None` while there is none, or it has not proclaimed
+    /// itself yet.
+    ///
+    /// A holder that acquired the lock of that name without a campaign is not a leader.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`ServerError`] when the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getLeader")]
     pub async fn leader(&self) -> Result<Option<Leader>, ServerError> {
-        let target = self.reachable()?;
-        let (left, term, id) = self.client.run::<(i64, Bytes, Bytes)>(kind::look(target)).await?;
+        let target = self.query_target()?;
+        let (left, term, id) = self.client.run::<(i64, Bytes, Bytes)>(kind::leader_request(target)).await?;
         let term = std::str::from_utf8(&term).ok().and_then(|term| term.parse().ok());
         let remaining = u64::try_from(left).ok().map(Duration::from_millis);
         Ok(term.zip(remaining).map(|(term, remaining)| Leader { id, term: Token::new(term), remaining }))
     }
 
-    /// Follows who leads, from now on.
+    /// Follows the leader, and its changes from now on.
     ///
     /// ```no_run
     /// # async fn demo(election: redgrid_locks::Election) -> Result<(), Box<dyn std::error::Error>> {
@@ -105,7 +111,7 @@ impl Election {
     /// loop {
     ///     match changes.next().await? {
     ///         Some(leader) => println!("{} leads, term {}", leader.id_text(), leader.term),
-    ///         None => println!("nobody leads"),
+    ///         None => println!("no leader"),
     ///     }
     /// }
     /// # }
@@ -114,13 +120,14 @@ impl Election {
         Observation::new(self.clone())
     }
 
-    /// What every object has, with what the leader says of itself: as [`Lock::object`](crate::Lock::object).
+    /// Returns the operations that every object has, including the proclaimed leader: as
+    /// [`Lock::object`](crate::Lock::object).
     pub fn object(&self) -> Object {
         let name = self.target.as_ref().map(|target| target.name.clone()).map_err(Clone::clone);
         Object::with_layout(&self.client, name, layouts::election)
     }
 
-    fn reachable(&self) -> Result<&Arc<LockKeys>, ServerError> {
+    fn query_target(&self) -> Result<&Arc<LockKeys>, ServerError> {
         let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
         self.target.as_ref().map_err(refused)
     }

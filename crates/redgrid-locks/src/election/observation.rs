@@ -1,60 +1,69 @@
-//! Following who leads.
+//! Follows the leader of an election.
 
 use std::time::Duration;
 
 use redgrid_core::{ServerError, Token};
 
-use super::kind::observed;
+use super::kind::observer_channel;
 use super::{Election, Leader};
-use crate::looks::Looks;
+use crate::change_listener::ChangeListener;
 
-/// How often an observer looks although nothing was told: 5 s. Messages tell of leaders that come and resign; this finds what
-/// a lost message would have told.
-const LOOK: Duration = Duration::from_secs(5);
+/// Poll interval while the subscription is active: 5 s.
+///
+/// Messages announce new leaders and resignations. The poll makes up for a lost message.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The same while it gets no messages: 1 s.
-const LOOK_UNSUBSCRIBED: Duration = Duration::from_secs(1);
+/// Poll interval while the subscription is not active: 1 s.
+const UNSUBSCRIBED_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Added to what a lease has left, so that it is over when it is looked at.
-const AFTER: Duration = Duration::from_millis(2);
+/// Added to the remaining lease, so that the lease has ended at the poll: 2 ms.
+const LEASE_MARGIN: Duration = Duration::from_millis(2);
 
-/// Follows who leads; made by [`Election::observe`]. Dropping it ends the subscription.
+/// Follows the leader; made by [`Election::observe`]. Dropping it ends the subscription.
 pub struct Observation {
     election: Election,
-    looks: Looks,
-    /// What was told last.
-    told: Option<Option<Token>>,
-    /// When the next look is due though nothing is told.
-    within: Duration,
+    listener: ChangeListener,
+    /// The term that was returned last; `Some(None)` for no leader.
+    last_term: Option<Option<Token>>,
+    /// Time until the next poll, if no message arrives.
+    interval: Duration,
 }
 
 impl Observation {
     pub(super) fn new(election: Election) -> Self {
         let target = election.target.as_ref().ok();
-        let watch = target.map(|target| election.client.watch(observed(target), target.key.clone()));
-        Observation { election, looks: Looks::new(watch), told: None, within: LOOK_UNSUBSCRIBED }
+        let watch = target.map(|target| election.client.watch(observer_channel(target), target.key.clone()));
+        Observation {
+            election,
+            listener: ChangeListener::new(watch),
+            last_term: None,
+            interval: UNSUBSCRIBED_POLL_INTERVAL,
+        }
     }
 
-    /// The present leader the first time, and then each time another is seen to lead, or nobody. What came and went between two
-    /// looks is not told.
+    /// Returns the current leader at the first call, and then each change; `None` for no leader.
+    ///
+    /// A leadership that began and ended between two polls is missed.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked for `response_timeout × (retries + 1)`; the next call goes on.
+    /// [`ServerError`] when the server could not be reached for `response_timeout × (retries + 1)`.
+    /// The next call continues.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: a change that was not told is told by the next call.
+    /// No change is lost: one that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Result<Option<Leader>, ServerError> {
         loop {
-            self.looks.next(self.election.client.clock(), self.within).await;
+            self.listener.poll_due(self.election.client.clock(), self.interval).await;
             let leader = self.election.leader().await?;
-            self.looks.taken();
-            let left = leader.as_ref().map_or(LOOK, |leader| leader.remaining + AFTER);
-            self.within = left.min(if self.looks.hears() { LOOK } else { LOOK_UNSUBSCRIBED });
+            self.listener.complete_poll();
+            let lease_ends = leader.as_ref().map_or(POLL_INTERVAL, |leader| leader.remaining + LEASE_MARGIN);
+            let longest = if self.listener.is_subscribed() { POLL_INTERVAL } else { UNSUBSCRIBED_POLL_INTERVAL };
+            self.interval = lease_ends.min(longest);
             let term = leader.as_ref().map(|leader| leader.term);
-            if self.told != Some(term) {
-                self.told = Some(term);
+            if self.last_term != Some(term) {
+                self.last_term = Some(term);
                 return Ok(leader);
             }
         }
@@ -65,7 +74,7 @@ impl std::fmt::Debug for Observation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Observation")
             .field("election", &self.election)
-            .field("told", &self.told)
+            .field("last_term", &self.last_term)
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The proofs of a read and of a write, and how one becomes the other.
+//! The guards of readers and writers, and the conversions between them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,117 +9,135 @@ use redgrid_core::clock::Instant;
 use redgrid_core::lock::{AcquireRequest, ExtendError, HoldGuard, HoldWatch, LockKeys, LostReason, ReleaseError};
 use redgrid_core::{Client, Name, Token, Watch};
 
-use super::kinds::{self, READING, SAYS, WRITING};
+use super::kinds::{self, ANNOUNCEMENT_INTERVAL, READING, WRITING};
 use crate::AcquireError;
 use crate::guard::{LockGuard, LockLost};
 
-/// A reader that waits to write looks so many times within the poll interval (so, each third of a second) whether it is the
-/// only one. Readers of this toolkit tell it when they leave; those of Redisson do not.
-const LOOKS: u32 = 3;
-
-/// A read: many have one at a time, and nobody writes meanwhile. Dropping it ends it in the background;
-/// [`ReadGuard::release`] waits and tells.
+/// Number of polls of an upgrading reader within the poll interval: 3, one each third of a second.
 ///
-/// It has no fencing token: readers change nothing. Owned, `Send` and `Sync`; renewed while it lives unless a fixed lease was
-/// set.
+/// It polls whether it is the only reader. Redgrid readers notify it when they leave; those of
+/// Redisson do not.
+const POLLS_PER_INTERVAL: u32 = 3;
+
+/// A lock that is held for reading, together with other readers and without a writer.
+///
+/// Dropping it releases the read in the background; [`ReadGuard::release`] waits for the result.
+///
+/// It has no fencing token: readers change nothing. The guard is owned, `Send` and `Sync`. The
+/// lease is renewed while the guard lives, unless a fixed lease was set.
 #[must_use = "dropping the guard ends the read"]
 pub struct ReadGuard(LockGuard);
 
-/// A write: one at a time, and nobody reads meanwhile but its own holder. Dropping it ends it in the background;
-/// [`WriteGuard::release`] waits and tells.
+/// A lock that is held for writing, by one holder. Only that holder may read meanwhile.
+///
+/// Dropping it releases the write in the background; [`WriteGuard::release`] waits for the result.
 #[must_use = "dropping the guard ends the write"]
 pub struct WriteGuard(LockGuard);
 
-/// What the guards of a read-write lock do as that of a lock does.
-macro_rules! held {
+/// The methods that the guards of a read-write lock share with that of a lock.
+macro_rules! guard_methods {
     ($guard:ident) => {
         impl $guard {
             pub(super) fn new(grant: HoldGuard) -> Self {
                 $guard(LockGuard::new(grant))
             }
 
-            /// The name of the lock.
+            /// Returns the name of the lock.
             pub fn name(&self) -> &Name {
                 self.0.name()
             }
 
-            /// Whether it may be believed at this instant, by our own clock and with a margin. Asks nobody.
+            /// Returns whether the hold is valid at this instant, by the local clock and with a
+            /// margin.
+            ///
+            /// It sends no request.
             pub fn is_held(&self) -> bool {
                 self.0.is_held()
             }
 
-            /// How long it may be believed without a further renewal; zero when it is lost.
+            /// Returns how long the hold is valid without a further renewal; zero when it is lost.
             pub fn remaining(&self) -> Duration {
                 self.0.remaining()
             }
 
-            /// Completes when it is no longer certain: its lease was not confirmed in time, it is gone from the server, or
-            /// it was taken by force.
+            /// Completes when the hold is no longer certain.
+            ///
+            /// Its lease was not confirmed in time, it is gone from the server, or it was taken by
+            /// force.
             ///
             /// # Cancel safety
             ///
-            /// Dropping it changes nothing.
+            /// Dropping the future changes nothing.
             pub async fn lost(&self) -> LostReason {
                 self.0.lost().await
             }
 
-            /// A view of the hold for other tasks. It does not keep it.
+            /// Returns a view of the hold for other tasks. The view does not keep the hold.
             pub fn watch(&self) -> HoldWatch {
                 self.0.watch()
             }
 
-            /// Runs `work` while it is held, and drops it when it is lost.
+            /// Runs `work` while the lock is held, and drops it when the lock is lost.
             ///
             /// # Errors
             ///
-            /// [`LockLost`] when it was lost first; the work is dropped then.
+            /// [`LockLost`] when the lock was lost before the work completed. The work is dropped
+            /// then.
             ///
             /// # Cancel safety
             ///
-            /// Dropping it drops the work; the guard still holds.
+            /// Dropping the future drops the work. The guard keeps the lock.
             pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LockLost> {
                 self.0.run(work).await
             }
 
-            /// Sets a fixed lease to end `lease` from now, earlier than before too. A renewed lease is only ever
-            /// lengthened.
+            /// Sets a fixed lease to end `lease` from now, which may be earlier than before.
+            ///
+            /// A renewed lease is only extended, never shortened.
             ///
             /// # Errors
             ///
-            /// [`ExtendError`] says what may be believed then.
+            /// [`ExtendError`] says which lease is valid then.
             ///
             /// # Cancel safety
             ///
-            /// Dropped early, the new lease may or may not be in force; the earlier end of the two is believed.
+            /// If the future is dropped early, the new lease may or may not be in force. The
+            /// earlier end of the two leases is valid.
             pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
                 self.0.extend(lease).await
             }
 
-            /// Another guard of the same hold, without asking anybody. It ends with the last of them.
+            /// Returns another guard of the same hold, without a request.
+            ///
+            /// The hold ends with the last guard.
             ///
             /// # Errors
             ///
-            /// [`LockLost`] when it is no longer held.
+            /// [`LockLost`] when the lock is no longer held.
             pub fn reenter(&self) -> Result<$guard, LockLost> {
                 self.0.reenter().map($guard)
             }
 
-            /// Ends it and waits for the server's answer; where others of this process share it, without asking.
+            /// Releases the hold and waits for the reply of the server.
+            ///
+            /// If other tasks of this process share the grant, no request is sent.
             ///
             /// # Errors
             ///
-            /// [`ReleaseError::Lost`] when it had ended before.
+            /// [`ReleaseError::Lost`] when the hold had ended before.
             ///
             /// # Cancel safety
             ///
-            /// Dropped early, the release goes on in the background.
+            /// If the future is dropped early, the release goes on in the background.
             #[doc(alias = "unlock")]
             pub async fn release(self) -> Result<(), ReleaseError> {
                 self.0.release().await
             }
 
-            /// Stops the renewal and leaves it to its lease. While other guards of the same hold live
-            /// ([`reenter`](Self::reenter)), it is theirs, and the last of them releases it.
+            /// Stops the renewal and leaves the hold to its lease.
+            ///
+            /// Other guards of the same hold ([`reenter`](Self::reenter)) keep it, and the last of
+            /// them releases it.
             pub fn forget(self) {
                 self.0.forget();
             }
@@ -138,46 +156,50 @@ macro_rules! held {
     };
 }
 
-held!(ReadGuard);
-held!(WriteGuard);
+guard_methods!(ReadGuard);
+guard_methods!(WriteGuard);
 
 impl WriteGuard {
-    /// The fencing token: higher than that of every earlier writer of this name. Hand it to the store that is written to,
-    /// and let it refuse lower ones.
+    /// Returns the fencing token, which is higher than that of every earlier writer of this name.
+    ///
+    /// Send it with each write, and let the store refuse lower tokens.
     pub fn token(&self) -> Token {
         self.0.token()
     }
 
-    /// Goes on as a reader, without anybody writing in between; readers that wait, those of Redisson too, are woken. The read
-    /// has a lease of the same length, counted anew, and keeps what is left of a `hold_at_least`: nobody writes before that. Where the
-    /// same holder has other write guards, it goes on to write.
+    /// Converts the write into a read, without another writer in between.
+    ///
+    /// Waiting readers are woken, including those of Redisson. The read has a new lease of the same
+    /// length. The rest of a `hold_at_least` stays in force: there is no other writer before it
+    /// ends. If the same holder has other write guards, it continues to write.
     ///
     /// ```no_run
     /// # async fn demo(lock: redgrid_locks::RwLock) -> Result<(), Box<dyn std::error::Error>> {
     /// let write = lock.write().await?;
     /// // … change it …
     /// let read = write.downgrade().await?;
-    /// // … look at what was written, with others …
+    /// // … read what was written, with other readers …
     /// read.release().await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// [`DowngradeError::Held`] with this guard where nothing has changed, [`DowngradeError::Lost`] where it is lost.
+    /// [`DowngradeError::Held`] with this guard when nothing has changed; [`DowngradeError::Lost`]
+    /// when the write is lost.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the write ends, and the read with it.
+    /// If the future is dropped early, the write and the read are released.
     pub async fn downgrade(self) -> Result<ReadGuard, DowngradeError> {
-        let request = AcquireRequest { at_least: self.0.grant().retained_for(), ..look(self.0.grant()) };
+        let request = AcquireRequest { at_least: self.0.grant().retained_for(), ..try_request(self.0.grant()) };
         let read = self.0.grant().convert(&READING, request).await;
         match (read, self.loss()) {
             (Ok(Some(read)), _) => {
-                // Kept by the read from here on, and others may read beside it.
+                // The read retains the lock from now on, and there may be other readers.
                 self.0.grant().drop_retention();
                 let read = ReadGuard::new(read);
-                self.leave().await.map_or(Ok(read), |lost| Err(DowngradeError::Lost(lost)))
+                self.release_converted().await.map_or(Ok(read), |lost| Err(DowngradeError::Lost(lost)))
             }
             (_, Some(lost)) => Err(DowngradeError::Lost(lost)),
             (Ok(None), None) => {
@@ -190,23 +212,26 @@ impl WriteGuard {
 }
 
 impl ReadGuard {
-    /// Goes on to write if nobody else reads, here or elsewhere. Never waits: two readers that waited for each other to leave
-    /// would wait for ever. [`RwLock::upgradable_read`](crate::RwLock::upgradable_read) is for who wants to wait.
+    /// Converts the read into a write if there is no other reader in this or another process.
     ///
-    /// After it was tried, later readers of this process ask the server for themselves.
+    /// It never waits: two readers that waited for each other would wait forever. To wait for other
+    /// readers, use [`RwLock::upgradable_read`](crate::RwLock::upgradable_read).
+    ///
+    /// After an attempt, later readers of this process send requests of their own.
     ///
     /// # Errors
     ///
-    /// [`UpgradeError`]: busy or not asked, both with this guard, or lost.
+    /// [`UpgradeError`]: busy or failed, both with this guard, or lost.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the read ends, and the write with it.
+    /// If the future is dropped early, the read and the write are released.
     pub async fn try_upgrade(self) -> Result<WriteGuard, UpgradeError> {
-        let write = self.0.grant().convert(&WRITING, look(self.0.grant())).await;
+        let write = self.0.grant().convert(&WRITING, try_request(self.0.grant())).await;
         match (write, self.loss()) {
             (_, Some(lost)) => Err(UpgradeError::Lost(lost)),
-            // The read ends in the background. If it were awaited here, an upgrade that is not polled would keep the write.
+            // The read is released in the background. If its release were awaited here, a future
+            // that is not polled would keep the write.
             (Ok(Some(write)), None) => Ok(WriteGuard::new(write)),
             (Ok(None), None) => Err(UpgradeError::Busy(Box::new(self))),
             (Err(source), None) => Err(UpgradeError::Held { guard: Box::new(self), source }),
@@ -215,196 +240,209 @@ impl ReadGuard {
 }
 
 impl WriteGuard {
-    /// Ends what another guard has taken the place of. Where it was lost, others may have been in between.
-    async fn leave(self) -> Option<LockLost> {
-        left(self.release().await)
+    /// Releases the write after its conversion.
+    ///
+    /// Returns the loss of the write, if it was lost: there may have been other holders in between.
+    async fn release_converted(self) -> Option<LockLost> {
+        loss_of_release(self.release().await)
     }
 }
 
-/// A loss, if a release tells one: what could not be released otherwise ends with its lease.
-fn left(released: Result<(), ReleaseError>) -> Option<LockLost> {
+/// Returns the loss that a release reported. After any other error the hold ends with its lease.
+fn loss_of_release(released: Result<(), ReleaseError>) -> Option<LockLost> {
     match released {
         Err(ReleaseError::Lost { name, reason }) => Some(LockLost { name, reason }),
         _ => None,
     }
 }
 
+/// Returns the loss of a hold, if it is lost.
 fn loss(guard: &LockGuard) -> Option<LockLost> {
     let reason = guard.watch().lost_reason()?;
     Some(LockLost { name: guard.name().clone(), reason })
 }
 
-/// One look, with the wishes of what is held.
-fn look(grant: &HoldGuard) -> AcquireRequest {
+/// Returns a try-only request with the options of a hold.
+fn try_request(grant: &HoldGuard) -> AcquireRequest {
     AcquireRequest { once: true, wait: None, at_least: Duration::ZERO, ..grant.request().clone() }
 }
 
-/// A read that may come to write: others read at the same time, but no other of this kind.
+/// A read with the right to upgrade. There may be other readers, but no other upgradable one.
 ///
-/// Who may upgrade is found by a lock of this toolkit beside the name: Redisson has nothing like it, and its writers and readers
-/// see an ordinary reader.
+/// The right to upgrade is a second redgrid lock. Redisson has no such read: its writers and
+/// readers see an ordinary reader.
 #[must_use = "dropping the guard ends the read"]
 #[derive(Debug)]
 pub struct UpgradableGuard {
     client: Client,
     read: ReadGuard,
-    gate: LockGuard,
+    upgrade_lock: LockGuard,
 }
 
 impl UpgradableGuard {
-    pub(super) fn new(client: Client, gate: LockGuard, read: ReadGuard) -> Self {
-        UpgradableGuard { client, read, gate }
+    pub(super) fn new(client: Client, upgrade_lock: LockGuard, read: ReadGuard) -> Self {
+        UpgradableGuard { client, read, upgrade_lock }
     }
 
-    /// Whether it may be believed at this instant, by our own clock and with a margin. Asks nobody.
+    /// Returns whether the hold is valid at this instant, by the local clock and with a margin.
+    ///
+    /// It sends no request.
     pub fn is_held(&self) -> bool {
-        self.read.is_held() && self.gate.is_held()
+        self.read.is_held() && self.upgrade_lock.is_held()
     }
 
-    /// Completes when it is no longer certain.
+    /// Completes when the read or the right to upgrade is no longer certain.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn lost(&self) -> LostReason {
         tokio::select! {
             reason = self.read.lost() => reason,
-            reason = self.gate.lost() => reason,
+            reason = self.upgrade_lock.lost() => reason,
         }
     }
 
-    /// Goes on to write, waiting until all other readers have left. New readers of this toolkit wait meanwhile; those of
-    /// Redisson do not. A reader that died is waited for until its own lease has ended.
+    /// Converts the read into a write, and waits until all other readers have left.
+    ///
+    /// New redgrid readers wait meanwhile; those of Redisson do not. A crashed reader is waited for
+    /// until its own lease has ended.
     ///
     /// # Errors
     ///
-    /// [`UpgradeError`]: not asked, or lost, the right to upgrade included. Never busy.
+    /// [`UpgradeError`]: failed, or lost, including the loss of the right to upgrade. Never busy.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the read ends, and the write with it; readers that stepped back are told.
+    /// If the future is dropped early, the read and the write are released. Readers that waited
+    /// behind the upgrade are notified.
     pub async fn upgrade(self) -> Result<WriteGuard, UpgradeError> {
-        let UpgradableGuard { client, mut read, gate } = self;
-        let mut word = Word::of(&client, &read);
-        let mut watch = client.watch(word.target.channel.clone(), word.target.key.clone());
+        let UpgradableGuard { client, mut read, upgrade_lock } = self;
+        let mut announcement = Announcement::new(&client, &read);
+        let mut watch = client.watch(announcement.target.channel.clone(), announcement.target.key.clone());
         loop {
-            if let Some(lost) = loss(&gate) {
-                // Another may wait to write by now: we would wait for each other.
+            if let Some(lost) = loss(&upgrade_lock) {
+                // Another reader may be upgrading now: both would wait for each other.
                 return Err(UpgradeError::Lost(lost));
             }
             let shared = read.0.grant().is_shared();
             read = match read.try_upgrade().await {
                 Err(UpgradeError::Busy(read)) => *read,
                 Ok(write) => {
-                    word.is_taken_back();
+                    announcement.set_withdrawn();
                     return Ok(write);
                 }
                 Err(error) => return Err(error),
             };
-            if word.said.is_none() {
-                // Before the next look, so that who leaves after it tells us.
-                word.say().await;
+            if announcement.sent.is_none() {
+                // Announced before the next attempt: readers that leave after that notify this one.
+                announcement.send().await;
             } else {
-                word.until_worth_a_look(&mut watch, &read, shared).await;
+                announcement.wait_for_change(&mut watch, &read, shared).await;
             }
         }
     }
 
-    /// Goes on as an ordinary reader.
+    /// Gives up the right to upgrade, and returns an ordinary read.
     pub fn downgrade(self) -> ReadGuard {
         self.read
     }
 
-    /// Ends it and waits for the server's answer.
+    /// Releases the read and the right to upgrade, and waits for the replies of the server.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::Lost`] when it had ended before.
+    /// [`ReleaseError::Lost`] when one of them had ended before.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the release goes on in the background.
+    /// If the future is dropped early, the release goes on in the background.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        let (read, gate) = tokio::join!(self.read.release(), self.gate.release());
-        read.and(gate)
+        let (read, upgrade_lock) = tokio::join!(self.read.release(), self.upgrade_lock.release());
+        read.and(upgrade_lock)
     }
 }
 
-/// What is said for a reader that waits to write, so that others step back. Dropped, it is withdrawn.
-struct Word {
+/// The announcement of an upgrading reader, behind which new readers wait. Dropping it withdraws
+/// it.
+struct Announcement {
     client: Client,
     target: Arc<LockKeys>,
-    /// Its own, as others of this client may wait to write, too.
-    mark: Bytes,
+    /// The holder field of the reader. Other tasks of this client have announcements of their own.
+    waiter: Bytes,
     number: u64,
-    said: Option<Instant>,
+    /// When it was last sent.
+    sent: Option<Instant>,
 }
 
-impl Word {
-    fn of(client: &Client, read: &ReadGuard) -> Self {
+impl Announcement {
+    fn new(client: &Client, read: &ReadGuard) -> Self {
         let grant = read.0.grant();
-        let (target, mark) = (Arc::clone(grant.keys()), Bytes::copy_from_slice(grant.field()));
-        Word { client: client.clone(), target, mark, number: 0, said: None }
+        let (target, waiter) = (Arc::clone(grant.keys()), Bytes::copy_from_slice(grant.field()));
+        Announcement { client: client.clone(), target, waiter, number: 0, sent: None }
     }
 
-    async fn say(&mut self) {
-        // Noted first: dropped while it is under way, it may be said all the same.
-        self.said = Some(self.client.clock().now());
+    async fn send(&mut self) {
+        // Recorded first: if the future is dropped, the request may still be executed.
+        self.sent = Some(self.client.clock().now());
         self.number += 1;
-        // Who may not say it is not waited for.
-        let _ = self.client.run::<u64>(kinds::announce(&self.target, self.mark.clone(), self.number)).await;
+        // If the server refuses the announcement, new readers do not wait behind this one.
+        let request = kinds::announce_request(&self.target, self.waiter.clone(), self.number);
+        let _ = self.client.run::<u64>(request).await;
     }
 
-    /// A grant has taken it back.
-    fn is_taken_back(&mut self) {
-        self.said = None;
+    /// Records that the grant of the write has removed the announcement.
+    fn set_withdrawn(&mut self) {
+        self.sent = None;
     }
 
-    /// Until somebody has left, or may have without telling.
-    async fn until_worth_a_look(&mut self, watch: &mut Watch, read: &ReadGuard, shared: bool) {
+    /// Waits until a reader has left, or may have left without a message. Repeats the announcement.
+    async fn wait_for_change(&mut self, watch: &mut Watch, read: &ReadGuard, shared: bool) {
         let clock = self.client.clock().clone();
-        let look = clock.now() + self.client.poll_interval() / LOOKS;
-        let mut alone = pin!(read.0.grant().unshared());
+        let poll = clock.now() + self.client.poll_interval() / POLLS_PER_INTERVAL;
+        let mut unshared = pin!(read.0.grant().unshared());
         loop {
-            let say = self.said.map_or(Instant::MIN, |said| said + SAYS);
+            let next_send = self.sent.map_or(Instant::MIN, |sent| sent + ANNOUNCEMENT_INTERVAL);
             tokio::select! {
-                // Not put off by many messages.
+                // Many messages must not delay the announcement.
                 biased;
-                () = clock.sleep_until(say) => self.say().await,
+                () = clock.sleep_until(next_send) => self.send().await,
                 _ = watch.wake() => return,
-                () = &mut alone, if shared => return,
-                () = clock.sleep_until(look) => return self.bury().await,
+                () = &mut unshared, if shared => return,
+                () = clock.sleep_until(poll) => return self.evict_expired().await,
             }
         }
     }
 
-    /// Takes out who died inside: the lock lives as long as we do, so nothing else would end them.
-    async fn bury(&self) {
-        let Ok(holders) = self.client.run::<Vec<Bytes>>(kinds::holders(&self.target)).await else { return };
-        for request in kinds::bury(&self.target, &holders) {
+    /// Evicts readers with expired leases.
+    ///
+    /// This reader keeps the key of the lock alive, so that they would not expire with it.
+    async fn evict_expired(&self) {
+        let Ok(holders) = self.client.run::<Vec<Bytes>>(kinds::holders_request(&self.target)).await else { return };
+        for request in kinds::evict_expired_requests(&self.target, &holders) {
             let _ = self.client.run::<u64>(request).await;
         }
     }
 }
 
-impl Drop for Word {
+impl Drop for Announcement {
     fn drop(&mut self) {
-        if self.said.is_some() {
-            self.client.run_later(kinds::withdraw(&self.target, self.mark.clone(), self.number));
+        if self.sent.is_some() {
+            self.client.run_later(kinds::withdraw_request(&self.target, self.waiter.clone(), self.number));
         }
     }
 }
 
-/// Why a writer did not become a reader.
+/// Reason why a downgrade failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DowngradeError {
     /// The write is still held.
     #[error("`{}` could not be downgraded; it is still held for writing", .guard.name())]
     Held {
-        /// It.
+        /// The guard of the write.
         guard: Box<WriteGuard>,
-        /// What stood in the way.
+        /// The cause.
         source: AcquireError,
     },
     /// The write is lost.
@@ -412,19 +450,19 @@ pub enum DowngradeError {
     Lost(#[from] LockLost),
 }
 
-/// Why a reader did not become a writer.
+/// Reason why an upgrade failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpgradeError {
-    /// Others read. The read is still held.
+    /// There are other readers. The read is still held.
     #[error("`{}` is read by others; it is still held for reading", .0.name())]
     Busy(Box<ReadGuard>),
-    /// It could not be asked for. The read is still held.
+    /// The request failed. The read is still held.
     #[error("`{}` could not be upgraded; it is still held for reading", .guard.name())]
     Held {
-        /// It.
+        /// The guard of the read.
         guard: Box<ReadGuard>,
-        /// What stood in the way.
+        /// The cause.
         source: AcquireError,
     },
     /// The read is lost.
@@ -437,11 +475,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guards_move_between_tasks() {
-        fn is_free_to_move<T: Send + Sync + 'static>() {}
-        is_free_to_move::<ReadGuard>();
-        is_free_to_move::<WriteGuard>();
-        is_free_to_move::<UpgradableGuard>();
-        is_free_to_move::<crate::RwLock>();
+    fn guards_can_move_between_tasks() {
+        fn assert_movable<T: Send + Sync + 'static>() {}
+        assert_movable::<ReadGuard>();
+        assert_movable::<WriteGuard>();
+        assert_movable::<UpgradableGuard>();
+        assert_movable::<crate::RwLock>();
     }
 }

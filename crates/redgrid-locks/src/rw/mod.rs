@@ -1,6 +1,6 @@
-//! A lock that many read or one writes: Redisson's `RReadWriteLock` on the wire.
+//! A read-write lock: Redisson's `RReadWriteLock` on the wire.
 
-mod ask;
+mod acquire;
 mod guards;
 mod kinds;
 
@@ -14,7 +14,7 @@ use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError};
 
-pub use ask::{Read, TryRead, TryWrite, UpgradableRead, Write};
+pub use acquire::{Read, TryRead, TryWrite, UpgradableRead, Write};
 pub use guards::{DowngradeError, ReadGuard, UpgradableGuard, UpgradeError, WriteGuard};
 
 use crate::AcquireError;
@@ -23,43 +23,45 @@ use crate::inspect::{self, LockHolder};
 use crate::lock::{self, FORCED_LEASE};
 use kinds::WRITING;
 
-/// The first part of the channel on which a release is told.
+/// Prefix of the channel on which releases are published.
 pub(crate) const RW_CHANNEL: &str = "redisson_rwlock";
 
-/// Beside a fair one: who is next.
-const LINE: &str = "redgrid_rw_line";
+/// Prefix of the key of a fair lock's entry gate.
+const ENTRY_GATE: &str = "redgrid_rw_line";
 
-/// Beside the lock: who may come to write.
-const UPGRADING: &str = "redgrid_rw_upgrade";
+/// Prefix of the key of the upgrade lock.
+const UPGRADE_LOCK: &str = "redgrid_rw_upgrade";
 
-/// A lock that many hold for reading or one for writing, over all processes that reach the same server. Redisson's
+/// A lock with many readers or one writer, over all processes that use the same server. Redisson's
 /// `RReadWriteLock` on the wire.
 ///
 /// ```no_run
 /// # async fn demo(client: redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let lock = redgrid_locks::RwLock::new(&client, "prices");
 ///
-/// let read = lock.read().await?;      // with any number of others
+/// let read = lock.read().await?;      // with any number of other readers
 /// read.release().await?;
 ///
-/// let write = lock.write().await?;    // alone
-/// let token = write.token();          // for the store that is written to
+/// let write = lock.write().await?;    // exclusive
+/// let token = write.token();          // send it with each write
 /// write.release().await?;
 /// # Ok(()) }
 /// ```
 ///
-/// # Who goes first
+/// # Order of readers and writers
 ///
-/// Readers of one process share a read on the server for a stretch (10 ms, or ten round trips). A writer that waits has new
-/// readers of this toolkit wait behind it, so it enters within the longest read and one stretch, however they overlap. Readers
-/// that waited before it came go before it. Redisson's readers know nothing of that: they enter as long as others read.
+/// Readers of one process share a grant of the server for a hand-over window (10 ms, or ten round
+/// trips). New redgrid readers wait behind a waiting writer. So the writer is granted the lock
+/// within the longest read and one hand-over window, however the readers overlap. Readers that
+/// waited before the writer arrived are granted the lock before it. Redisson's readers ignore
+/// waiting writers: they enter as long as others read.
 ///
-/// # Entering again
+/// # Re-entry
 ///
-/// A [`Holder`](crate::Holder) that reads may read again, and one that writes may write and read, past everybody who waits. One
-/// that reads and asks to wait for the write would wait for itself:
-/// [`WouldDeadlock`](crate::AcquireError::WouldDeadlock). [`ReadGuard::try_upgrade`] and [`RwLock::upgradable_read`] are the
-/// ways from a read to a write.
+/// A [`Holder`](crate::Holder) that reads may read again, and one that writes may write and read.
+/// It does not wait behind other requests. A holder that reads and waits for the write lock would
+/// wait for itself: it gets [`WouldDeadlock`](crate::AcquireError::WouldDeadlock). To become a
+/// writer, a reader uses [`ReadGuard::try_upgrade`] or [`RwLock::upgradable_read`].
 ///
 /// # Keys
 ///
@@ -67,129 +69,151 @@ const UPGRADING: &str = "redgrid_rw_upgrade";
 /// |---|---|---|
 /// | `name` | hash: `mode`; readers `<client id>:<number>` → `1`, the writer `<client id>:<number>:write` → `1` | the longest lease |
 /// | `{name}:<client id>:<number>:rwlock_timeout:1` | string, for each reader | its lease |
-/// | `redgrid_rw_wait:{name}` | hash: `<client id>`, or a reader that upgrades → since when it waits, how long it is believed, and the number of the word | 1 s |
-/// | `redgrid_rw_line:{name}` | of a [`fair`](RwLock::fair) one: a fair lock, with the keys of its queue | 5 s |
-/// | `redgrid_rw_upgrade:{name}` | a lock: who may upgrade | its lease |
+/// | `redgrid_rw_wait:{name}` | hash: `<client id>`, or a reader that upgrades → start of the wait, end of the announcement, and its number | 1 s |
+/// | `redgrid_rw_line:{name}` | entry gate of a [`fair`](RwLock::fair) lock: a fair lock, with the keys of its queue | 5 s |
+/// | `redgrid_rw_upgrade:{name}` | a lock: its holder may upgrade | its lease |
 /// | `redisson_rwlock:{name}` | channel; readers publish `0`, writers `1` | |
 ///
 /// # Leases
 ///
-/// Each reader has its own. The lock lasts as long as the longest that was ever given to those who are in, as the leases of others
-/// are in keys that only their names tell. Where one with a long lease leaves early and another then dies, a writer that waits
-/// looks at those keys once a second, and takes the dead one out; Redisson's writers wait until the end of the long one, unless a
-/// read unlock of Redisson's looks before.
+/// Each reader has its own lease. The key of the lock lasts as long as the longest lease of its
+/// current holders, because the leases of other readers are in keys that a script cannot enumerate.
 ///
-/// Beside readers of Redisson the lock is shortened to the lease of its watchdog, each time it renews. Ours look three times
-/// within [`watchdog_lease`](redgrid_core::Config::watchdog_lease) and put back what was theirs: do not give Redisson a shorter one.
+/// A reader with a long lease may leave early, and another one may crash after that. A waiting
+/// redgrid writer checks the lease keys once a second, and evicts the crashed reader. Redisson's
+/// writers wait until the end of the long lease, unless a read unlock of Redisson checks the keys
+/// earlier.
+///
+/// If Redisson has readers too, each of its renewals shortens the lock to the lease of its
+/// watchdog. Redgrid readers check three times within
+/// [`watchdog_lease`](redgrid_core::Config::watchdog_lease) and restore their lease. Do not
+/// configure a shorter watchdog lease for Redisson.
 #[doc(alias = "RReadWriteLock")]
 #[doc(alias = "RedissonReadWriteLock")]
 #[derive(Clone, Debug)]
 pub struct RwLock {
     client: Client,
     target: Result<Arc<LockKeys>, InvalidName>,
-    /// Where all line up, if they do.
-    line: Option<Arc<LockKeys>>,
+    /// The entry gate, if the lock is fair.
+    entry_gate: Option<Arc<LockKeys>>,
 }
 
 impl RwLock {
-    /// The read-write lock with this name. It is not the [`Lock`](crate::Lock) of the same name: one name is for one of them.
+    /// Returns the read-write lock with this name.
+    ///
+    /// Do not use the name for a [`Lock`](crate::Lock), too.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion(RW_CHANNEL, &key);
-            let (mark, waiting) = (companion("redgrid_wait", &key), companion("redgrid_rw_wait", &key));
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more: Box::new([waiting]) })
+            let poll_waiter_flag = companion("redgrid_wait", &key);
+            let announcements = companion("redgrid_rw_wait", &key);
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more: Box::new([announcements]) })
         });
-        RwLock { client: client.clone(), target, line: None }
+        RwLock { client: client.clone(), target, entry_gate: None }
     }
 
-    /// The same lock, entered in the order of asking, over all processes that ask for it so: readers and writers line up in the
-    /// queue of a [`FairLock`](crate::FairLock) beside it, and the first of them asks for the lock itself. Redisson has nothing
-    /// like it in its free edition; its clients, and ours that do not line up, are excluded as ever, and stand in no line.
+    /// Returns the same lock, granted in the order of the requests, over all processes that use it
+    /// this way.
     ///
-    /// A reader that is behind a writer waits for it, also while others read. Readers that follow one another are in together.
-    /// Who is in already enters again past the line. `try_read` and `try_write` find nothing while somebody stands in the line, or
-    /// enters at that moment.
+    /// Readers and writers first wait in the queue of a [`FairLock`](crate::FairLock), the entry
+    /// gate. Its holder requests the lock itself. Redisson's free edition has no such lock. Its
+    /// clients, and redgrid clients that do not use the gate, are excluded as usual, and have no
+    /// position in the queue.
     ///
-    /// It costs two scripts more for each acquire, and keeps no place for a process that dies: the next of the line follows a
-    /// second later, or 5 s if the one that died was at the front.
+    /// A reader behind a writer waits for it, even while others read. Consecutive readers hold the
+    /// lock together. A holder re-enters without the gate. `try_read` and `try_write` return `None`
+    /// while requests wait at the gate or pass it.
+    ///
+    /// The gate costs two more scripts for each acquire. If a waiting process dies, the next
+    /// request follows a second later. If it held the gate, that takes 5 s.
     ///
     /// ```no_run
     /// # async fn demo(client: redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// let prices = redgrid_locks::RwLock::new(&client, "prices").fair();
-    /// let write = prices.write().await?; // after all who asked before, before all who ask later
+    /// let write = prices.write().await?; // after all earlier requests, before all later ones
     /// write.release().await?;
     /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn fair(self) -> Self {
-        let line = |target: &Arc<LockKeys>| {
-            let (name, key) = (target.name.clone(), companion(LINE, &target.key));
-            let (channel, mark) = (companion("redisson_lock__channel", &key), companion("redgrid_wait", &key));
+        let gate_keys = |target: &Arc<LockKeys>| {
+            let (name, key) = (target.name.clone(), companion(ENTRY_GATE, &target.key));
+            let channel = companion("redisson_lock__channel", &key);
+            let poll_waiter_flag = companion("redgrid_wait", &key);
             let more = fair::more(&key, self.client.fair_wait());
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more })
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more })
         };
-        let line = self.target.as_ref().ok().map(line);
-        RwLock { line, ..self }
+        let entry_gate = self.target.as_ref().ok().map(gate_keys);
+        RwLock { entry_gate, ..self }
     }
 
-    /// Reads, together with other readers, waiting for writers as long as it takes or as [`Read::timeout`] says.
+    /// Acquires the lock for reading, together with other readers.
+    ///
+    /// It waits for writers as long as it takes or as [`Read::timeout`] says.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the lock for each error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the place in the queue; what the server had granted goes back in the background.
+    /// Dropping the future gives up its position in the queue. A grant of the server is released in
+    /// the background.
     #[doc(alias = "readLock")]
     pub fn read(&self) -> Read {
         Read::new(self)
     }
 
-    /// Reads if that is possible now: `None` when somebody writes, or waits to.
+    /// Acquires the lock for reading, or returns `None` if it has a writer or a waiting writer.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the lock for each error.
     ///
     /// # Cancel safety
     ///
-    /// As [`RwLock::read`].
+    /// That of [`RwLock::read`].
     pub fn try_read(&self) -> TryRead {
         TryRead::new(self)
     }
 
-    /// Writes, alone, waiting for all others as long as it takes or as [`Write::timeout`] says. New readers of this toolkit wait
-    /// meanwhile.
+    /// Acquires the lock for writing, exclusively.
+    ///
+    /// It waits for all other holders as long as it takes or as [`Write::timeout`] says. New
+    /// redgrid readers wait meanwhile.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then; [`WouldDeadlock`](AcquireError::WouldDeadlock) where its own holder reads.
+    /// [`AcquireError`] describes the state of the lock for each error.
+    /// [`WouldDeadlock`](AcquireError::WouldDeadlock) when its own holder reads.
     ///
     /// # Cancel safety
     ///
-    /// As [`RwLock::read`]; readers that stepped back are told.
+    /// That of [`RwLock::read`]. Readers that waited behind this writer are notified.
     #[doc(alias = "writeLock")]
     pub fn write(&self) -> Write {
         Write::new(self)
     }
 
-    /// Writes if nobody reads or writes: `None` otherwise.
+    /// Acquires the lock for writing if it is free, or returns `None`.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the lock for each error.
     ///
     /// # Cancel safety
     ///
-    /// As [`RwLock::read`].
+    /// That of [`RwLock::read`].
     pub fn try_write(&self) -> TryWrite {
         TryWrite::new(self)
     }
 
-    /// Reads, and may [`upgrade`](UpgradableGuard::upgrade) later: of those only one is in at a time, beside other readers. The
-    /// options are for the read; the right to upgrade is renewed until the guard is dropped.
+    /// Acquires the lock for reading, with the right to [`upgrade`](UpgradableGuard::upgrade)
+    /// later.
+    ///
+    /// There is one upgradable reader at a time, together with other readers. The options apply to
+    /// the read. The right to upgrade is renewed until the guard is dropped.
     ///
     /// ```no_run
     /// # async fn demo(lock: redgrid_locks::RwLock) -> Result<(), Box<dyn std::error::Error>> {
@@ -202,38 +226,44 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says what is true then.
+    /// [`AcquireError`] describes the state of the lock for each error.
     ///
     /// # Cancel safety
     ///
-    /// As [`RwLock::read`].
+    /// That of [`RwLock::read`].
     pub fn upgradable_read(&self) -> UpgradableRead {
-        let gate = self.target.clone().map(|target| {
-            let (name, key) = (target.name.clone(), companion(UPGRADING, &target.key));
-            let (channel, mark) = (companion("redisson_lock__channel", &key), companion("redgrid_wait", &key));
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag: mark, more: Box::default() })
+        let upgrade_lock = self.target.clone().map(|target| {
+            let (name, key) = (target.name.clone(), companion(UPGRADE_LOCK, &target.key));
+            let channel = companion("redisson_lock__channel", &key);
+            let poll_waiter_flag = companion("redgrid_wait", &key);
+            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more: Box::default() })
         });
-        UpgradableRead::new(self, gate)
+        UpgradableRead::new(self, upgrade_lock)
     }
 
-    /// What every object has: whether it is there (read or written), its lifetime, other names, its events; with who waits to write, who
-    /// may upgrade, and the line of a [`fair`](RwLock::fair) one. Readers' leases are in keys that only their names tell: they
-    /// stay behind and end by themselves. As with [`Lock::object`](crate::Lock::object) nobody who is in is asked: a lock that is
-    /// deleted or renamed is lost to them, which the next renewal tells.
+    /// Returns the operations that every object has: existence (read or written), lifetime,
+    /// renaming, events.
+    ///
+    /// The object includes the announcements of waiting writers, the upgrade lock, and the entry
+    /// gate of a [`fair`](RwLock::fair) lock. It does not include the leases of readers, whose keys
+    /// cannot be enumerated. They remain, and expire by themselves.
+    ///
+    /// As with [`Lock::object`](crate::Lock::object), the operations disregard the holders. A lock
+    /// that is deleted or renamed is lost to them, and they notice it at the next renewal.
     pub fn object(&self) -> Object {
         let name = self.target.as_ref().map(|target| target.name.clone()).map_err(Clone::clone);
         Object::with_layout(&self.client, name, layouts::rw_lock)
     }
 
-    /// Who is in, and for how long; `None` when it is free.
+    /// Returns the holders and the remaining lease; `None` when the lock is free.
     ///
     /// # Errors
     ///
-    /// [`ServerError`] when it could not be asked.
+    /// [`ServerError`] when the request failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "isLocked")]
     #[doc(alias = "getHoldCount")]
     pub async fn inspect(&self) -> Result<Option<RwState>, ServerError> {
@@ -241,72 +271,79 @@ impl RwLock {
         let Some(state) = inspect::state(&self.client, self.target.as_ref().map_err(refused)?).await? else {
             return Ok(None);
         };
-        // What is no reader's is a field of Redisson's, or the writer's, whose number is not its last word.
+        // A reader's field ends with its number. Other fields are Redisson's, or that of the
+        // writer, which ends with `:write`.
         let (readers, others): (Vec<_>, Vec<_>) = state.holders.into_iter().partition(|holder| holder.number.is_some());
         let writers = others.iter().filter_map(|other| Some((other.client.strip_suffix(":write")?, other.entries)));
         let writer = writers.map(|(field, entries)| LockHolder::of(field, entries)).next();
         Ok(Some(RwState { writer, readers, holder_count: state.holder_count, remaining: state.remaining }))
     }
 
-    /// Frees it whoever is in, readers and writer; true if anybody was. Holders of this toolkit are told at once, those of
-    /// Redisson when they renew or release.
+    /// Frees the lock, whichever readers or writer hold it. Returns whether there was a holder.
     ///
-    /// It is free half a second later: until then a writer that was not told could give tokens to its own tasks that are above
-    /// those of the next one.
+    /// Redgrid holders are notified at once; Redisson's notice it when they renew or release.
+    ///
+    /// The lock is free half a second later. Until then a writer that was not notified could hand
+    /// out tokens to its own tasks that are higher than those of the next writer.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] when it could not be done.
+    /// [`AcquireError`] when the takeover failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be done.
+    /// If the future is dropped early, the lock may or may not be freed.
     #[doc(alias = "forceUnlock")]
     pub async fn force_release(&self) -> Result<bool, AcquireError> {
-        self.seize_and_release(TakeoverFrom::Holders).await
+        self.take_over_and_release(TakeoverFrom::Holders).await
     }
 
-    /// Takes the hold of one holder away, and leaves all others alone: a writer's write, or a reader's read. True if it was
-    /// there. The comparison and the taking are one step on the server, so a holder that came meanwhile keeps its hold.
+    /// Removes the hold of one holder, a writer or a reader. All other holds remain.
     ///
-    /// The holder is one that [`RwLock::inspect`] returned. It is notified as by [`RwLock::force_release`]. After a writer
-    /// the lock is free half a second later.
+    /// Returns whether the holder had a hold. Comparison and removal are one step on the server: a
+    /// holder that acquired the lock meanwhile keeps it.
+    ///
+    /// The holder is one that [`RwLock::inspect`] returned. It is notified as by
+    /// [`RwLock::force_release`]. After the removal of a writer the lock is free half a second
+    /// later.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] when it could not be done; [`OutcomeUnknown`](AcquireError::OutcomeUnknown) where the reply was lost.
+    /// [`AcquireError`] when the takeover failed. [`OutcomeUnknown`](AcquireError::OutcomeUnknown)
+    /// when the reply was lost.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it may or may not be done.
+    /// If the future is dropped early, the hold may or may not be removed.
     pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
         let field = holder.field();
         let field = Bytes::copy_from_slice(field.strip_suffix(":write").unwrap_or(&field).as_bytes());
-        if self.seize_and_release(TakeoverFrom::Holder(field.clone())).await? {
+        if self.take_over_and_release(TakeoverFrom::Holder(field.clone())).await? {
             return Ok(true);
         }
-        let target = self.seizable()?;
-        let evicted = self.client.run::<i64>(kinds::evict(target, &field, &self.client.notice_prefix())).await;
+        let target = self.valid_target()?;
+        let evicted =
+            self.client.run::<i64>(kinds::evict_reader_request(target, &field, &self.client.notice_prefix())).await;
         Ok(evicted.map_err(|error| AcquireError::of_request(target.name.clone(), error))? == 1)
     }
 
-    async fn seize_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
-        let wanted = AcquireRequest {
+    async fn take_over_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
+        let request = AcquireRequest {
             lease: LeaseMode::Fixed(FORCED_LEASE),
             durability: Durability::Primary,
-            ..lock::request(&self.client)
+            ..lock::default_request(&self.client)
         };
-        match self.client.take_over(&WRITING, self.seizable()?, wanted, from).await? {
+        match self.client.take_over(&WRITING, self.valid_target()?, request, from).await? {
             None => Ok(false),
             Some(grant) => {
-                // Our own lease of it ends it in any case.
+                // If the release fails, the takeover ends with its own lease.
                 let _ = grant.release().await;
                 Ok(true)
             }
         }
     }
 
-    fn seizable(&self) -> Result<&Arc<LockKeys>, AcquireError> {
+    fn valid_target(&self) -> Result<&Arc<LockKeys>, AcquireError> {
         self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
     }
 }
@@ -314,13 +351,16 @@ impl RwLock {
 /// A read-write lock as the server sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RwState {
-    /// Who writes.
+    /// The writer.
     pub writer: Option<LockHolder>,
-    /// Who reads: one for each process of this toolkit, as its tasks share a read. At most 1,000; where there are more, a random
-    /// choice of them.
+    /// The readers. Tasks of one redgrid process share a read, and are one reader.
+    ///
+    /// At most 1,000 are listed. If there are more, it is a random selection.
     pub readers: Vec<LockHolder>,
-    /// How many hold it, the writer included.
+    /// Number of holders, including the writer.
     pub holder_count: u64,
-    /// How long the longest lease still lasts; `None` for a key without a lifetime, which no client of ours or Redisson's makes.
+    /// The remaining time of the longest lease.
+    ///
+    /// `None` for a key without a lifetime, which neither redgrid nor Redisson creates.
     pub remaining: Option<Duration>,
 }

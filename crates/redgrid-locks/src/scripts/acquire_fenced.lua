@@ -1,18 +1,19 @@
--- acquire_fenced.lua: take a lock for one holder if it is free, with a token that is counted in a key of its own.
+-- acquire_fenced.lua: acquire a lock for one holder if it is free, with a token from a counter.
 --
 -- KEYS[1]  lock       hash; one field, the holder; absent when free
--- KEYS[2]  token      string; the last token that was given, Redisson's counter; never with a lifetime
+-- KEYS[2]  token      string; the last token of any holder, Redisson's counter; without a lifetime
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  lease      milliseconds
--- ARGV[3]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
+-- ARGV[3]  not after  microseconds since 1970 by this server's clock; later, nothing is done
 -- Returns  {1, time, 0, token}  granted at `time` (microseconds since 1970)
---          {0, time, left}      taken by another holder; its PTTL
+--          {0, time, left}      held by another holder; its PTTL
 --          {2, time, 0}         too late
 --
--- The token is one more than the last, and at least `time`: lost with its server's memory, it goes on above what was given.
+-- The token is one more than the last, and at least `time`. So if the server loses its memory, new
+-- tokens are higher than earlier ones.
 --
--- Work: O(1), writes two keys. Sent twice, it takes once and answers the same token: the counter is written only for who
--- finds the lock free.
+-- Work: O(1), writes two keys. Sent twice, it acquires once and returns the same token: the counter
+-- is written only if the lock was free.
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
 if time > tonumber(ARGV[3]) then
@@ -34,10 +35,10 @@ if not token then
   redis.call('SET', KEYS[2], token)
 end
 redis.call('HSET', KEYS[1], ARGV[1], '1')
-local bounded = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
-if type(bounded) == 'table' then
+local expire_reply = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+if type(expire_reply) == 'table' then
   -- No lock without a lifetime: a user who may not set one may not lock.
   redis.call('HDEL', KEYS[1], ARGV[1])
-  return bounded
+  return expire_reply
 end
 return {1, time, 0, token}

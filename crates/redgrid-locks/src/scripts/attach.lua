@@ -1,15 +1,16 @@
--- attach.lua: take over a hold that its process has detached, as a holder of one's own.
+-- attach.lua: take over a hold that its process has detached, for a new holder.
 --
 -- KEYS[1]  lock       hash; one field, the holder
 -- ARGV[1]  holder     new for each grant
 -- ARGV[2]  former     the holder that was detached
--- ARGV[3]  lease      milliseconds from now, never shorter than what is left; 0 leaves it as it is
--- ARGV[4]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
--- Returns  {1, time, left}  it is the new holder's, for `left` milliseconds from `time` on
---          {0, time, 0}     it is not the former's any more
+-- ARGV[3]  lease      milliseconds from now, never shorter than the rest; 0 leaves the rest
+-- ARGV[4]  not after  microseconds since 1970 by this server's clock; later, nothing is done
+-- Returns  {1, time, left}  the new holder has it, for `left` milliseconds after `time`
+--          {0, time, 0}     the former holder does not have it any more
 --          {2, time, 0}     too late
 --
--- Work: O(1), writes one key. Sent twice, the second finds itself; once the former's field has gone it takes nothing.
+-- Work: O(1), writes one key. Sent twice, the second finds its own field. Once the former field is
+-- gone, it takes over nothing.
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
 if time > tonumber(ARGV[4]) then
@@ -19,7 +20,7 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
     return {0, time, 0}
   end
-  -- In this order: a hash without fields would be gone, and its lifetime with it.
+  -- In this order: a hash without fields is deleted, and its lifetime with it.
   redis.call('HSET', KEYS[1], ARGV[1], '1')
   redis.call('HDEL', KEYS[1], ARGV[2])
 end

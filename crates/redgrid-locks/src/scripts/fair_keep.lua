@@ -1,36 +1,38 @@
--- fair_keep.lua: keep the places of one process in the queue of a fair lock, throw out the dead, and see who is next.
+-- fair_keep.lua: keep the queue positions of one process alive, remove expired ones, find the head.
 --
 -- KEYS[1]  lock       hash; one field, the holder; absent when free
 -- KEYS[2]  queue      list of holders in their order, Redisson's
 -- KEYS[3]  scores     sorted set, Redisson's
--- KEYS[4]  alive      sorted set, ours: until when its process keeps a place
--- ARGV[1]  wait       what a place is worth, milliseconds
--- ARGV[2]  kept       how long the places are kept without another word, milliseconds
--- ARGV[3]  all        1: look at the scores of all places of ours, too
+-- KEYS[4]  alive      sorted set, redgrid's: until when its process keeps a position
+-- ARGV[1]  wait       what a position adds to the score, milliseconds
+-- ARGV[2]  ttl        how long the positions are kept without a further request, milliseconds
+-- ARGV[3]  all        1: check the scores of all redgrid positions, too
 -- ARGV[4]  publish    PUBLISH or SPUBLISH
--- ARGV[5]  channel    where places are told, up to the holder
--- ARGV[6…] holders    the places
--- Returns  {time, left, first, kept, kept, …}  `left` is the lock's PTTL, -2 when free; `first` says which of the places is the
---          head, 0 when none is; and for each place 1, or 0 when it is not in the queue (any more)
+-- ARGV[5]  channel    where positions are notified, up to the holder
+-- ARGV[6…] holders    the positions
+-- Returns  {time, left, first, kept, kept, …}
+--          `left` is the lock's PTTL, -2 when free; `first` is the number of the position that is
+--          the head, 0 for none; `kept` is 1 for each position, or 0 if it is not in the queue (any
+--          more)
 --
--- Work: O(places of the process), and O(n) for n places of the queue when somebody is thrown out or `all` is asked for.
--- Sent twice, it keeps twice; it never makes a place.
+-- Work: O(positions of the process), and O(n) for n positions of the queue if one is removed or
+-- with `all`. Sent twice, it keeps twice; it never creates a position.
 local k, wait, ends = KEYS, tonumber(ARGV[1]), now + tonumber(ARGV[2])
 local out = {}
--- Servers refuse for want of memory only a script's first write.
+-- A server without memory refuses only the first write of a script.
 redis.call('ZREM', k[4], '')
-forgive(k, tonumber(ARGV[2]))
+grant_grace(k, tonumber(ARGV[2]))
 for i = 6, #ARGV do
-  local is_there = redis.call('ZSCORE', k[3], ARGV[i])
-  if is_there then
+  local is_queued = redis.call('ZSCORE', k[3], ARGV[i])
+  if is_queued then
     redis.call('ZADD', k[4], ends, ARGV[i])
   end
-  out[i - 5] = is_there and 1 or 0
+  out[i - 5] = is_queued and 1 or 0
 end
-if ARGV[3] == '1' or is_untidy(k) then
-  pass(k, wait, {}, ARGV[3] == '1')
-elseif redis.call('PTTL', k[2]) > 0 and not is_ours(k) then
-  -- One of Redisson's has come, which gives the queue no lifetime, and takes none from it.
+if ARGV[3] == '1' or needs_cleanup(k) then
+  update_queue(k, wait, {}, ARGV[3] == '1')
+elseif redis.call('PTTL', k[2]) > 0 and not has_only_own(k) then
+  -- A position of Redisson was added, which neither sets nor removes the lifetime of the queue.
   set_lifetimes(k, wait)
 end
 local head, left = redis.call('LINDEX', k[2], 0), redis.call('PTTL', k[1])
@@ -41,7 +43,8 @@ for i = 6, #ARGV do
   end
 end
 if left == -2 and first == 0 then
-  -- Told by a release before, most likely; or nobody told it, as the head was thrown out, or the message was lost.
-  tell_head(k, ARGV[4], ARGV[5])
+  -- Usually a release has notified the head already. It has not if another position was the head
+  -- then, or if the message was lost.
+  notify_head(k, ARGV[4], ARGV[5])
 end
 return {time, left, first, unpack(out)}

@@ -1,27 +1,32 @@
--- fair_queue.lua: what the scripts of a fair lock have in common; it stands in front of each of them.
+-- fair_queue.lua: the functions that the scripts of a fair lock share; it precedes each of them.
 --
--- The queue is Redisson's: a list of holders, and a sorted set with a score for each, in milliseconds. A score is that of the
--- one before plus what its own place is worth, `wait`; who gets in or leaves takes its own `wait` off those behind. Redisson
--- throws out a head whose score is over by its own clock. We throw out ours when they are dead, and leave theirs to that rule.
+-- The queue has Redisson's format: a list of holders, and a sorted set with a score for each, in
+-- milliseconds. A score is that of the previous position plus the wait of its own position, `wait`.
+-- When a position is granted or leaves, its `wait` is subtracted from the scores behind it.
+-- Redisson removes a head whose score has passed by its own clock. These scripts remove expired
+-- positions of redgrid, and leave Redisson's positions to that rule.
 --
--- A queue is the four keys {lock, queue, scores, alive}. `alive` is ours alone: until when, in milliseconds by this server's
--- clock, each place of ours is kept by its process. Who is not in it is Redisson's.
+-- A queue is the four keys {lock, queue, scores, alive}. `alive` belongs to redgrid: when each of
+-- its positions expires, in milliseconds by this server's clock. A position that is not in it is
+-- Redisson's.
 local clock = redis.call('TIME')
 local time = clock[1] .. string.format('%06d', clock[2])
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- What a place of Redisson's is worth by its defaults, 5 minutes, and what is believed of one that waits longer: an hour.
-local FOREIGN, LONGEST = 300000, 3600000
--- What all places of ours get once that were not kept while the server stood still, at least.
+-- The wait of a Redisson position by its defaults, 5 minutes; and the maximum that is assumed for
+-- one with a longer wait, an hour.
+local FOREIGN_WAIT, MAX_FOREIGN_WAIT = 300000, 3600000
+-- Minimum extension of all redgrid positions that were not kept alive while the server was paused.
 local GRACE = 1000
--- Maximum number of dead places that one call removes. LREM looks through the queue up to the place, so in a long queue fewer are
--- removed: as many as look at 100,000 places together. Measured: 64 places at the end of a queue of 10,000 took 40 ms.
-local MOST_DEAD, MOST_LOOKED_AT = 64, 100000
--- From how many places on a queue of ours alone is looked through only when it is asked for.
-local LONG = 128
+-- Maximum number of expired positions that one call removes. LREM scans the queue up to the
+-- position, so fewer are removed from a long queue: as many as scan 100,000 positions together.
+-- Measured: 64 positions at the end of a queue of 10,000 took 40 ms.
+local MAX_EXPIRED, MAX_SCANNED = 64, 100000
+-- A queue of redgrid positions only that is longer than this is scanned only on request.
+local LONG_QUEUE = 128
 
--- Calls `command` with a list of arguments, as many at a time as Lua's stack bears.
-local function many(command, key, list)
+-- Calls `command` with a list of arguments, in chunks that fit on Lua's stack.
+local function call_in_chunks(command, key, list)
   for i = 1, #list, 2000 do
     redis.call(command, key, unpack(list, i, math.min(i + 1999, #list)))
   end
@@ -35,24 +40,26 @@ local function scores_of(key)
   return map
 end
 
--- Where no place of ours was kept in time, not even one, it was the server that stood still, or another one that has taken over:
--- all of them get a little more, once. A half in their times tells that they had it. To be called before a place is kept.
-local function forgive(k, kept)
+-- Extends all redgrid positions once if every one of them has expired: then the server was paused,
+-- or another one has taken over. A fraction of one half marks extended expiry times. Must be called
+-- before a position is kept alive.
+local function grant_grace(k, ttl)
   local last = redis.call('ZRANGE', k[4], -1, -1, 'WITHSCORES')[2]
   if not last or tonumber(last) >= now or tonumber(last) % 1 ~= 0 then
     return
   end
-  local ends, more = now + math.max(kept, GRACE) + 0.5, {}
-  for _, place in ipairs(redis.call('ZRANGE', k[4], 0, -1)) do
-    more[#more + 1] = ends
-    more[#more + 1] = place
+  local ends, extended = now + math.max(ttl, GRACE) + 0.5, {}
+  for _, position in ipairs(redis.call('ZRANGE', k[4], 0, -1)) do
+    extended[#extended + 1] = ends
+    extended[#extended + 1] = position
   end
-  many('ZADD', k[4], more)
+  call_in_chunks('ZADD', k[4], extended)
 end
 
--- Whether all places are ours; O(1). What Redisson has thrown out of ours is still in `alive`, for a second, and counts as much
--- as one of its own: so the first and the last are looked at, too.
-local function is_ours(k)
+-- Returns whether all positions are redgrid's; O(1). A redgrid position that Redisson removed stays
+-- in `alive` for a second, and offsets one of Redisson's in the count. Therefore the first and the
+-- last position are checked, too.
+local function has_only_own(k)
   if redis.call('LLEN', k[2]) ~= redis.call('ZCARD', k[4]) then
     return false
   end
@@ -60,8 +67,9 @@ local function is_ours(k)
   return not head or (redis.call('ZSCORE', k[4], head) and redis.call('ZSCORE', k[4], last) and true)
 end
 
--- Whether somebody is to be thrown out: one of ours that is dead, or a head of Redisson's whose time is over.
-local function is_untidy(k)
+-- Returns whether a position must be removed: an expired one of redgrid, or a head of Redisson
+-- whose score has passed.
+local function needs_cleanup(k)
   local first = redis.call('ZRANGE', k[4], 0, 0, 'WITHSCORES')
   if first[2] and tonumber(first[2]) < now then
     return true
@@ -74,7 +82,8 @@ local function is_untidy(k)
   return not score or tonumber(score) <= now
 end
 
--- Lifetimes for the queue's keys where every place is ours; Redisson gives them none, so none where one is its.
+-- Sets lifetimes for the keys of a queue of redgrid positions only. Redisson sets none, so a queue
+-- with one of its positions gets none.
 local function set_lifetimes(k, wait)
   local last = redis.call('ZRANGE', k[3], -1, -1, 'WITHSCORES')
   if not last[2] then
@@ -82,7 +91,7 @@ local function set_lifetimes(k, wait)
     return
   end
   local ends = math.max(tonumber(last[2]), now) + wait
-  if is_ours(k) then
+  if has_only_own(k) then
     redis.call('PEXPIREAT', k[2], ends)
     redis.call('PEXPIREAT', k[3], ends)
   else
@@ -92,88 +101,96 @@ local function set_lifetimes(k, wait)
   redis.call('PEXPIREAT', k[4], ends)
 end
 
--- Throws out who is to be, those in `leaving` too, and sees to the scores. Where Redisson's places are among ours it is one pass over
--- all, O(n): what goes is taken off those behind, and living places of ours get scores that outlast the places before them,
--- however long these were in the queue; else the first to meet the next head could be a process of Redisson's, and throw it out.
--- Where all are ours, the scores are those of a queue that was made just now. Redisson reads only those of the head and the last:
--- of a long queue, only these are set, unless `all` is asked for.
-local function pass(k, wait, leaving, all)
-  local places = redis.call('LLEN', k[2])
-  local mixed = not is_ours(k)
-  local most = math.max(1, math.min(MOST_DEAD, math.floor(MOST_LOOKED_AT / math.max(places, 1))))
-  local gone = redis.call('ZRANGEBYSCORE', k[4], '-inf', '(' .. now, 'LIMIT', 0, most)
-  for _, place in ipairs(leaving) do
-    gone[#gone + 1] = place
+-- Removes expired positions and those in `leaving`, and updates the scores.
+--
+-- If Redisson's positions are in the queue, it is one pass over all, O(n). The wait of each removed
+-- position is subtracted from the scores behind it. Live redgrid positions get scores that outlast
+-- the positions before them, however long these have been queued. Otherwise a process of Redisson
+-- that is the first to find the next head could remove it.
+--
+-- If all positions are redgrid's, they get the scores of a new queue. Redisson reads only the
+-- scores of the head and the last position. In a long queue only these two are set, unless `all` is
+-- true.
+local function update_queue(k, wait, leaving, all)
+  local length = redis.call('LLEN', k[2])
+  local mixed = not has_only_own(k)
+  local max_expired = math.max(1, math.min(MAX_EXPIRED, math.floor(MAX_SCANNED / math.max(length, 1))))
+  local gone = redis.call('ZRANGEBYSCORE', k[4], '-inf', '(' .. now, 'LIMIT', 0, max_expired)
+  for _, position in ipairs(leaving) do
+    gone[#gone + 1] = position
   end
-  local out, write = gone, {}
-  if mixed or all or places <= LONG then
+  local removed, new_scores = gone, {}
+  if mixed or all or length <= LONG_QUEUE then
     local list, alive = redis.call('LRANGE', k[2], 0, -1), scores_of(k[4])
-    local goes, expired, stays = {}, {}, 0
-    local less, floor, before = 0, now, nil
-    for _, place in ipairs(gone) do
-      goes[place] = true
+    local is_gone, expired_foreign, remaining = {}, {}, 0
+    local removed_wait, min_score, previous = 0, now, nil
+    for _, position in ipairs(gone) do
+      is_gone[position] = true
     end
     mixed = false
-    for _, place in ipairs(list) do
-      mixed = mixed or not (alive[place] or goes[place])
+    for _, position in ipairs(list) do
+      mixed = mixed or not (alive[position] or is_gone[position])
     end
-    local score = mixed and scores_of(k[3])
-    for _, place in ipairs(list) do
-      local ours, was = alive[place], mixed and score[place]
-      if goes[place] then
-        less = less + wait
-      elseif not ours and stays == 0 and was and was <= now then
-        expired[#expired + 1] = place
+    local old_scores = mixed and scores_of(k[3])
+    for _, position in ipairs(list) do
+      local is_own, old_score = alive[position], mixed and old_scores[position]
+      if is_gone[position] then
+        removed_wait = removed_wait + wait
+      elseif not is_own and remaining == 0 and old_score and old_score <= now then
+        expired_foreign[#expired_foreign + 1] = position
       else
-        stays = stays + 1
-        local is = was and was - less
+        remaining = remaining + 1
+        local new_score = old_score and old_score - removed_wait
         if not mixed then
-          floor = floor + wait
-          is = floor
-        elseif ours then
-          floor = floor + wait
-          -- Not for every millisecond: what is short of it by less than a sixth stays.
-          if not is or is < floor - wait / 6 then
-            is = floor
+          min_score = min_score + wait
+          new_score = min_score
+        elseif is_own then
+          min_score = min_score + wait
+          -- Not updated every millisecond: a score that is too low by less than a sixth stays.
+          if not new_score or new_score < min_score - wait / 6 then
+            new_score = min_score
           end
         else
-          -- What it takes off those behind when it gets in. Of a head it is not known, but not less than what it has left.
-          local worth = was and (before and was - before or math.max(was - now, FOREIGN)) or FOREIGN
-          floor = floor + math.max(0, math.min(worth, LONGEST))
-          -- Without a score it would never be thrown out.
-          is = is or now + wait
+          -- What it will subtract from the scores behind it. For the head it is not known, but at
+          -- least its remaining time.
+          local foreign_wait = old_score
+            and (previous and old_score - previous or math.max(old_score - now, FOREIGN_WAIT))
+            or FOREIGN_WAIT
+          min_score = min_score + math.max(0, math.min(foreign_wait, MAX_FOREIGN_WAIT))
+          -- Without a score it would never be removed.
+          new_score = new_score or now + wait
         end
-        before = was or is
-        if is ~= was then
-          write[#write + 1] = is
-          write[#write + 1] = place
+        previous = old_score or new_score
+        if new_score ~= old_score then
+          new_scores[#new_scores + 1] = new_score
+          new_scores[#new_scores + 1] = position
         end
       end
     end
-    if #expired > 0 then
-      out = {unpack(gone)}
-      for _, place in ipairs(expired) do
-        out[#out + 1] = place
+    if #expired_foreign > 0 then
+      removed = {unpack(gone)}
+      for _, position in ipairs(expired_foreign) do
+        removed[#removed + 1] = position
       end
     end
   end
-  for _, place in ipairs(out) do
-    redis.call('LREM', k[2], 1, place)
+  for _, position in ipairs(removed) do
+    redis.call('LREM', k[2], 1, position)
   end
-  many('ZREM', k[3], out)
-  many('ZREM', k[4], gone)
-  if #write == 0 and not mixed then
+  call_in_chunks('ZREM', k[3], removed)
+  call_in_chunks('ZREM', k[4], gone)
+  if #new_scores == 0 and not mixed then
     local head, last = redis.call('LINDEX', k[2], 0), redis.call('LINDEX', k[2], -1)
     if head then
-      write = {now + wait * redis.call('LLEN', k[2]), last, now + wait, head}
+      new_scores = {now + wait * redis.call('LLEN', k[2]), last, now + wait, head}
     end
   end
-  many('ZADD', k[3], write)
+  call_in_chunks('ZADD', k[3], new_scores)
   set_lifetimes(k, wait)
 end
 
--- Tells the head that the lock is free. A message that may not be sent does not matter: who waits also looks by itself.
-local function tell_head(k, publish, channel)
+-- Notifies the head that the lock is free. A rejected message does no harm: waiters also poll.
+local function notify_head(k, publish, channel)
   local head = redis.call('LINDEX', k[2], 0)
   if head then
     redis.pcall(publish, channel .. ':' .. head, '0')

@@ -1,19 +1,19 @@
--- rw_seize.lua: take a read-write lock for one writer whoever has it, and tell the holders that lose it.
+-- rw_seize.lua: take over a read-write lock for one writer, and notify the holders that lose it.
 --
 -- KEYS[1]  lock          hash: `mode`, and a field for each holder
 -- ARGV[1]  writer        new for each grant; ends with `:write`
 -- ARGV[2]  lease         milliseconds
 -- ARGV[3]  not after     microseconds since 1970 by this server's clock
 -- ARGV[4]  only if held  1: leave a free lock alone
--- ARGV[5]  notices       channel of a client's notices, up to the client's id; `}` follows the id
--- ARGV[6]  expected      a writer: without it, nothing is taken; absent where any holder may lose it
--- Returns  {1, time, n}   taken at `time`, the fencing token; n holders lost it
---          {0, time, -2}  nothing was taken: it was free, or `expected` does not hold it
+-- ARGV[5]  notices       prefix of a client's notice channel; the client's id and `}` follow
+-- ARGV[6]  expected      a writer: without it, nothing is taken over; absent if any may lose it
+-- Returns  {1, time, n}   taken over at `time`, the fencing token; n holders lost it
+--          {0, time, -2}  nothing was taken over: it was free, or `expected` does not hold it
 --          {2, time, 0}   too late
 --
--- Work: O(holders), writes one key; what readers have beside it ends with their leases. Sent twice within its lease, the second
--- finds itself and takes nothing from anybody; later it would take the lock from whoever came since, so no copy is sent for
--- longer than that.
+-- Work: O(holders), writes one key; the timeout keys of readers expire with their leases.
+-- Sent twice within its lease, the second finds its own field and takes nothing over. Later it
+-- would take the lock from a newer holder, so no retransmission is sent for longer than that.
 local now = redis.call('TIME')
 local time = now[1] * 1000000 + now[2]
 if time > tonumber(ARGV[3]) then
@@ -28,15 +28,15 @@ if #holders == 0 and ARGV[4] == '1' then
 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
 redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[1], '1')
-local bounded = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
-if type(bounded) == 'table' then
+local expire_reply = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+if type(expire_reply) == 'table' then
   redis.call('HDEL', KEYS[1], ARGV[1])
   if mode then
     redis.call('HSET', KEYS[1], 'mode', mode)
   else
     redis.call('HDEL', KEYS[1], 'mode')
   end
-  return bounded
+  return expire_reply
 end
 local lost = 0
 for _, holder in ipairs(holders) do
@@ -45,7 +45,8 @@ for _, holder in ipairs(holders) do
     redis.call('HDEL', KEYS[1], holder)
     local client, number = string.match(holder, '^(%x+%-%x+%-%x+%-%x+%-%x+):(%d+)')
     if client then
-      -- A notice that can not be sent must not undo the taking; the holder finds out at its next renewal.
+      -- A notice that cannot be sent must not undo the takeover. The holder notices the loss at its
+      -- next renewal.
       redis.pcall('PUBLISH', ARGV[5] .. client .. '}', client .. ':' .. number)
     end
   end

@@ -1,4 +1,4 @@
-//! How a map and its store belong together.
+//! Options of a map in front of a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,37 +7,38 @@ use std::time::Duration;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::ObjectError;
 
-use super::behind::{Loss, WriteBehind};
 use super::queue::Queue;
 use super::store::{Loader, Writer};
+use super::write_behind::{Loss, WriteBehind};
 use super::{BackedMap, Inner, Mode};
 use crate::map::Map;
 
-/// How often a store is tried: once, as Redisson's default.
+/// Number of attempts of a write: 1, Redisson's default.
 const ATTEMPTS: u32 = 1;
 
-/// The pause between two tries: 100 ms, Redisson's default.
+/// Pause between two attempts: 100 ms, Redisson's default.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long one call of a store may take: beyond what databases take for a row, and below what people wait for.
+/// Time limit of one call to a store: longer than databases take for a row, and shorter than people
+/// wait.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a map stands in front of a store; made by [`Map::backed`].
+/// Builder of a map in front of a store; created by [`Map::backed`].
 #[must_use = "there is no map before it is built"]
 pub struct Backing<K, V, KC, VC> {
     map: Map<K, V, KC, VC>,
     pub(super) loader: Option<Arc<dyn Loader<K, V>>>,
     writer: Option<Arc<dyn Writer<K, V>>>,
-    behind: Option<WriteBehind>,
+    write_behind: Option<WriteBehind>,
     on_loss: Option<OnLoss<K>>,
-    terms: Terms,
+    store_options: StoreOptions,
 }
 
 pub(super) type OnLoss<K> = Arc<dyn Fn(Loss<K>) + Send + Sync>;
 
-/// What holds for every call of a store.
+/// Options of every call to a store.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct StoreOptions {
     pub(super) attempts: u32,
     pub(super) retry_interval: Duration,
     pub(super) store_timeout: Duration,
@@ -45,15 +46,16 @@ pub(super) struct Terms {
     pub(super) exclusive: bool,
 }
 
-impl Terms {
-    /// How long a write may take with all its tries.
-    pub(super) fn whole(&self) -> Duration {
+impl StoreOptions {
+    /// Returns the longest time of a write, with all its attempts.
+    pub(super) fn max_write_time(&self) -> Duration {
         (self.store_timeout + self.retry_interval) * self.attempts
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
-    /// The map in front of a store: what is missing is loaded, and what is changed is written, through or behind.
+    /// Returns a builder of a map in front of a store. Missing entries are loaded, and changes are
+    /// written, through or behind.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -66,18 +68,18 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// ```
     #[doc(alias = "MapOptions")]
     pub fn backed(&self) -> Backing<K, V, KC, VC> {
-        let terms = Terms {
+        let store_options = StoreOptions {
             attempts: ATTEMPTS,
             retry_interval: RETRY_INTERVAL,
             store_timeout: STORE_TIMEOUT,
             exclusive: false,
         };
-        Backing { map: self.clone(), loader: None, writer: None, behind: None, on_loss: None, terms }
+        Backing { map: self.clone(), loader: None, writer: None, write_behind: None, on_loss: None, store_options }
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Backing<K, V, KC, VC> {
-    /// Reads from the store what is not in the map.
+    /// Loads entries that are not in the map from the store.
     #[doc(alias = "loaderAsync")]
     pub fn loader(self, loader: impl Loader<K, V>) -> Self
     where
@@ -87,7 +89,8 @@ impl<K, V, KC: Codec, VC: Codec> Backing<K, V, KC, VC> {
         Backing { loader: Some(Arc::new(loader)), ..self }
     }
 
-    /// Writes to the store what is changed, before the call returns unless [`Backing::write_behind`] is set.
+    /// Writes changes to the store. The call returns afterwards, unless [`Backing::write_behind`]
+    /// is set.
     #[doc(alias = "writerAsync")]
     pub fn writer(self, writer: impl Writer<K, V>) -> Self
     where
@@ -97,46 +100,57 @@ impl<K, V, KC: Codec, VC: Codec> Backing<K, V, KC, VC> {
         Backing { writer: Some(Arc::new(writer)), ..self }
     }
 
-    /// Has changes wait in this process, and writes many at a time: the call returns when the map has it.
+    /// Queues changes in this process and writes them in batches. The call returns when the map has
+    /// the change.
     #[doc(alias = "writeMode")]
     #[doc(alias = "writeBehindBatchSize")]
     #[doc(alias = "writeBehindDelay")]
-    pub fn write_behind(self, behind: WriteBehind) -> Self {
-        Backing { behind: Some(behind), ..self }
+    pub fn write_behind(self, write_behind: WriteBehind) -> Self {
+        Backing { write_behind: Some(write_behind), ..self }
     }
 
-    /// Called with what was changed in the map and is not written behind it: after the last try, and at the end of a shutdown.
-    pub fn on_loss(self, told: impl Fn(Loss<K>) + Send + Sync + 'static) -> Self {
-        Backing { on_loss: Some(Arc::new(told)), ..self }
+    /// Sets a callback for changes of the map that will not be written behind.
+    ///
+    /// It is called after the last attempt, and at the end of a shutdown.
+    pub fn on_loss(self, callback: impl Fn(Loss<K>) + Send + Sync + 'static) -> Self {
+        Backing { on_loss: Some(Arc::new(callback)), ..self }
     }
 
-    /// How often a write is tried, 1 to 1,000; once unless it is said. Loads are tried once.
+    /// Sets the number of attempts of a write, 1 to 1,000. The default is 1. Loads are attempted
+    /// once.
     #[doc(alias = "writeRetryAttempts")]
     pub fn attempts(mut self, attempts: u32) -> Self {
-        self.terms.attempts = attempts;
+        self.store_options.attempts = attempts;
         self
     }
 
-    /// The pause between two tries, up to an hour; 100 ms unless it is said.
+    /// Sets the pause between two attempts, up to an hour. The default is 100 ms.
     #[doc(alias = "writeRetryInterval")]
     pub fn retry_interval(mut self, interval: Duration) -> Self {
-        self.terms.retry_interval = interval;
+        self.store_options.retry_interval = interval;
         self
     }
 
-    /// How long one call of the store may take before it is dropped, 1 ms to an hour; 10 s unless it is said. A longer one holds up
-    /// those behind it for longer, where a store hangs.
+    /// Sets the time limit of one call to the store, 1 ms to an hour. The default is 10 s.
+    ///
+    /// A call that exceeds it is dropped. With a longer limit, a hanging store blocks the following
+    /// calls for longer.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
-        self.terms.store_timeout = timeout;
+        self.store_options.store_timeout = timeout;
         self
     }
 
-    /// Loads and writes under the [lock of the key](Map::lock): one process at a time is at a key of the store, Redisson's loads
-    /// included, for an acquire and a release more. A lock that is lost ends the call of the store as one that failed. Whoever holds
-    /// the lock of a key already waits here in vain.
+    /// Loads and writes under the [lock of the key](Map::lock).
+    ///
+    /// Only one process at a time accesses a key of the store, Redisson's loads included. This
+    /// costs an acquire and a release more. If the lock is lost, the call to the store ends as
+    /// failed.
+    ///
+    /// A caller that already holds the lock of a key must not use that key here: it would wait for
+    /// itself.
     #[cfg(feature = "locks")]
     pub fn exclusive(mut self) -> Self {
-        self.terms.exclusive = true;
+        self.store_options.exclusive = true;
         self
     }
 }
@@ -148,54 +162,59 @@ where
     KC: Encode<K>,
     VC: Encode<V> + Decode<V>,
 {
-    /// The map. **Make one of a name in a process, and clone it** where it writes behind: each has a queue of its own, and of two
-    /// the store may get an older value last.
+    /// Returns the map.
+    ///
+    /// **Create one per name in a process, and clone it** if it writes behind. Each has its own
+    /// queue, so with two of them the store may receive an older value last.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] where an option has a value that can not be, [`ObjectError::InvalidName`].
+    /// [`ObjectError::InvalidArgument`] if an option is out of range; [`ObjectError::InvalidName`].
     pub fn build(self) -> Result<BackedMap<K, V, KC, VC>, ObjectError> {
-        let Backing { map, loader, writer, behind, on_loss, terms } = self;
+        let Backing { map, loader, writer, write_behind, on_loss, store_options } = self;
         let (name, _) = map.place.named()?;
         let invalid = |option, expected: &str, got| {
             Err(ObjectError::InvalidArgument { name: name.clone(), option, expected: expected.into(), got })
         };
         let hour = Duration::from_secs(3600);
-        if !(1..=1000).contains(&terms.attempts) {
-            return invalid("attempts", "1 to 1,000", terms.attempts.to_string());
+        if !(1..=1000).contains(&store_options.attempts) {
+            return invalid("attempts", "1 to 1,000", store_options.attempts.to_string());
         }
-        if terms.retry_interval > hour {
-            return invalid("retry_interval", "up to an hour", format!("{:?}", terms.retry_interval));
+        if store_options.retry_interval > hour {
+            return invalid("retry_interval", "up to an hour", format!("{:?}", store_options.retry_interval));
         }
-        if !(Duration::from_millis(1)..=hour).contains(&terms.store_timeout) {
-            return invalid("store_timeout", "1 ms to an hour", format!("{:?}", terms.store_timeout));
+        if !(Duration::from_millis(1)..=hour).contains(&store_options.store_timeout) {
+            return invalid("store_timeout", "1 ms to an hour", format!("{:?}", store_options.store_timeout));
         }
-        let mode = match (writer, behind) {
-            (None, None) => Mode::Kept,
+        let mode = match (writer, write_behind) {
+            (None, None) => Mode::NoWriter,
             (None, Some(_)) => return invalid("write_behind", "a writer beside it", "none".into()),
             (Some(writer), None) => Mode::Through(writer),
-            (Some(writer), Some(behind)) => {
-                if let Some((option, expected, got)) = behind.unfit() {
+            (Some(writer), Some(write_behind)) => {
+                if let Some((option, expected, got)) = write_behind.first_invalid() {
                     return invalid(option, expected, got);
                 }
-                Mode::Behind(Queue::start(map.place.client(), behind, terms, writer, on_loss))
+                Mode::Behind(Queue::start(map.place.client(), write_behind, store_options, writer, on_loss))
             }
         };
         Ok(BackedMap(Arc::new(Inner {
             map,
             loader,
             mode,
-            terms,
-            flights: Default::default(),
-            under_way: Default::default(),
+            store_options,
+            pending_loads: Default::default(),
+            changes_in_flight: Default::default(),
         })))
     }
 }
 
 impl<K, V, KC, VC> fmt::Debug for Backing<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Backing");
-        shown.field("loader", &self.loader.is_some()).field("writer", &self.writer.is_some());
-        shown.field("behind", &self.behind).field("terms", &self.terms).finish_non_exhaustive()
+        let mut debug = f.debug_struct("Backing");
+        debug.field("loader", &self.loader.is_some()).field("writer", &self.writer.is_some());
+        debug
+            .field("write_behind", &self.write_behind)
+            .field("store_options", &self.store_options)
+            .finish_non_exhaustive()
     }
 }

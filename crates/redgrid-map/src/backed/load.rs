@@ -1,4 +1,4 @@
-//! Reading through: what is not in the map is loaded, once at a time for each key.
+//! Read-through: loads entries that are not in the map, one load per key at a time.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -13,31 +13,32 @@ use futures_util::{FutureExt, StreamExt, stream};
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::object::ObjectError;
 
-use super::carry::done;
+use super::key_lock::{KeyGuard, lock_lost};
 use super::store::{BackedError, Fault, TookTooLong};
-use super::turn::{Turn, lost, within};
+use super::store_call::call_store;
+use super::write_task::join;
 use super::{BackedMap, Inner, Mode};
 use crate::insert::INSERT_IF_ABSENT;
 
-/// A load that all who want the key wait for.
-type Flight = Shared<BoxFuture<'static, Result<Option<Bytes>, BackedError>>>;
+/// A load that all callers of the key share.
+type PendingLoad = Shared<BoxFuture<'static, Result<Option<Bytes>, BackedError>>>;
 
-/// The loads that run.
-pub(super) type Flights = Mutex<HashMap<Bytes, Flight>>;
+/// The running loads, by encoded key.
+pub(super) type PendingLoads = Mutex<HashMap<Bytes, PendingLoad>>;
 
-/// What loading many came to.
+/// The result of loading many keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Loaded {
-    /// So many keys have the store's value now.
+    /// Number of keys that have the store's value now.
     pub loaded: u64,
-    /// So many have the map's, as they had one.
+    /// Number of keys that keep the map's value.
     pub kept: u64,
-    /// So many the store has nothing of.
+    /// Number of keys that the store does not have.
     pub missing: u64,
 }
 
-/// What became of a key of many.
-enum One {
+/// The result of loading one of many keys.
+enum LoadResult {
     Loaded,
     Kept,
     Missing,
@@ -50,82 +51,84 @@ where
     KC: Encode<K>,
     VC: Encode<V> + Decode<V>,
 {
-    /// What the key has: in the map, or else in the store, from where it is put into the map.
+    /// Returns the value of a key. If it is not in the map, it is loaded from the store and
+    /// inserted.
     ///
     /// # Errors
     ///
-    /// [`BackedError`] says what is true then.
+    /// [`BackedError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// A load that has begun goes on for others.
+    /// A load that has begun continues for other callers.
     pub async fn get(&self, key: &K) -> Result<Option<V>, BackedError> {
         if let Some(value) = self.0.map.get(key).await? {
             return Ok(Some(value));
         }
         let field = self.0.map.place.encoded(&self.0.map.keys, key)?;
-        let found = self.loaded(key, &field).await?;
-        Ok(self.0.map.value(&field, found)?)
+        let found = self.load_missing(key, &field).await?;
+        Ok(self.0.map.decode_value(&field, found)?)
     }
 
-    /// What the keys have, in their order: those that are missing in the map are loaded, 16 at a time.
+    /// Returns the values of keys, in their order. Missing entries are loaded, 16 at a time.
     ///
     /// # Errors
     ///
-    /// As [`BackedMap::get`].
+    /// As for [`BackedMap::get`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BackedMap::get`].
+    /// As for [`BackedMap::get`].
     #[doc(alias = "getAll")]
     pub async fn get_many<'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> Result<Vec<Option<V>>, BackedError> {
         let keys: Vec<&K> = keys.into_iter().collect();
         let mut found = self.0.map.get_many(keys.iter().copied()).await?;
-        let missing: Vec<(usize, K)> =
-            found.iter().enumerate().filter(|(_, has)| has.is_none()).map(|(at, _)| (at, keys[at].clone())).collect();
-        let loads = missing.into_iter().map(|(at, key)| async move { (at, self.get(&key).await) });
-        let mut loads = std::pin::pin!(stream::iter(loads).buffer_unordered(AT_ONCE));
-        while let Some((at, value)) = loads.next().await {
-            found[at] = value?;
+        let missing = found.iter().enumerate().filter(|(_, value)| value.is_none());
+        let missing: Vec<(usize, K)> = missing.map(|(index, _)| (index, keys[index].clone())).collect();
+        let loads = missing.into_iter().map(|(index, key)| async move { (index, self.get(&key).await) });
+        let mut loads = std::pin::pin!(stream::iter(loads).buffer_unordered(MAX_CONCURRENT_LOADS));
+        while let Some((index, value)) = loads.next().await {
+            found[index] = value?;
         }
         Ok(found)
     }
 
-    /// Whether the key is in the map or in the store, from where it is put into the map.
+    /// Returns whether a key is in the map or in the store. If it is only in the store, it is
+    /// inserted into the map.
     ///
     /// # Errors
     ///
-    /// As [`BackedMap::get`].
+    /// As for [`BackedMap::get`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BackedMap::get`].
+    /// As for [`BackedMap::get`].
     #[doc(alias = "containsKey")]
     pub async fn contains_key(&self, key: &K) -> Result<bool, BackedError> {
         if self.0.map.contains_key(key).await? {
             return Ok(true);
         }
         let field = self.0.map.place.encoded(&self.0.map.keys, key)?;
-        Ok(self.loaded(key, &field).await?.is_some())
+        Ok(self.load_missing(key, &field).await?.is_some())
     }
 
-    /// Loads all keys that the store [names](crate::Loader::keys), so many at a time: those that the map has, too, where they
-    /// are to be `replaced`.
+    /// Loads all keys that the store [lists](crate::Loader::keys), `at_once` at a time. Keys that
+    /// are in the map are loaded only if they are to be `replaced`.
     ///
     /// # Errors
     ///
-    /// The first [`BackedError`]; what was loaded before is in the map.
+    /// The first [`BackedError`]. Entries that were loaded before it are in the map.
     ///
     /// # Cancel safety
     ///
-    /// What is loaded is in the map.
+    /// Entries that were loaded before the drop are in the map.
     #[doc(alias = "loadAll")]
     pub async fn load_all(&self, replaced: bool, at_once: usize) -> Result<Loaded, BackedError> {
         match &self.0.loader {
             None => Ok(Loaded::default()),
             Some(loader) => {
-                let within = self.0.terms.store_timeout;
-                // No key takes longer than any other call of the store.
+                let within = self.0.store_options.store_timeout;
+                // The next key has the time limit of any other call to the store.
                 let keys = stream::unfold(Some(loader.keys()), move |keys| async move {
                     let mut keys = keys?;
                     match tokio::time::timeout(within, keys.next()).await {
@@ -138,15 +141,16 @@ where
         }
     }
 
-    /// Loads these keys, so many at a time: those that the map has, too, where they are to be `replaced`.
+    /// Loads these keys, `at_once` at a time. Keys that are in the map are loaded only if they are
+    /// to be `replaced`.
     ///
     /// # Errors
     ///
-    /// As [`BackedMap::load_all`].
+    /// As for [`BackedMap::load_all`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BackedMap::load_all`].
+    /// As for [`BackedMap::load_all`].
     #[doc(alias = "loadAll")]
     pub async fn load_many(
         &self,
@@ -164,63 +168,66 @@ where
         at_once: usize,
     ) -> Result<Loaded, BackedError> {
         let name = self.0.name()?;
-        let one = async |key: Result<K, Fault>| {
+        let load_one = async |key: Result<K, Fault>| {
             let key = key.map_err(|fault| BackedError::NotLoaded { name: name.clone(), source: fault.into() })?;
             let field = self.0.map.place.encoded(&self.0.map.keys, &key)?;
             if replaced {
                 let (inner, key, field) = (Arc::clone(&self.0), key.clone(), field.clone());
                 let load = tokio::spawn(async move { inner.load(key, field, true).await });
-                let found = done(&name, load).await?;
-                return Ok(found.map_or(One::Missing, |_| One::Loaded));
+                let found = join(&name, load).await?;
+                return Ok(found.map_or(LoadResult::Missing, |_| LoadResult::Loaded));
             }
             if self.0.map.contains_key(&key).await? {
-                return Ok(One::Kept);
+                return Ok(LoadResult::Kept);
             }
-            Ok::<_, BackedError>(self.loaded(&key, &field).await?.map_or(One::Missing, |_| One::Loaded))
+            Ok::<_, BackedError>(
+                self.load_missing(&key, &field).await?.map_or(LoadResult::Missing, |_| LoadResult::Loaded),
+            )
         };
-        let mut all = Loaded::default();
-        let mut done = std::pin::pin!(keys.map(one).buffer_unordered(at_once.max(1)));
-        while let Some(one) = done.next().await {
-            match one? {
-                One::Loaded => all.loaded += 1,
-                One::Kept => all.kept += 1,
-                One::Missing => all.missing += 1,
+        let mut totals = Loaded::default();
+        let mut results = std::pin::pin!(keys.map(load_one).buffer_unordered(at_once.max(1)));
+        while let Some(result) = results.next().await {
+            match result? {
+                LoadResult::Loaded => totals.loaded += 1,
+                LoadResult::Kept => totals.kept += 1,
+                LoadResult::Missing => totals.missing += 1,
             }
         }
-        Ok(all)
+        Ok(totals)
     }
 
-    /// What the store has of a key that the map has not; the bytes are in the map then.
-    async fn loaded(&self, key: &K, field: &Bytes) -> Result<Option<Bytes>, BackedError> {
+    /// Loads a key that is not in the map and inserts it. Returns its bytes in the map; `None` if
+    /// the store does not have it.
+    async fn load_missing(&self, key: &K, field: &Bytes) -> Result<Option<Bytes>, BackedError> {
         if self.0.loader.is_none() {
             return Ok(None);
         }
-        self.flight(key, field)?.await
+        self.pending_load(key, field)?.await
     }
 
-    /// The load of this key that runs, or a new one.
-    fn flight(&self, key: &K, field: &Bytes) -> Result<Flight, BackedError> {
+    /// Returns the running load of this key, or starts one.
+    fn pending_load(&self, key: &K, field: &Bytes) -> Result<PendingLoad, BackedError> {
         let name = self.0.name()?;
-        let mut flights = self.0.flights.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(flight) = flights.get(field) {
-            return Ok(flight.clone());
+        let mut pending_loads = self.0.pending_loads.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(load) = pending_loads.get(field) {
+            return Ok(load.clone());
         }
-        let (inner, key, of) = (Arc::clone(&self.0), key.clone(), field.clone());
-        // In a task: it goes on whoever of those that wait goes away.
+        let (inner, key, owned_field) = (Arc::clone(&self.0), key.clone(), field.clone());
+        // In a task of its own, so that it continues when callers are dropped.
         let task = tokio::spawn(async move {
-            let found = AssertUnwindSafe(inner.load(key, of.clone(), false)).catch_unwind().await;
-            inner.flights.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&of);
+            let found = AssertUnwindSafe(inner.load(key, owned_field.clone(), false)).catch_unwind().await;
+            inner.pending_loads.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&owned_field);
             found.unwrap_or_else(|payload| resume_unwind(payload))
         });
-        let flight = async move { done(&name, task).await };
-        let flight = flight.boxed().shared();
-        flights.insert(field.clone(), flight.clone());
-        Ok(flight)
+        let load = async move { join(&name, task).await };
+        let load = load.boxed().shared();
+        pending_loads.insert(field.clone(), load.clone());
+        Ok(load)
     }
 }
 
-/// How many missing keys of many are loaded at a time.
-const AT_ONCE: usize = 16;
+/// Number of missing keys that [`BackedMap::get_many`] loads at a time.
+const MAX_CONCURRENT_LOADS: usize = 16;
 
 impl<K, V, KC, VC> Inner<K, V, KC, VC>
 where
@@ -229,43 +236,44 @@ where
     KC: Encode<K>,
     VC: Encode<V> + Decode<V>,
 {
-    /// Loads a key and puts it into the map; tells what the map has then.
+    /// Loads a key and inserts it into the map. Returns the map's value afterwards.
     async fn load(&self, key: K, field: Bytes, replaced: bool) -> Result<Option<Bytes>, BackedError> {
-        let turn = self.turn(&field).await?;
-        let found = self.load_in_turn(&turn, key, field, replaced).await;
-        turn.over().await;
+        let guard = self.lock_key(&field).await?;
+        let found = self.load_locked(&guard, key, field, replaced).await;
+        guard.release().await;
         found
     }
 
-    async fn load_in_turn(
+    async fn load_locked(
         &self,
-        turn: &Turn,
+        guard: &KeyGuard,
         key: K,
         field: Bytes,
         replaced: bool,
     ) -> Result<Option<Bytes>, BackedError> {
         let map = &self.map;
         if !replaced {
-            // From the primary: a replica may be behind, and others may have loaded it while this one waited.
-            let has: Option<Bytes> = map.place.ask(map.place.command("HGET")?.arg(field.clone())).await?;
-            if has.is_some() {
-                return Ok(has);
+            // Read from the primary: a replica may be behind. Another process may have loaded the
+            // key while this one waited.
+            let current: Option<Bytes> = map.place.ask(map.place.command("HGET")?.arg(field.clone())).await?;
+            if current.is_some() {
+                return Ok(current);
             }
         }
-        let mut waits = None;
+        let mut pending = None;
         if let Mode::Behind(queue) = &self.mode {
-            // The store is behind: what waits for it is newer than what it has.
-            waits = queue.waits(&field);
+            // The store is behind the map: a pending change is newer than the store's value.
+            pending = queue.pending_value(&field);
         }
-        let loaded = match (waits, self.loader.clone()) {
-            (Some(waits), _) => waits,
+        let loaded = match (pending, self.loader.clone()) {
+            (Some(pending), _) => pending,
             (None, Some(loader)) => {
                 let loaded = tokio::select! {
                     biased;
-                    lost = lost(slice::from_ref(turn)) => Err(lost),
-                    loaded = within(&self.terms, async move { loader.load(&key).await }) => loaded,
+                    lost = lock_lost(slice::from_ref(guard)) => Err(lost),
+                    loaded = call_store(&self.store_options, async move { loader.load(&key).await }) => loaded,
                 };
-                loaded.map_err(|source| self.not_loaded(source))?
+                loaded.map_err(|source| self.load_error(source))?
             }
             (None, None) => None,
         };
@@ -276,11 +284,11 @@ where
             map.place.change::<i64>(request).await?;
             return Ok(Some(value));
         }
-        let has: Option<Bytes> = map.scripted(&INSERT_IF_ABSENT, [field, value.clone()]).await?;
-        Ok(Some(has.unwrap_or(value)))
+        let current: Option<Bytes> = map.run_script(&INSERT_IF_ABSENT, [field, value.clone()]).await?;
+        Ok(Some(current.unwrap_or(value)))
     }
 
-    fn not_loaded(&self, source: Arc<dyn Error + Send + Sync>) -> BackedError {
+    fn load_error(&self, source: Arc<dyn Error + Send + Sync>) -> BackedError {
         match self.name() {
             Ok(name) => BackedError::NotLoaded { name, source },
             Err(invalid) => ObjectError::into(invalid),

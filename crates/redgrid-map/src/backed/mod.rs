@@ -1,15 +1,16 @@
 //! A map in front of a store: read-through, write-through, write-behind.
 
-mod behind;
+mod batch;
 mod builder;
-mod carry;
-mod emptying;
+mod flush;
+mod key_lock;
 mod load;
-mod many;
 mod queue;
 mod store;
-mod turn;
+mod store_call;
 mod write;
+mod write_behind;
+mod write_task;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,75 +19,91 @@ use std::time::Duration;
 use redgrid_core::Name;
 use redgrid_core::object::ObjectError;
 
-pub use self::behind::{Behind, Loss, WriteBehind};
 pub use self::builder::Backing;
-use self::builder::Terms;
-use self::carry::UnderWay;
-use self::load::Flights;
+use self::builder::StoreOptions;
 pub use self::load::Loaded;
+use self::load::PendingLoads;
 use self::queue::Queue;
 pub use self::store::{BackedError, Fault, Loader, TookTooLong, Writer};
+pub use self::write_behind::{Behind, Loss, WriteBehind};
+use self::write_task::InFlightChanges;
 use crate::map::Map;
 
-/// A map in front of a store, which it reads what is missing from and writes what is changed to; made by [`Map::backed`].
+/// A map in front of a store; created by [`Map::backed`]. Missing entries are loaded from the
+/// store, and changes are written to it.
 ///
-/// Cheap to clone; clones have the same queue and the same loads. Calls take keys and values as they own them: what has begun goes on in a task of its own
-/// until map and store agree, although nobody waits for it any more. It is to be used within a runtime of tokio.
+/// Cheap to clone; clones share one queue and their loads. Calls take ownership of keys and values:
+/// a started change continues in its own task until map and store agree, even if the caller is
+/// dropped. It must be used within a tokio runtime.
 ///
-/// # What it promises
+/// # Promises
 ///
-/// - **Reading.** What the map has is the answer. What it has not is loaded and put in, unless somebody else was quicker. Of a key one load runs at a time, for
-///   all tasks that have clones of this; across processes with `exclusive` (feature `locks`). That a store has nothing is not remembered.
-/// - **Writing through.** The map is changed first, then the store, and the call returns when both have it. Where the store does not take it, the map is changed back,
-///   unless others have changed it meanwhile. In between others see what is not stored yet. Changes of a key by this process reach map and store in
-///   one order; across processes with `exclusive` (feature `locks`), else the store may end with another process's value than the map. A shutdown of the client waits for them.
-/// - **Writing behind.** The map is changed, and the call returns; the store follows within the delay, of each key with its newest value. What waits is in the memory of this process:
-///   at most [`WriteBehind::capacity`] keys are lost when it dies. A shutdown of the client writes what waits, within a bound. What is not written is counted and told.
-/// - **Lost answers.** Where the answer of the map to a change is lost, it is asked what it has, and the store gets what is there of the change.
-/// - **Around it.** Changes by [`BackedMap::map`], by other processes that do not write, and entries that vanish with a whole map (`clear`, a lifetime) do not reach the store.
+/// - **Reading.** An entry of the map is returned as it is. A missing one is loaded and inserted,
+///   unless another client has inserted one meanwhile. One load per key runs at a time for all
+///   clones; with `exclusive` (feature `locks`) in all processes. There is no negative caching: a
+///   key that the store does not have is loaded again by the next read.
+/// - **Writing through.** The map is changed first, then the store, and the call returns when both
+///   have the change. If the store rejects it, the map is changed back, unless another client has
+///   changed it meanwhile. Until then other clients see a value that is not stored yet. Changes of
+///   a key by this process reach map and store in the same order. With `exclusive` (feature
+///   `locks`) this holds across processes; without it, the store may end with another process's
+///   value than the map. A shutdown of the client waits for these changes.
+/// - **Writing behind.** The map is changed, and the call returns. The store follows within the
+///   delay, with the newest value of each key. Pending changes are in the memory of this process:
+///   if it dies, at most [`WriteBehind::capacity`] keys are lost. A shutdown of the client writes
+///   pending changes within a time limit. Unwritten changes are counted and reported.
+/// - **Lost replies.** If the map's reply to a change is lost, the map is read, and the store
+///   receives the part of the change that was made.
+/// - **Other writers.** Some changes do not reach the store: those through [`BackedMap::map`],
+///   those of other processes that have no writer, and entries that vanish with a whole map
+///   (`clear`, a lifetime).
 pub struct BackedMap<K, V, KC, VC>(Arc<Inner<K, V, KC, VC>>);
 
 struct Inner<K, V, KC, VC> {
     map: Map<K, V, KC, VC>,
     loader: Option<Arc<dyn Loader<K, V>>>,
     mode: Mode<K, V>,
-    terms: Terms,
-    flights: Flights,
-    under_way: UnderWay,
+    store_options: StoreOptions,
+    pending_loads: PendingLoads,
+    changes_in_flight: InFlightChanges,
 }
 
-/// Where changes go.
+/// How changes reach the store.
 enum Mode<K, V> {
-    /// Nowhere else.
-    Kept,
+    /// There is no writer: changes stay in the map.
+    NoWriter,
     Through(Arc<dyn Writer<K, V>>),
     Behind(Queue<K, V>),
 }
 
 impl<K, V, KC, VC> BackedMap<K, V, KC, VC> {
-    /// The map alone: what it reads is not loaded, and what it changes is not written to the store.
+    /// Returns the map itself. Its reads do not load, and its changes are not written to the store.
     pub fn map(&self) -> &Map<K, V, KC, VC> {
         &self.0.map
     }
 
-    /// What waits to be written behind, what has been, and what never will; nothing of a map that writes through.
+    /// Returns the numbers of pending, written and lost keys of the write-behind queue.
+    ///
+    /// All are 0 for a map that writes through.
     pub fn behind(&self) -> Behind {
         match &self.0.mode {
-            Mode::Behind(queue) => queue.behind(),
-            Mode::Kept | Mode::Through(_) => Behind::default(),
+            Mode::Behind(queue) => queue.stats(),
+            Mode::NoWriter | Mode::Through(_) => Behind::default(),
         }
     }
 
-    /// Writes what waits at the moment, at once; tells whether all that was waiting is written or told as lost `within` this time. Of a map
-    /// that writes through: waits until no change is under way.
+    /// Writes all changes that are pending now, without waiting for the delay. Returns whether all
+    /// of them were written or reported as lost `within` this time.
+    ///
+    /// A map that writes through waits until no change is in flight.
     ///
     /// # Cancel safety
     ///
-    /// What waits is written although nobody waits for it.
+    /// Pending changes are written even if the future is dropped.
     pub async fn flush(&self, within: Duration) -> bool {
         match &self.0.mode {
             Mode::Behind(queue) => queue.flush(within).await,
-            Mode::Kept | Mode::Through(_) => self.0.under_way.none(within).await,
+            Mode::NoWriter | Mode::Through(_) => self.0.changes_in_flight.wait_until_none(within).await,
         }
     }
 }
@@ -106,11 +123,11 @@ impl<K, V, KC, VC> Clone for BackedMap<K, V, KC, VC> {
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for BackedMap<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = match &self.0.mode {
-            Mode::Kept => "kept",
+            Mode::NoWriter => "none",
             Mode::Through(_) => "through",
             Mode::Behind(_) => "behind",
         };
-        let mut shown = f.debug_struct("BackedMap");
-        shown.field("map", &self.0.map).field("loader", &self.0.loader.is_some()).field("writes", &mode).finish()
+        let mut debug = f.debug_struct("BackedMap");
+        debug.field("map", &self.0.map).field("loader", &self.0.loader.is_some()).field("writes", &mode).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! What waits for the store: each key with its newest value, in the order in which they came.
+//! The write-behind queue: each key with its newest value, in order of arrival.
 
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
@@ -11,55 +11,57 @@ use redgrid_core::clock::{Clock, Instant};
 use redgrid_core::{Client, Name};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
 
-use super::behind::{Behind, Loss, WriteBehind};
-use super::builder::{OnLoss, Terms};
-use super::emptying::Emptying;
+use super::builder::{OnLoss, StoreOptions};
+use super::flush::FlushTask;
 use super::store::{BackedError, Writer};
+use super::write_behind::{Behind, Loss, WriteBehind};
 
-/// A client that was shut down before what waited was written.
+/// The client was shut down before the pending changes were written.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the client was shut down, and the store did not take it in time")]
-pub(super) struct OutOfTime;
+pub(super) struct NotWrittenInTime;
 
-/// The queue of a map, and the task that empties it; it ends with its last handle, and with the client.
-pub(super) struct Queue<K, V>(Arc<Waiting<K, V>>);
+/// The queue of a map and its flush task, which ends with the last handle and with the client.
+pub(super) struct Queue<K, V>(Arc<SharedQueue<K, V>>);
 
-pub(super) struct Waiting<K, V> {
-    pub(super) behind: WriteBehind,
+/// The part of a queue that its handles and its flush task share.
+pub(super) struct SharedQueue<K, V> {
+    pub(super) write_behind: WriteBehind,
     pub(super) clock: Clock,
-    pub(super) lines: Mutex<Lines<K, V>>,
-    /// One permit for each key that may wait.
-    pub(super) room: Arc<Semaphore>,
-    pub(super) nudge: Notify,
-    /// How many of those that waited have been done with.
-    pub(super) done: watch::Sender<u64>,
+    pub(super) state: Mutex<QueueState<K, V>>,
+    /// One permit for each key that may be pending or in flight.
+    pub(super) permits: Arc<Semaphore>,
+    /// Wakes the flush task.
+    pub(super) wake: Notify,
+    /// The total number of keys that were written or lost.
+    pub(super) completed: watch::Sender<u64>,
     pub(super) on_loss: Option<OnLoss<K>>,
 }
 
-pub(super) struct Lines<K, V> {
-    pub(super) waiting: HashMap<Bytes, Entry<K, V>>,
+pub(super) struct QueueState<K, V> {
+    pub(super) pending: HashMap<Bytes, PendingChange<K, V>>,
     pub(super) order: VecDeque<Bytes>,
-    /// What is just written: no value where it is removed.
-    pub(super) under_way: HashMap<Bytes, (K, Option<V>)>,
-    /// When the first of those that wait was changed.
-    pub(super) since: Option<Instant>,
-    /// How many have ever waited.
-    pub(super) came: u64,
-    /// So many are to go without a delay.
-    pub(super) at_once: u64,
-    pub(super) told: Behind,
-    /// So many wait for room.
-    pub(super) wanted: usize,
-    /// Nobody uses it any more.
-    pub(super) abandoned: bool,
-    /// Nobody empties it any more.
-    pub(super) over: bool,
+    /// The keys of the write in flight; no value if the key is removed.
+    pub(super) in_flight: HashMap<Bytes, (K, Option<V>)>,
+    /// The start of the delay of the first pending key.
+    pub(super) pending_since: Option<Instant>,
+    /// The total number of keys that were ever enqueued.
+    pub(super) enqueued: u64,
+    /// The first so many keys that were enqueued are written without a delay.
+    pub(super) flush_up_to: u64,
+    pub(super) totals: Behind,
+    /// The number of changes that wait for capacity.
+    pub(super) capacity_waiters: usize,
+    /// No handle is left.
+    pub(super) handles_dropped: bool,
+    /// The flush task has ended or accepts no more changes.
+    pub(super) closed: bool,
 }
 
-pub(super) struct Entry<K, V> {
+pub(super) struct PendingChange<K, V> {
     pub(super) key: K,
     pub(super) value: Option<V>,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl<K, V> Queue<K, V>
@@ -69,192 +71,197 @@ where
 {
     pub(super) fn start(
         client: &Client,
-        behind: WriteBehind,
-        terms: Terms,
+        write_behind: WriteBehind,
+        store_options: StoreOptions,
         writer: Arc<dyn Writer<K, V>>,
         on_loss: Option<OnLoss<K>>,
     ) -> Queue<K, V> {
-        let waiting = Arc::new(Waiting {
-            behind,
+        let shared = Arc::new(SharedQueue {
+            write_behind,
             clock: client.clock().clone(),
-            lines: Mutex::new(Lines {
-                waiting: HashMap::new(),
+            state: Mutex::new(QueueState {
+                pending: HashMap::new(),
                 order: VecDeque::new(),
-                under_way: HashMap::new(),
-                since: None,
-                came: 0,
-                at_once: 0,
-                wanted: 0,
-                told: Behind::default(),
-                abandoned: false,
-                over: false,
+                in_flight: HashMap::new(),
+                pending_since: None,
+                enqueued: 0,
+                flush_up_to: 0,
+                capacity_waiters: 0,
+                totals: Behind::default(),
+                handles_dropped: false,
+                closed: false,
             }),
-            room: Arc::new(Semaphore::new(behind.capacity)),
-            nudge: Notify::new(),
-            done: watch::Sender::new(0),
+            permits: Arc::new(Semaphore::new(write_behind.capacity)),
+            wake: Notify::new(),
+            completed: watch::Sender::new(0),
             on_loss,
         });
-        let work = Emptying::new(Arc::clone(&waiting), terms, writer);
-        client.spawn_attached(|attendant| work.run(attendant));
-        Queue(waiting)
+        let task = FlushTask::new(Arc::clone(&shared), store_options, writer);
+        client.spawn_attached(|background| task.run(background));
+        Queue(shared)
     }
 
-    /// Room for so many more, which may not be more than there can be; whoever has none changes nothing.
-    pub(super) async fn rooms(&self, name: &Name, count: usize) -> Result<Vec<OwnedSemaphorePermit>, BackedError> {
-        let WriteBehind { capacity, room_within: waited, .. } = self.0.behind;
+    /// Reserves capacity for `count` keys, which must not exceed the total capacity.
+    ///
+    /// Without the permits the caller must change nothing.
+    pub(super) async fn reserve(&self, name: &Name, count: usize) -> Result<Vec<OwnedSemaphorePermit>, BackedError> {
+        let WriteBehind { capacity, room_within: waited, .. } = self.0.write_behind;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let mut all = Arc::clone(&self.0.room).try_acquire_many_owned(count);
-        if let Err(TryAcquireError::NoPermits) = all {
-            // What waits goes now, also where a batch is larger than the queue and the delay not over.
-            let _wants = Wants::room(&self.0);
-            let free = Arc::clone(&self.0.room).acquire_many_owned(count);
-            all = match tokio::time::timeout(waited, free).await {
-                Ok(free) => free.map_err(|_| TryAcquireError::Closed),
+        let mut permits = Arc::clone(&self.0.permits).try_acquire_many_owned(count);
+        if let Err(TryAcquireError::NoPermits) = permits {
+            // Pending changes are written now, even if the queue is smaller than a batch and the
+            // delay is not over.
+            let _waiter = CapacityWaiter::new(&self.0);
+            let acquire = Arc::clone(&self.0.permits).acquire_many_owned(count);
+            permits = match tokio::time::timeout(waited, acquire).await {
+                Ok(acquired) => acquired.map_err(|_| TryAcquireError::Closed),
                 Err(_) => Err(TryAcquireError::NoPermits),
             };
         }
-        let mut all = match all {
-            Ok(all) => all,
+        let mut permits = match permits {
+            Ok(permits) => permits,
             Err(TryAcquireError::Closed) => return Err(BackedError::Closed { name: name.clone() }),
             Err(TryAcquireError::NoPermits) => return Err(BackedError::Full { name: name.clone(), capacity, waited }),
         };
-        Ok(std::iter::from_fn(|| all.split(1)).collect())
+        Ok(std::iter::from_fn(|| permits.split(1)).collect())
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.0.behind.capacity
+        self.0.write_behind.capacity
     }
 
-    /// Has a change wait; one of the same key that waits is replaced, where it stands.
-    pub(super) fn push(&self, field: Bytes, key: K, value: Option<V>, room: OwnedSemaphorePermit) {
-        let mut lines = self.0.lines();
-        if lines.over {
-            drop(lines);
-            return self.lose(vec![key], Arc::new(OutOfTime));
+    /// Enqueues a change. It replaces a pending change of the same key, at its position.
+    pub(super) fn push(&self, field: Bytes, key: K, value: Option<V>, permit: OwnedSemaphorePermit) {
+        let mut state = self.0.state();
+        if state.closed {
+            drop(state);
+            return self.report_lost(vec![key], Arc::new(NotWrittenInTime));
         }
-        match lines.waiting.get_mut(&field) {
-            // Its own room goes back.
-            Some(entry) => entry.value = value,
+        match state.pending.get_mut(&field) {
+            // The new permit is returned; the pending change keeps its own.
+            Some(change) => change.value = value,
             None => {
-                lines.came += 1;
-                lines.order.push_back(field.clone());
-                lines.waiting.insert(field, Entry { key, value, _room: room });
-                lines.since.get_or_insert_with(|| self.0.clock.now());
+                state.enqueued += 1;
+                state.order.push_back(field.clone());
+                state.pending.insert(field, PendingChange { key, value, _permit: permit });
+                state.pending_since.get_or_insert_with(|| self.0.clock.now());
             }
         }
-        drop(lines);
-        self.0.nudge.notify_one();
+        drop(state);
+        self.0.wake.notify_one();
     }
 
-    /// Tells what is changed in the map, or may be, and will not be written.
-    pub(super) fn lose(&self, keys: Vec<K>, error: Arc<dyn Error + Send + Sync>) {
-        self.0.lines().told.lost += keys.len() as u64;
-        self.0.tell(vec![Loss { keys, error }]);
+    /// Reports keys that are, or may be, changed in the map and will not be written.
+    pub(super) fn report_lost(&self, keys: Vec<K>, error: Arc<dyn Error + Send + Sync>) {
+        self.0.state().totals.lost += keys.len() as u64;
+        self.0.call_on_loss(vec![Loss { keys, error }]);
     }
 
-    /// What waits of a key, the newest: `None` in it where that is removed.
-    pub(super) fn waits(&self, field: &Bytes) -> Option<Option<V>> {
-        let lines = self.0.lines();
-        lines
-            .waiting
+    /// Returns the newest value of a key that is pending or in flight; `Some(None)` if the key is
+    /// to be removed.
+    pub(super) fn pending_value(&self, field: &Bytes) -> Option<Option<V>> {
+        let state = self.0.state();
+        state
+            .pending
             .get(field)
-            .map(|entry| &entry.value)
-            .or_else(|| lines.under_way.get(field).map(|(_, value)| value))
+            .map(|change| &change.value)
+            .or_else(|| state.in_flight.get(field).map(|(_, value)| value))
             .cloned()
     }
 }
 
 impl<K, V> Queue<K, V> {
-    pub(super) fn behind(&self) -> Behind {
-        let lines = self.0.lines();
-        Behind { waiting: lines.waiting.len() + lines.under_way.len(), ..lines.told }
+    pub(super) fn stats(&self) -> Behind {
+        let state = self.0.state();
+        Behind { waiting: state.pending.len() + state.in_flight.len(), ..state.totals }
     }
 
     pub(super) async fn flush(&self, within: Duration) -> bool {
-        let all = {
-            let mut lines = self.0.lines();
-            lines.at_once = lines.came;
-            lines.came
+        let target = {
+            let mut state = self.0.state();
+            state.flush_up_to = state.enqueued;
+            state.enqueued
         };
-        self.0.nudge.notify_one();
-        let mut done = self.0.done.subscribe();
-        let written = done.wait_for(|done| *done >= all);
-        tokio::time::timeout(within, written).await.is_ok_and(|seen| seen.is_ok())
+        self.0.wake.notify_one();
+        let mut completed = self.0.completed.subscribe();
+        let flushed = completed.wait_for(|completed| *completed >= target);
+        tokio::time::timeout(within, flushed).await.is_ok_and(|reached| reached.is_ok())
     }
 }
 
 impl<K, V> Drop for Queue<K, V> {
     fn drop(&mut self) {
-        self.0.lines().abandoned = true;
-        self.0.nudge.notify_one();
+        self.0.state().handles_dropped = true;
+        self.0.wake.notify_one();
     }
 }
 
-impl<K, V> Waiting<K, V> {
-    pub(super) fn lines(&self) -> MutexGuard<'_, Lines<K, V>> {
-        self.lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+impl<K, V> SharedQueue<K, V> {
+    pub(super) fn state(&self) -> MutexGuard<'_, QueueState<K, V>> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// A part is done with.
-    pub(super) fn done(&self, fields: &[Bytes], lost: Vec<Loss<K>>) {
-        let missing: u64 = lost.iter().map(|loss| loss.keys.len() as u64).sum();
+    /// Records the end of the write in flight, and reports its lost keys.
+    pub(super) fn complete(&self, fields: &[Bytes], lost: Vec<Loss<K>>) {
+        let lost_count: u64 = lost.iter().map(|loss| loss.keys.len() as u64).sum();
         {
-            let mut lines = self.lines();
-            lines.under_way.clear();
-            lines.told.lost += missing;
-            lines.told.written += fields.len() as u64 - missing;
+            let mut state = self.state();
+            state.in_flight.clear();
+            state.totals.lost += lost_count;
+            state.totals.written += fields.len() as u64 - lost_count;
         }
-        self.tell(lost);
-        self.done.send_modify(|done| *done += fields.len() as u64);
+        self.call_on_loss(lost);
+        self.completed.send_modify(|completed| *completed += fields.len() as u64);
     }
 
-    fn tell(&self, lost: Vec<Loss<K>>) {
+    fn call_on_loss(&self, lost: Vec<Loss<K>>) {
         let Some(on_loss) = &self.on_loss else { return };
         for loss in lost {
-            // A panic of the caller's words is not to end the work.
+            // A panic of the callback does not end the task.
             let _ = catch_unwind(AssertUnwindSafe(|| on_loss(loss)));
         }
     }
 
-    /// Whether everything that came, or was to come, has been done with: then nothing more may come.
-    pub(super) fn is_over(&self) -> bool {
-        let mut lines = self.lines();
-        let over = lines.order.is_empty() && self.room.available_permits() == self.behind.capacity;
-        lines.over |= over;
-        over
+    /// Returns whether no change is pending, in flight or about to be enqueued. If so, the queue is
+    /// closed.
+    pub(super) fn close_if_drained(&self) -> bool {
+        let mut state = self.state();
+        let drained = state.order.is_empty() && self.permits.available_permits() == self.write_behind.capacity;
+        state.closed |= drained;
+        drained
     }
 
-    /// Nothing more may come, and all that waits or is just written is told as lost.
+    /// Closes the queue, and reports all pending and in-flight keys as lost.
     pub(super) fn give_up(&self) {
-        self.room.close();
+        self.permits.close();
         let (fields, keys) = {
-            let mut lines = self.lines();
-            lines.over = true;
+            let mut state = self.state();
+            state.closed = true;
             let (mut fields, mut keys): (Vec<Bytes>, Vec<K>) =
-                lines.under_way.drain().map(|(field, (key, _))| (field, key)).unzip();
-            fields.extend(lines.order.drain(..));
-            keys.extend(lines.waiting.drain().map(|(_, entry)| entry.key));
+                state.in_flight.drain().map(|(field, (key, _))| (field, key)).unzip();
+            fields.extend(state.order.drain(..));
+            keys.extend(state.pending.drain().map(|(_, change)| change.key));
             (fields, keys)
         };
         if !keys.is_empty() {
-            self.done(&fields, vec![Loss { keys, error: Arc::new(OutOfTime) }]);
+            self.complete(&fields, vec![Loss { keys, error: Arc::new(NotWrittenInTime) }]);
         }
     }
 }
 
-/// Somebody who waits for room: what waits goes on at once meanwhile.
-struct Wants<'a, K, V>(&'a Waiting<K, V>);
+/// A change that waits for capacity. While it exists, pending changes are written without a delay.
+struct CapacityWaiter<'a, K, V>(&'a SharedQueue<K, V>);
 
-impl<'a, K, V> Wants<'a, K, V> {
-    fn room(waiting: &'a Waiting<K, V>) -> Self {
-        waiting.lines().wanted += 1;
-        waiting.nudge.notify_one();
-        Wants(waiting)
+impl<'a, K, V> CapacityWaiter<'a, K, V> {
+    fn new(shared: &'a SharedQueue<K, V>) -> Self {
+        shared.state().capacity_waiters += 1;
+        shared.wake.notify_one();
+        CapacityWaiter(shared)
     }
 }
 
-impl<K, V> Drop for Wants<'_, K, V> {
+impl<K, V> Drop for CapacityWaiter<'_, K, V> {
     fn drop(&mut self) {
-        self.0.lines().wanted -= 1;
+        self.0.state().capacity_waiters -= 1;
     }
 }

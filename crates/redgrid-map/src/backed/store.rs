@@ -1,4 +1,4 @@
-//! What a store is to a map in front of it, and what can go wrong.
+//! The interface of a store behind a map, and its errors.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use futures_util::stream::{BoxStream, empty};
 use redgrid_core::Name;
 use redgrid_core::object::ObjectError;
 
-/// What a store says went wrong: any error.
+/// The error of a store: any error.
 pub type Fault = Box<dyn Error + Send + Sync>;
 
-/// Reads from a store what is not in the map.
+/// Loads entries that are not in the map from a store.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -32,45 +32,55 @@ pub type Fault = Box<dyn Error + Send + Sync>;
 #[doc(alias = "MapLoader")]
 #[doc(alias = "MapLoaderAsync")]
 pub trait Loader<K: Send + Sync + 'static, V: 'static>: Send + Sync + 'static {
-    /// What the store has of a key; `None` where it has nothing. It is dropped where it takes longer than
+    /// Returns the store's value of a key; `None` if the store does not have it.
+    ///
+    /// The future is dropped if it exceeds
     /// [`Backing::store_timeout`](crate::Backing::store_timeout).
     async fn load(&self, key: &K) -> Result<Option<V>, Fault>;
 
-    /// All keys of the store, for [`BackedMap::load_all`](crate::BackedMap::load_all); none unless it says so. The next key may take as
-    /// long as a call.
+    /// Returns all keys of the store, for [`BackedMap::load_all`](crate::BackedMap::load_all). The
+    /// default is none.
+    ///
+    /// The next key may take as long as a call.
     #[doc(alias = "loadAllKeys")]
     fn keys(&self) -> BoxStream<'_, Result<K, Fault>> {
         empty().boxed()
     }
 }
 
-/// Writes to a store what is changed in the map.
+/// Writes changes of the map to a store.
 ///
-/// Both may be called again with what they have done already: after an error, and after a call that was dropped because it took
-/// too long. Of one key never two calls run at a time in one process.
+/// Both methods must be idempotent: they may be called again with the same arguments after an
+/// error, and after a call that was dropped because of its time limit. In one process two calls for
+/// one key never run at the same time.
 #[async_trait]
 #[doc(alias = "MapWriter")]
 #[doc(alias = "MapWriterAsync")]
 pub trait Writer<K: Send + Sync + 'static, V: Send + Sync + 'static>: Send + Sync + 'static {
-    /// Gives keys their values. No key is in it twice.
+    /// Sets the values of keys. No key occurs twice.
     async fn write(&self, entries: &[(K, V)]) -> Result<(), Fault>;
 
-    /// Removes keys, which the store may not have.
+    /// Removes keys. The store may not have them.
     async fn delete(&self, keys: &[K]) -> Result<(), Fault>;
 }
 
-/// A store that took longer than it may: whether it has done what was asked is not known.
+/// A call to the store exceeded its time limit. Whether the call took effect is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the store took longer than {0:?}")]
 pub struct TookTooLong(pub Duration);
 
-/// What can be wrong with a map and its store, and what is true then.
+/// What failed in a map in front of a store, and what is true afterwards.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackedError {
-    /// The map was not read or changed; it says what is true. Where it is `OutcomeUnknown`, the map may have the change. It was asked, and the
-    /// store was given what it had of it; a `compare_and_remove`, and an `alter` that removes, was not. Where it is `Decode` after a change,
-    /// map and store have the change, and what the key had before can not be read.
+    /// A request to the map failed. The contained error states whether anything may have changed.
+    ///
+    /// After `OutcomeUnknown` the map may have the change. The map was then read, and the store was
+    /// given the part of the change that the map has. A `compare_and_remove` and an `alter` that
+    /// removes are exceptions: the store was not given them.
+    ///
+    /// After `Decode` of a change, map and store have the change, and the previous value cannot be
+    /// decoded.
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// The store could not be read. The map is unchanged.
@@ -78,53 +88,56 @@ pub enum BackedError {
     NotLoaded {
         /// The map.
         name: Name,
-        /// What the store said, or [`TookTooLong`].
+        /// The store's error, or [`TookTooLong`].
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// The store did not take a change, each time it was tried; the map has again what it had, unless others have changed it
-    /// meanwhile. After [`TookTooLong`] the store may have it all the same.
+    /// The store rejected a change in every attempt. The map has its previous value again, unless
+    /// another client has changed it meanwhile.
+    ///
+    /// After [`TookTooLong`] the store may have the change nevertheless.
     #[error("the store of `{name}` did not take a change, {attempts} times; the map was changed back")]
     NotStored {
         /// The map.
         name: Name,
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
-        /// What the store said last.
+        /// The store's last error.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// The same, and the map could not be changed back: it has, or may have, what the store has not.
+    /// The store rejected a change in every attempt, and the map could not be changed back. The map
+    /// has, or may have, a value that the store does not have.
     #[error(
         "the store of `{name}` did not take a change, {attempts} times, and the map could not be changed back: {undo}"
     )]
     Divided {
         /// The map.
         name: Name,
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
         /// Why the map was not changed back.
         undo: Arc<ObjectError>,
-        /// What the store said last.
+        /// The store's last error.
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// So many changes wait for the store that no other may. Nothing is changed.
+    /// The queue of pending changes is full. Nothing is changed.
     #[error("{capacity} changes of `{name}` waited for its store, and none was taken within {waited:?}")]
     Full {
         /// The map.
         name: Name,
-        /// How many may wait.
+        /// The capacity of the queue.
         capacity: usize,
-        /// How long this one did.
+        /// How long this change waited.
         waited: Duration,
     },
-    /// Others of this process were at the key, or at its store, all the time. Nothing is changed.
+    /// Other calls of this process used the key, or its store, all the time. Nothing is changed.
     #[error("a key of `{name}` was in use by others of this process for {waited:?}")]
     Busy {
         /// The map.
         name: Name,
-        /// How long.
+        /// How long the call waited.
         waited: Duration,
     },
     /// The client is shut down. Nothing is changed.
@@ -133,13 +146,14 @@ pub enum BackedError {
         /// The map.
         name: Name,
     },
-    /// The client, or the runtime of tokio, ended meanwhile. What is done of the change is not known.
+    /// The client or the tokio runtime ended meanwhile. It is unknown how much of the change was
+    /// done.
     #[error("the client or the runtime ended before a change of `{name}` was done")]
     Ended {
         /// The map.
         name: Name,
     },
-    /// The key's lock was not to be had. Nothing is changed.
+    /// The key's lock was not acquired. Nothing is changed.
     #[cfg(feature = "locks")]
     #[error("the lock of a key was not acquired")]
     NotLocked(#[from] redgrid_locks::AcquireError),

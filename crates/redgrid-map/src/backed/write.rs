@@ -1,4 +1,4 @@
-//! Changing a key: in the map, and then in the store.
+//! Changes of single keys: first in the map, then in the store.
 
 use std::slice;
 use std::sync::Arc;
@@ -9,17 +9,19 @@ use redgrid_core::BackgroundClient;
 use redgrid_core::object::{ObjectError, Rounds};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::carry::{Made, is_unanswered};
+use super::key_lock::KeyGuard;
 use super::store::BackedError;
-use super::turn::{Batch, Turn};
+use super::store_call::StoreWrite;
+use super::write_task::{AppliedChange, is_unanswered};
 use super::{BackedMap, Inner, Mode};
 use crate::compare::{compare_and_remove, compare_and_set};
 use crate::insert::{INSERT, INSERT_IF_ABSENT, REPLACE};
 use crate::remove::REMOVE;
-use crate::update::Step;
+use crate::update::Attempt;
 
-/// A change in the map: its answer, and what it made of the key where it made anything.
-type Changed = Result<(Option<Bytes>, Option<Made>), ObjectError>;
+/// The result of a change of the map: the reply, and the values before and after it if a value was
+/// changed.
+type ChangeResult = Result<(Option<Bytes>, Option<AppliedChange>), ObjectError>;
 
 impl<K, V, KC, VC> BackedMap<K, V, KC, VC>
 where
@@ -28,173 +30,188 @@ where
     KC: Encode<K>,
     VC: Encode<V> + Decode<V>,
 {
-    /// Gives the key a value, in map and store; tells what it had in the map, which is not loaded for that.
+    /// Sets the value of a key in map and store. Returns the previous value in the map.
+    ///
+    /// The previous value is not loaded from the store.
     ///
     /// # Errors
     ///
-    /// [`BackedError`] says what is true then.
+    /// [`BackedError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has begun goes on in the background, until map and store agree.
+    /// A change that was started is completed in the background, until map and store agree.
     #[doc(alias = "put")]
     pub async fn insert(&self, key: K, value: V) -> Result<Option<V>, BackedError> {
         let inner = Arc::clone(&self.0);
-        let (field, bytes) = inner.map.both(&key, &value)?;
-        let made = Some(bytes.clone());
+        let (field, bytes) = inner.map.encode_entry(&key, &value)?;
+        let new = Some(bytes.clone());
         let change = async move {
-            let was: Option<Bytes> = inner.map.scripted(&INSERT, [field, bytes]).await?;
-            Ok((was.clone(), Some(Made { was, new: made })))
+            let previous: Option<Bytes> = inner.map.run_script(&INSERT, [field, bytes]).await?;
+            Ok((previous.clone(), Some(AppliedChange { previous, new })))
         };
-        let was = self.changed(key.clone(), Some(value), true, change).await?;
-        self.told(&key, was)
+        let previous = self.apply(key.clone(), Some(value), true, change).await?;
+        self.decode_reply(&key, previous)
     }
 
-    /// Gives the key a value, in map and store.
+    /// Sets the value of a key in map and store.
     ///
     /// # Errors
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     #[doc(alias = "fastPut")]
     pub async fn set(&self, key: K, value: V) -> Result<(), BackedError> {
         let inner = Arc::clone(&self.0);
-        let (field, bytes) = inner.map.both(&key, &value)?;
-        let made = Some(bytes.clone());
+        let (field, bytes) = inner.map.encode_entry(&key, &value)?;
+        let new = Some(bytes.clone());
         let change = async move {
-            // With what it had: so it can be changed back.
-            let was: Option<Bytes> = inner.map.scripted(&INSERT, [field, bytes]).await?;
-            Ok((None, Some(Made { was, new: made })))
+            // The previous value is needed for an undo.
+            let previous: Option<Bytes> = inner.map.run_script(&INSERT, [field, bytes]).await?;
+            Ok((None, Some(AppliedChange { previous, new })))
         };
-        self.changed(key, Some(value), true, change).await.map(drop)
+        self.apply(key, Some(value), true, change).await.map(drop)
     }
 
-    /// Gives the key a value if it is not in the map; else tells what it has. The store is not asked whether it has the key.
+    /// Sets the value of a key that is not in the map, in map and store. Otherwise returns the
+    /// current value.
+    ///
+    /// The store is not read: it may already have the key.
     ///
     /// # Errors
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     #[doc(alias = "putIfAbsent")]
     #[doc(alias = "fastPutIfAbsent")]
     pub async fn insert_if_absent(&self, key: K, value: V) -> Result<Option<V>, BackedError> {
         let inner = Arc::clone(&self.0);
-        let (field, bytes) = inner.map.both(&key, &value)?;
+        let (field, bytes) = inner.map.encode_entry(&key, &value)?;
         let new = Some(bytes.clone());
         let change = async move {
-            let has: Option<Bytes> = inner.map.scripted(&INSERT_IF_ABSENT, [field, bytes]).await?;
-            let made = has.is_none().then_some(Made { was: None, new });
-            Ok((has, made))
+            let current: Option<Bytes> = inner.map.run_script(&INSERT_IF_ABSENT, [field, bytes]).await?;
+            let applied = current.is_none().then_some(AppliedChange { previous: None, new });
+            Ok((current, applied))
         };
-        let has = self.changed(key.clone(), Some(value), true, change).await?;
-        self.told(&key, has)
+        let current = self.apply(key.clone(), Some(value), true, change).await?;
+        self.decode_reply(&key, current)
     }
 
-    /// Gives the key a value if it is in the map; tells what it had.
+    /// Sets the value of a key that is in the map, in map and store. Returns the previous value.
     ///
     /// # Errors
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     #[doc(alias = "putIfExists")]
     #[doc(alias = "fastPutIfExists")]
     #[doc(alias = "fastReplace")]
     pub async fn replace(&self, key: K, value: V) -> Result<Option<V>, BackedError> {
         let inner = Arc::clone(&self.0);
-        let (field, bytes) = inner.map.both(&key, &value)?;
+        let (field, bytes) = inner.map.encode_entry(&key, &value)?;
         let new = Some(bytes.clone());
         let change = async move {
-            let was: Option<Bytes> = inner.map.scripted(&REPLACE, [field, bytes]).await?;
-            let made = was.is_some().then(|| Made { was: was.clone(), new });
-            Ok((was, made))
+            let previous: Option<Bytes> = inner.map.run_script(&REPLACE, [field, bytes]).await?;
+            let applied = previous.is_some().then(|| AppliedChange { previous: previous.clone(), new });
+            Ok((previous, applied))
         };
-        let was = self.changed(key.clone(), Some(value), true, change).await?;
-        self.told(&key, was)
+        let previous = self.apply(key.clone(), Some(value), true, change).await?;
+        self.decode_reply(&key, previous)
     }
 
-    /// Gives the key a value if it has `expected` in the map; tells whether it did.
+    /// Sets the value of a key in map and store if its value in the map is `expected`. Returns
+    /// whether it was set.
     ///
     /// # Errors
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     #[doc(alias = "replace")]
     pub async fn compare_and_set(&self, key: K, expected: &V, new: V) -> Result<bool, BackedError> {
         let inner = Arc::clone(&self.0);
-        let (field, bytes) = inner.map.both(&key, &new)?;
+        let (field, bytes) = inner.map.encode_entry(&key, &new)?;
         let expected = self.0.map.place.encoded(&self.0.map.values, expected)?;
         let change = async move {
             let (_, map) = inner.map.place.named()?;
             let request = compare_and_set(map, false, [field, expected.clone(), bytes.clone()]);
-            let done: bool = inner.map.place.change(request).await?;
-            Ok(flagged(done.then_some(Made { was: Some(expected), new: Some(bytes) })))
+            let is_set: bool = inner.map.place.change(request).await?;
+            Ok(reply_flag(is_set.then_some(AppliedChange { previous: Some(expected), new: Some(bytes) })))
         };
-        Ok(self.changed(key, Some(new), true, change).await?.is_some())
+        Ok(self.apply(key, Some(new), true, change).await?.is_some())
     }
 
-    /// Removes the key if it has `expected` in the map; tells whether it did.
+    /// Removes a key from map and store if its value in the map is `expected`. Returns whether it
+    /// was removed.
     ///
     /// # Errors
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     pub async fn compare_and_remove(&self, key: K, expected: &V) -> Result<bool, BackedError> {
         let inner = Arc::clone(&self.0);
-        let (field, expected) = inner.map.both(&key, expected)?;
+        let (field, expected) = inner.map.encode_entry(&key, expected)?;
         let change = async move {
             let (_, map) = inner.map.place.named()?;
-            let done: bool = inner.map.place.change(compare_and_remove(map, false, [field, expected.clone()])).await?;
-            Ok(flagged(done.then_some(Made { was: Some(expected), new: None })))
+            let request = compare_and_remove(map, false, [field, expected.clone()]);
+            let is_removed: bool = inner.map.place.change(request).await?;
+            Ok(reply_flag(is_removed.then_some(AppliedChange { previous: Some(expected), new: None })))
         };
-        Ok(self.changed(key, None, false, change).await?.is_some())
+        Ok(self.apply(key, None, false, change).await?.is_some())
     }
 
-    /// Removes the key, in map and store, in the store also where the map has it not; tells what it had in the map.
+    /// Removes a key from map and store. Returns the removed value of the map.
+    ///
+    /// A key that is not in the map is removed from the store as well.
     ///
     /// # Errors
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     #[doc(alias = "fastRemove")]
     pub async fn remove(&self, key: K) -> Result<Option<V>, BackedError> {
         let inner = Arc::clone(&self.0);
         let field = inner.map.place.encoded(&inner.map.keys, &key)?;
         let change = async move {
-            let was: Option<Bytes> = inner.map.scripted(&REMOVE, [field]).await?;
-            Ok((was.clone(), Some(Made { was, new: None })))
+            let previous: Option<Bytes> = inner.map.run_script(&REMOVE, [field]).await?;
+            Ok((previous.clone(), Some(AppliedChange { previous, new: None })))
         };
-        let was = self.changed(key.clone(), None, true, change).await?;
-        self.told(&key, was)
+        let previous = self.apply(key.clone(), None, true, change).await?;
+        self.decode_reply(&key, previous)
     }
 
-    /// Replaces the key's value, or its absence, by what `change` makes of it: `None` removes it. It is loaded first where the map has it not.
-    /// Tells what it is then. `change` is called anew with each new value.
+    /// Replaces the value of a key with the result of `change`, in map and store. Returns the new
+    /// value.
+    ///
+    /// A key that is not in the map is loaded first. `change` receives `None` if the store does not
+    /// have it either. If `change` returns `None`, the key is removed. `change` is called again if
+    /// another client has changed the value meanwhile.
     ///
     /// # Errors
     ///
-    /// As [`BackedMap::insert`]; [`ObjectError::Contended`] when others were quicker for as long as a call may take.
+    /// As for [`BackedMap::insert`]. [`ObjectError::Contended`] if other clients were faster until
+    /// the time limit of a call.
     ///
     /// # Cancel safety
     ///
-    /// As [`BackedMap::insert`].
+    /// As for [`BackedMap::insert`].
     #[doc(alias = "compute")]
     #[doc(alias = "computeIfAbsent")]
     #[doc(alias = "computeIfPresent")]
@@ -210,51 +227,56 @@ where
         let mut rounds = Rounds::of(map.place.client(), &name);
         loop {
             self.get(&key).await?;
-            let was = map.stored(&rounds, &field).await?;
-            let new = change(map.value(&field, was.clone())?);
-            if was.is_none() && new.is_none() {
+            let previous = map.read_stored(&rounds, &field).await?;
+            let new = change(map.decode_value(&field, previous.clone())?);
+            if previous.is_none() && new.is_none() {
                 return Ok(None);
             }
-            let (inner, told) = (Arc::clone(&self.0), new.clone());
-            let (of, bytes) = (field.clone(), new.as_ref().map(|new| map.place.encoded(&map.values, new)).transpose()?);
-            let step = async move {
+            let (inner, new_value) = (Arc::clone(&self.0), new.clone());
+            let new_bytes = new.as_ref().map(|new| map.place.encoded(&map.values, new)).transpose()?;
+            let owned_field = field.clone();
+            let attempt = async move {
                 let rounds = Rounds::of(inner.map.place.client(), &inner.name()?);
-                match inner.map.step(&rounds, &of, was.clone(), told.as_ref()).await? {
-                    Step::Done => Ok(flagged(Some(Made { was, new: bytes }))),
-                    Step::Other(_) => Ok(flagged(None)),
+                match inner.map.try_replace(&rounds, &owned_field, previous.clone(), new_value.as_ref()).await? {
+                    Attempt::Done => Ok(reply_flag(Some(AppliedChange { previous, new: new_bytes }))),
+                    Attempt::Conflict(_) => Ok(reply_flag(None)),
                 }
             };
-            if self.changed(key.clone(), new.clone(), new.is_some(), step).await?.is_some() {
+            if self.apply(key.clone(), new.clone(), new.is_some(), attempt).await?.is_some() {
                 return Ok(new);
             }
             rounds.lost().await?;
         }
     }
 
-    fn told(&self, key: &K, bytes: Option<Bytes>) -> Result<Option<V>, BackedError> {
+    fn decode_reply(&self, key: &K, bytes: Option<Bytes>) -> Result<Option<V>, BackedError> {
         let field = self.0.map.place.encoded(&self.0.map.keys, key)?;
-        Ok(self.0.map.value(&field, bytes)?)
+        Ok(self.0.map.decode_value(&field, bytes)?)
     }
 
-    /// Makes a change in the map, and then what it made of the key in the store; it goes on whoever goes away. After a lost answer what the
-    /// map has tells whether it was made, where that is a `sign`.
-    async fn changed(
+    /// Changes a key in the map, and then in the store. The change continues if the caller is
+    /// dropped.
+    ///
+    /// `verifiable` states whether the value in the map shows, after a lost reply, that the change
+    /// was made.
+    async fn apply(
         &self,
         key: K,
         value: Option<V>,
-        sign: bool,
-        change: impl Future<Output = Changed> + Send + 'static,
+        verifiable: bool,
+        change: impl Future<Output = ChangeResult> + Send + 'static,
     ) -> Result<Option<Bytes>, BackedError> {
         let inner = Arc::clone(&self.0);
         let field = inner.map.place.encoded(&inner.map.keys, &key)?;
-        self.carried(|attendant| async move {
-            let room = match &inner.mode {
-                Mode::Behind(queue) => queue.rooms(&inner.name()?, 1).await?.pop(),
-                Mode::Kept | Mode::Through(_) => None,
+        self.run_in_task(|background| async move {
+            let permit = match &inner.mode {
+                Mode::Behind(queue) => queue.reserve(&inner.name()?, 1).await?.pop(),
+                Mode::NoWriter | Mode::Through(_) => None,
             };
-            let turn = inner.turn_unless_closed(&attendant, &field).await?;
-            let outcome = inner.changed_in_turn(&attendant, &turn, (field, key, value), sign, room, change).await;
-            turn.over().await;
+            let guard = inner.lock_key_unless_closing(&background, &field).await?;
+            let outcome =
+                inner.apply_locked(&background, &guard, (field, key, value), verifiable, permit, change).await;
+            guard.release().await;
             outcome
         })
         .await
@@ -268,37 +290,41 @@ where
     KC: Encode<K>,
     VC: Encode<V> + Decode<V>,
 {
-    async fn changed_in_turn(
+    async fn apply_locked(
         &self,
-        attendant: &BackgroundClient,
-        turn: &Turn,
+        background: &BackgroundClient,
+        guard: &KeyGuard,
         (field, key, value): (Bytes, K, Option<V>),
-        sign: bool,
-        room: Option<OwnedSemaphorePermit>,
-        change: impl Future<Output = Changed> + Send,
+        verifiable: bool,
+        permit: Option<OwnedSemaphorePermit>,
+        change: impl Future<Output = ChangeResult> + Send,
     ) -> Result<Option<Bytes>, BackedError> {
-        let turns = slice::from_ref(turn);
-        let (answer, made) = match change.await {
-            Err(error) if sign && is_unanswered(&error) => {
-                let encoded =
+        let guards = slice::from_ref(guard);
+        let (reply, applied) = match change.await {
+            Err(error) if verifiable && is_unanswered(&error) => {
+                let encode =
                     |value: V| Ok::<_, ObjectError>((self.map.place.encoded(&self.map.values, &value)?, value));
-                let value = value.map(encoded).transpose()?.map(|(bytes, value)| (value, bytes));
-                let rooms = room.into_iter().collect();
-                self.settled(attendant, turns, vec![(field, key, value)], rooms, &error).await?;
+                let value = value.map(encode).transpose()?.map(|(bytes, value)| (value, bytes));
+                let permits = permit.into_iter().collect();
+                let changes = vec![(field, key, value)];
+                self.resolve_unknown_outcome(background, guards, changes, permits, &error).await?;
                 return Err(error.into());
             }
             changed => changed?,
         };
-        let Some(made) = made else { return Ok(answer) };
-        match (&self.mode, room) {
-            (Mode::Behind(queue), Some(room)) => queue.push(field, key, value, room),
-            _ => self.through(attendant, turns, &Batch::of([(key, value)]), vec![(field, made)]).await?,
+        let Some(applied) = applied else { return Ok(reply) };
+        match (&self.mode, permit) {
+            (Mode::Behind(queue), Some(permit)) => queue.push(field, key, value, permit),
+            _ => {
+                let write = StoreWrite::of([(key, value)]);
+                self.write_through(background, guards, &write, vec![(field, applied)]).await?;
+            }
         }
-        Ok(answer)
+        Ok(reply)
     }
 }
 
-/// An answer that says whether it was done.
-fn flagged(made: Option<Made>) -> (Option<Bytes>, Option<Made>) {
-    (made.is_some().then(Bytes::new), made)
+/// Returns a reply that is `Some` if the change was made.
+fn reply_flag(applied: Option<AppliedChange>) -> (Option<Bytes>, Option<AppliedChange>) {
+    (applied.is_some().then(Bytes::new), applied)
 }

@@ -1,9 +1,9 @@
--- insert_if_absent.lua: a value for a key that has none.
+-- insert_if_absent.lua: sets the value of a key that is not in the map.
 --
 -- KEYS[1]  map
 -- ARGV[1]  key
 -- ARGV[2]  value
--- Returns  what it has, or nothing where it has the new one now
+-- Returns  the current value, or nil if the new one was set
 --
 -- Work: O(1) and the sizes. Not to be sent twice, as insert.
 if redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2]) == 1 then

@@ -1,10 +1,10 @@
--- remove_many.lua: no values for keys, and what they had.
+-- remove_many.lua: removes keys and returns their values.
 --
 -- KEYS[1]  map
--- ARGV     keys, none twice
--- Returns  a list of what they had, or nothing, in their order
+-- ARGV     keys, without duplicates
+-- Returns  a list of the removed values or nil, in the order of the keys
 --
 -- Work: O(keys) and the sizes; the caller sends 500 keys at most. Not to be sent twice, as remove.
-local was = redis.call('HMGET', KEYS[1], unpack(ARGV))
+local removed = redis.call('HMGET', KEYS[1], unpack(ARGV))
 redis.call('HDEL', KEYS[1], unpack(ARGV))
-return was
+return removed

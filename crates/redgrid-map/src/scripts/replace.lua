@@ -1,13 +1,13 @@
--- replace.lua: another value for a key that has one, and what it had.
+-- replace.lua: sets the value of a key that is in the map, and returns the previous one.
 --
 -- KEYS[1]  map
 -- ARGV[1]  key
 -- ARGV[2]  value
--- Returns  what it had; nothing, and nothing is done, where it had none
+-- Returns  the previous value; nil if the key is not in the map, and nothing is set
 --
 -- Work: O(1) and the sizes. Not to be sent twice, as insert.
-local was = redis.call('HGET', KEYS[1], ARGV[1])
-if was then
+local previous = redis.call('HGET', KEYS[1], ARGV[1])
+if previous then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 end
-return was
+return previous

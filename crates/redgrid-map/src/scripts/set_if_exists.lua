@@ -1,11 +1,12 @@
--- set_if_exists.lua: another value for a key that has one.
+-- set_if_exists.lua: sets the value of a key that is in the map.
 --
 -- KEYS[1]  map
 -- ARGV[1]  key
 -- ARGV[2]  value
--- Returns  1 it had one and has this now, 0 not
+-- Returns  1 set, 0 the key is not in the map
 --
--- Work: O(1) and the size. Not to be sent twice: others may have removed it in between.
+-- Work: O(1) and the size. Not to be sent twice: another client may have removed the key in
+-- between.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end

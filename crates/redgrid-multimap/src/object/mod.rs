@@ -1,6 +1,6 @@
-//! What a multimap has as a whole: whether it is there, its lifetime, other names, its size in memory.
+//! The multimap as a whole: existence, lifetime, other names, memory size.
 
-mod said;
+mod builders;
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use redgrid_core::name::suffixed;
 use redgrid_core::object::{Lifetime, ObjectError, Rounds};
 use redgrid_core::{BulkScript, Name, Request};
 
-pub use self::said::{Copy, Expire, Rename};
+pub use self::builders::{Copy, Expire, Rename};
 
-use crate::all::PAGE;
+use crate::all_keys::PAGE;
 use crate::kind::Kind;
-use crate::kind::sealed::{Values, Way};
+use crate::kind::sealed::{LifetimeMode, Values};
 use crate::multimap::Multimap;
 
-macro_rules! whole {
+macro_rules! whole_script {
     ($name:ident, $script:literal) => {
         static $name: BulkScript = BulkScript::new(
             concat!("multimap/", $script),
@@ -26,18 +26,22 @@ macro_rules! whole {
     };
 }
 
-whole!(LIVE, "live_whole");
-whole!(MOVE, "move_whole");
+whole_script!(EXPIRE, "live_whole");
+whole_script!(MOVE, "move_whole");
 static MEMORY: BulkScript = BulkScript::new("multimap/memory", include_str!("../scripts/memory.lua"));
 
-/// How many keys a map has at most that gets another end or another name, which is one step: some tens of milliseconds.
-const MOST: u64 = 10_000;
+/// Maximum number of keys of a map whose lifetime or name is changed. The change is one step, which
+/// takes some tens of milliseconds.
+const MAX_KEYS: u64 = 10_000;
 
-/// A multimap as a whole, by its kind `Y`; made by [`Multimap::object`]. It is as many keys of the server as it has keys, and one or two.
+/// A multimap as a whole, by its kind `Y`; created by [`Multimap::object`].
 ///
-/// What changes all of them is one step: they are read, and a script changes them if they still are what was read, else that begins anew, for as long
-/// as a call may take. So it is bounded: [`ObjectError::InvalidArgument`] of a map with more than 10,000 keys. What deletes it or looks at it goes by pages
-/// of any number.
+/// On the server it consists of one key for each of its keys, and one or two others.
+///
+/// A change of the whole map is one step. The keys are read, and a script changes them if they are
+/// still the same. Otherwise this is repeated, up to the time limit of a call. The number of keys
+/// is therefore limited: a map with more than 10,000 keys is an [`ObjectError::InvalidArgument`].
+/// Deletion and reads process pages of any number of keys.
 #[doc(alias = "RObject")]
 #[doc(alias = "RExpirable")]
 pub struct MultimapObject<Y> {
@@ -45,209 +49,223 @@ pub struct MultimapObject<Y> {
 }
 
 impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory. All of its keys go together.
+    /// Returns the [`MultimapObject`] of this name: existence, lifetime, other names, memory size.
+    ///
+    /// It comprises the server's keys of all values.
     pub fn object(&self) -> MultimapObject<Y> {
-        MultimapObject { map: self.of_bytes() }
+        MultimapObject { map: self.raw() }
     }
 }
 
 impl<Y: Kind> MultimapObject<Y> {
-    /// The name, where it can be one.
+    /// Returns the name; `None` if it is invalid.
     #[doc(alias = "getName")]
     pub fn name(&self) -> Option<&Name> {
         self.map.place.name()
     }
 
-    /// Whether it is there: whether it has keys that are not over.
+    /// Returns whether the map exists: whether it has keys that have not expired.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing that is there.
+    /// Dropping the future changes no key that has not expired.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool, ObjectError> {
         Ok(!self.map.is_empty().await?)
     }
 
-    /// Deletes it with the values of all keys, by pages of 100 keys, as [`Multimap::clear`]; tells whether there were any. The memory is freed in the
-    /// background.
+    /// Deletes the map with the values of all keys, in pages of 100 keys, as [`Multimap::clear`].
+    /// Returns whether there were any keys.
+    ///
+    /// The server frees the memory in the background.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; some keys may be gone.
+    /// [`ObjectError`] states what failed and whether anything may have changed. Some of the keys
+    /// may be gone.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it; the rest stays.
+    /// A request that was already sent is executed even if the future is dropped; the other keys
+    /// remain.
     #[doc(alias = "unlink")]
     pub async fn delete(&self) -> Result<bool, ObjectError> {
         Ok(self.map.clear().await? > 0)
     }
 
-    /// Has the server take it for just used, with the values of all keys, by pages of 100; tells whether it is there.
+    /// Marks the map as just used on the server, with the values of all keys, in pages of 100.
+    /// Returns whether the map exists.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn touch(&self) -> Result<bool, ObjectError> {
-        self.without_what_is_over().await?;
-        let (map, ends) = self.keys()?;
-        let touched: u64 = self.map.place.ask(Request::command("TOUCH").keys([map, ends])).await?;
+        self.purge_expired().await?;
+        let (map, expiry_key) = self.object_keys()?;
+        let touched: u64 = self.map.place.ask(Request::command("TOUCH").keys([map, expiry_key])).await?;
         let mut scan = self.map.scan_all()?;
         loop {
-            let page = Multimap::<Bytes, Bytes, Raw, Raw, Y>::page(&mut scan, PAGE as usize).await?;
+            let page = Multimap::<Bytes, Bytes, Raw, Raw, Y>::next_page(&mut scan, PAGE as usize).await?;
             if page.is_empty() {
                 return Ok(touched > 0);
             }
-            let request = Request::command("TOUCH").keys(page.into_iter().map(|found| found.values));
+            let request = Request::command("TOUCH").keys(page.into_iter().map(|key| key.values_key));
             let _: u64 = self.map.place.ask(request).await?;
         }
     }
 
-    /// How many bytes of the server's memory it takes with the values of all keys, by the server's estimate, by pages of 100; `None` where it is not there.
-    /// What changes meanwhile is counted or not.
+    /// Returns the memory of the map on the server in bytes, with the values of all keys, by the
+    /// server's estimate. `None` if the map does not exist.
+    ///
+    /// The keys are read in pages of 100. Changes made meanwhile are counted or not.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing that is there.
+    /// Dropping the future changes no key that has not expired.
     #[doc(alias = "sizeInMemory")]
     pub async fn memory(&self) -> Result<Option<u64>, ObjectError> {
-        self.without_what_is_over().await?;
-        let (map, ends) = self.keys()?;
-        let mut sum: u64 = self.map.place.ask(MEMORY.with([map, ends])).await?;
+        self.purge_expired().await?;
+        let (map, expiry_key) = self.object_keys()?;
+        let mut sum: u64 = self.map.place.ask(MEMORY.with([map, expiry_key])).await?;
         let mut scan = self.map.scan_all()?;
         loop {
-            let page = Multimap::<Bytes, Bytes, Raw, Raw, Y>::page(&mut scan, PAGE as usize).await?;
+            let page = Multimap::<Bytes, Bytes, Raw, Raw, Y>::next_page(&mut scan, PAGE as usize).await?;
             if page.is_empty() {
                 return Ok((sum > 0).then_some(sum));
             }
-            sum += self.map.place.ask::<u64>(MEMORY.with(page.into_iter().map(|found| found.values))).await?;
+            sum += self.map.place.ask::<u64>(MEMORY.with(page.into_iter().map(|key| key.values_key))).await?;
         }
     }
 
-    /// How long it lives as a whole. Its keys may end sooner.
+    /// Returns the remaining lifetime of the whole map. Its keys may expire earlier.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing that is there.
+    /// Dropping the future changes no key that has not expired.
     #[doc(alias = "remainTimeToLive")]
     #[doc(alias = "getExpireTime")]
     pub async fn lifetime(&self) -> Result<Lifetime, ObjectError> {
-        self.without_what_is_over().await?;
+        self.purge_expired().await?;
         Ok(Lifetime::of(self.map.place.ask(self.map.place.command("PTTL")?).await?))
     }
 
-    /// Has it live on without an end; tells whether it had one. Lifetimes of single keys stay.
+    /// Removes the lifetime of the map. Returns whether it had one. Lifetimes of single keys are
+    /// unchanged.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "clearExpire")]
     pub async fn persist(&self) -> Result<bool, ObjectError> {
-        self.live("PERSIST", Bytes::new(), "").await
+        self.set_expiry("PERSIST", Bytes::new(), "").await
     }
 
-    /// Has the keys taken out that are over: a map that has no others is not there.
-    async fn without_what_is_over(&self) -> Result<(), ObjectError> {
-        match Y::WAY {
-            Way::Ends => self.map.key_len().await.map(drop),
+    /// Removes expired keys: a map that has no other keys does not exist.
+    async fn purge_expired(&self) -> Result<(), ObjectError> {
+        match Y::LIFETIME_MODE {
+            LifetimeMode::SortedSet => self.map.key_len().await.map(drop),
             _ => Ok(()),
         }
     }
 
-    /// The map, and what may be beside it.
-    fn keys(&self) -> Result<(Bytes, Bytes), ObjectError> {
+    /// Returns the keys of the map and of its sorted set of expiries.
+    fn object_keys(&self) -> Result<(Bytes, Bytes), ObjectError> {
         let (_, map) = self.map.place.named()?;
-        Ok((map.clone(), ends_of::<Y>(map)))
+        Ok((map.clone(), expiry_key_of::<Y>(map)))
     }
 
-    /// The hashes of all keys of a map, with what is in front of each in the name of values.
+    /// Returns the stored hashes of all keys of a map.
     async fn hashes(&self, rounds: &Rounds, map: &Bytes) -> Result<Vec<Bytes>, ObjectError> {
         let len: u64 = rounds.read(Request::command("HLEN").key(map.clone())).await?;
-        if len > MOST {
-            let expected = format_args!("up to {MOST}, as all of them change in one step");
+        if len > MAX_KEYS {
+            let expected = format_args!("up to {MAX_KEYS}, as all of them change in one step");
             return Err(self.map.place.invalid("number of keys", expected, len));
         }
         rounds.read(Request::command("HVALS").key(map.clone())).await
     }
 
-    async fn live(&self, command: &'static str, millis: Bytes, condition: &'static str) -> Result<bool, ObjectError> {
+    async fn set_expiry(
+        &self,
+        command: &'static str,
+        millis: Bytes,
+        condition: &'static str,
+    ) -> Result<bool, ObjectError> {
         let (name, map) = self.map.place.named()?;
-        self.without_what_is_over().await?;
+        self.purge_expired().await?;
         let mut rounds = Rounds::of(self.map.place.client(), name);
         loop {
-            let before = suffixed(map, "");
-            let values = self.hashes(&rounds, map).await?.into_iter().map(|hash| joined(&before, &hash));
-            let request = LIVE.with([map.clone(), ends_of::<Y>(map)].into_iter().chain(values));
-            let request = request.arg(Y::WAY.word()).arg(before.clone()).arg(command).arg(millis.clone());
+            let prefix = suffixed(map, "");
+            let values_keys = self.hashes(&rounds, map).await?.into_iter().map(|hash| values_key_of(&prefix, &hash));
+            let request = EXPIRE.with([map.clone(), expiry_key_of::<Y>(map)].into_iter().chain(values_keys));
+            let request = request.arg(Y::LIFETIME_MODE.name()).arg(prefix.clone()).arg(command).arg(millis.clone());
             match rounds.change::<i64>(request.arg(condition)).await? {
                 -2 => rounds.lost().await?,
-                done => return Ok(done == 1),
+                status => return Ok(status == 1),
             };
         }
     }
 
-    async fn moved(&self, how: &'static str, to: &str, replaces: bool) -> Result<bool, ObjectError> {
+    async fn move_to(&self, command: &'static str, to: &str, replaces: bool) -> Result<bool, ObjectError> {
         let place = &self.map.place;
         let (name, map) = place.named()?;
         let other = place.beside("name", to)?;
-        let (before, behind) = (suffixed(map, ""), suffixed(&other, ""));
-        if other != map && before == behind {
+        let (prefix, other_prefix) = (suffixed(map, ""), suffixed(&other, ""));
+        if other != map && prefix == other_prefix {
             return Err(place.invalid("name", "one whose keys are not those of the object itself", to));
         }
-        self.without_what_is_over().await?;
-        match (MultimapObject::<Y> { map: Multimap::new(place.client(), to) }).without_what_is_over().await {
-            // Something else has that name.
+        self.purge_expired().await?;
+        match (MultimapObject::<Y> { map: Multimap::new(place.client(), to) }).purge_expired().await {
+            // The other name belongs to an object of another type.
             Ok(()) | Err(ObjectError::Refused { .. }) => {}
             Err(error) => return Err(error),
         }
         let mut rounds = Rounds::of(place.client(), name);
         loop {
             let hashes = self.hashes(&rounds, map).await?;
-            let there = match replaces && other != map {
-                true => self.hashes(&rounds, &other).await?,
-                false => Vec::new(),
-            };
-            let keys = [map.clone(), ends_of::<Y>(map), other.clone(), ends_of::<Y>(&other)].into_iter();
-            let keys = keys.chain(hashes.iter().map(|hash| joined(&before, hash)));
-            let keys = keys.chain(hashes.iter().map(|hash| joined(&behind, hash)));
-            let keys = keys.chain(there.iter().map(|hash| joined(&behind, hash)));
+            let replaced_hashes =
+                if replaces && other != map { self.hashes(&rounds, &other).await? } else { Vec::new() };
+            let keys = [map.clone(), expiry_key_of::<Y>(map), other.clone(), expiry_key_of::<Y>(&other)].into_iter();
+            let keys = keys.chain(hashes.iter().map(|hash| values_key_of(&prefix, hash)));
+            let keys = keys.chain(hashes.iter().map(|hash| values_key_of(&other_prefix, hash)));
+            let keys = keys.chain(replaced_hashes.iter().map(|hash| values_key_of(&other_prefix, hash)));
             let count = i64::try_from(hashes.len()).unwrap_or(i64::MAX);
-            let request = MOVE.with(keys).arg(before.clone()).arg(behind.clone()).arg(how).int(replaces.into());
+            let request = MOVE.with(keys).arg(prefix.clone()).arg(other_prefix.clone());
+            let request = request.arg(command).int(replaces.into());
             match rounds.change::<i64>(request.int(count)).await? {
                 -2 => rounds.lost().await?,
                 -1 => return Err(ObjectError::Absent { name: name.clone() }),
-                done => return Ok(done == 1),
+                status => return Ok(status == 1),
             };
         }
     }
 }
 
-fn ends_of<Y: Kind>(map: &Bytes) -> Bytes {
-    suffixed(map, <Y::Values as Values>::ENDS)
+fn expiry_key_of<Y: Kind>(map: &Bytes) -> Bytes {
+    suffixed(map, <Y::Values as Values>::EXPIRY_SUFFIX)
 }
 
-fn joined(before: &Bytes, hash: &Bytes) -> Bytes {
-    [&before[..], &hash[..]].concat().into()
+fn values_key_of(prefix: &Bytes, hash: &Bytes) -> Bytes {
+    [&prefix[..], &hash[..]].concat().into()
 }
 
 impl<Y> Clone for MultimapObject<Y> {

@@ -1,7 +1,7 @@
--- count.lua: how many keys a multimap has. Behind head.lua.
+-- count.lua: number of keys of a multimap. After head.lua.
 --
--- ARGV[2]  how many that are over are told, at most
--- Returns  {how many there are with those, keys that are over}
+-- ARGV[2]  maximum number of expired keys to return
+-- Returns  {number of keys, including the expired ones; expired keys}
 --
 -- Work: O(ARGV[2] + log keys); only reads.
-return {redis.call('HLEN', KEYS[1]), redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, ARGV[2])}
+return {redis.call('HLEN', KEYS[1]), redis.call('ZRANGEBYSCORE', expiries, '-inf', now, 'LIMIT', 0, ARGV[2])}

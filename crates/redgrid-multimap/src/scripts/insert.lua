@@ -1,4 +1,4 @@
--- insert.lua: values for a key of a multimap. Behind head.lua.
+-- insert.lua: adds values to a key of a multimap. After head.lua.
 --
 -- KEYS[2]  values of the key, a set or a list
 -- ARGV[2]  key
@@ -6,35 +6,36 @@
 -- ARGV[4]  SCARD or LLEN
 -- ARGV[5]  SADD or RPUSH
 -- ARGV[6…] the values, some thousands at most
--- Returns  {how many are new, keys that are over}
+-- Returns  {number of new values; expired keys}
 --
--- Work: O(ARGV). Not to be sent twice: a list would have them twice, and others may have removed some in between. Where the values can not be
--- written the key is not in the map for it. A key keeps its lifetime; one that is over is a new one, without.
+-- Work: O(ARGV). Not to be sent twice: a list would contain the values twice, and another client
+-- may have removed some in between. If the values cannot be written, the key is not added to the
+-- map. A key keeps its lifetime; an expired key is replaced by a new one without a lifetime.
 local key, len = ARGV[2], ARGV[4]
-local had = redis.call(len, KEYS[2])
-local wrong = refused(ARGV[5])
-if wrong then
-  return wrong
+local previous_len = redis.call(len, KEYS[2])
+local refusal = check_permitted(ARGV[5])
+if refusal then
+  return refusal
 end
-if over(key) then
-  drop(key, KEYS[2])
-  had = 0
+if is_expired(key) then
+  remove_expired(key, KEYS[2])
+  previous_len = 0
 end
--- HSET would end the lifetime of a field.
+-- HSET would remove the lifetime of a field.
 local new = redis.call('HEXISTS', KEYS[1], key) == 0
 if new then
   redis.call('HSET', KEYS[1], key, ARGV[3])
 end
-local done = redis.pcall(ARGV[5], KEYS[2], unpack(ARGV, 6))
-if type(done) == 'table' then
-  if new and had == 0 then
+local result = redis.pcall(ARGV[5], KEYS[2], unpack(ARGV, 6))
+if type(result) == 'table' then
+  if new and previous_len == 0 then
     redis.pcall('HDEL', KEYS[1], key)
   end
-  return done
+  return result
 end
 if new then
-  -- An end that is left is that of a key before it.
-  forget(key)
+  -- A remaining expiry is that of an earlier key.
+  forget_expiry(key)
 end
-live(key, KEYS[2])
-return {redis.call(len, KEYS[2]) - had, waste()}
+sync_ttl(key, KEYS[2])
+return {redis.call(len, KEYS[2]) - previous_len, expired_keys()}

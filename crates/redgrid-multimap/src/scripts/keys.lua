@@ -1,14 +1,14 @@
--- keys.lua: the keys of a multimap that are not over. Behind head.lua.
+-- keys.lua: keys of a multimap that have not expired. After head.lua.
 --
 -- Returns  the keys
 --
 -- Work: O(keys); only reads.
-local found, gone = {}, {}
-for _, key in ipairs(ends and redis.call('ZRANGEBYSCORE', ends, '-inf', now) or {}) do
-  gone[key] = true
+local found, expired = {}, {}
+for _, key in ipairs(expiries and redis.call('ZRANGEBYSCORE', expiries, '-inf', now) or {}) do
+  expired[key] = true
 end
 for _, key in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if not gone[key] then
+  if not expired[key] then
     found[#found + 1] = key
   end
 end

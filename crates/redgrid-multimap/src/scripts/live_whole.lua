@@ -1,74 +1,75 @@
--- live_whole.lua: another end for a multimap as a whole. Behind same.lua.
+-- live_whole.lua: sets or removes the expiry of a whole multimap. After same.lua.
 --
 -- KEYS[1]  map, a hash
--- KEYS[2]  ends of its keys' lifetimes, a sorted set
+-- KEYS[2]  expiries of its keys, a sorted set
 -- KEYS[3…] the values of its keys, all of them
--- ARGV[1]  how keys have lifetimes: plain, ends or native
--- ARGV[2]  what is in front of a hash in the name of values
+-- ARGV[1]  lifetime mode: plain, ends or native
+-- ARGV[2]  prefix of the hash in the names of values
 -- ARGV[3]  PEXPIRE, PEXPIREAT or PERSIST
--- ARGV[4]  milliseconds, but for PERSIST
--- ARGV[5]  none, some, later or sooner: what must be so of the end that it has; or nothing
--- Returns  -2 its keys are others meanwhile, -1 it is not there, 0 it has another end, 1 done
+-- ARGV[4]  milliseconds, except for PERSIST
+-- ARGV[5]  condition on the present expiry: none, some, later or sooner; or an empty string
+-- Returns  -2 the keys of the map have changed, -1 it does not exist, 0 the condition is not met, 1
+--          done
 --
--- Work: O(keys), 10,000 at most. Sent twice, it begins anew.
-local function left(key)
+-- Work: O(keys), 10,000 at most. Sent twice, the lifetime starts again.
+local function pttl(key)
   return redis.call('PTTL', key)
 end
-local was = left(KEYS[1])
-if was == -2 then
+local map_ttl = pttl(KEYS[1])
+if map_ttl == -2 then
   return -1
 end
-if not same(KEYS[1], ARGV[2], 3, #KEYS) then
+if not has_same_keys(KEYS[1], ARGV[2], 3, #KEYS) then
   return -2
 end
-if ARGV[3] == 'PERSIST' and was == -1 then
+if ARGV[3] == 'PERSIST' and map_ttl == -1 then
   return 0
 end
 if ARGV[5] ~= '' then
-  local new = tonumber(ARGV[4])
+  local new_ttl = tonumber(ARGV[4])
   if ARGV[3] == 'PEXPIREAT' then
     local now = redis.call('TIME')
-    new = new - (now[1] * 1000 + math.floor(now[2] / 1000))
+    new_ttl = new_ttl - (now[1] * 1000 + math.floor(now[2] / 1000))
   end
-  local endless = was == -1
-  local so = ARGV[5] == 'none' and endless
-    or ARGV[5] == 'some' and not endless
-    or ARGV[5] == 'later' and not endless and new > was
-    or ARGV[5] == 'sooner' and (endless or new < was)
-  if not so then
+  local is_endless = map_ttl == -1
+  local is_met = ARGV[5] == 'none' and is_endless
+    or ARGV[5] == 'some' and not is_endless
+    or ARGV[5] == 'later' and not is_endless and new_ttl > map_ttl
+    or ARGV[5] == 'sooner' and (is_endless or new_ttl < map_ttl)
+  if not is_met then
     return 0
   end
 end
-local needed = {ARGV[3] == 'PERSIST' and {'PERSIST', KEYS[1]} or {'PEXPIREAT', KEYS[1], 1}, {'PEXPIRE', KEYS[1], 1}}
+local commands = {ARGV[3] == 'PERSIST' and {'PERSIST', KEYS[1]} or {'PEXPIREAT', KEYS[1], 1}, {'PEXPIRE', KEYS[1], 1}}
 if ARGV[1] == 'ends' then
-  needed[3], needed[4] = {'ZADD', KEYS[2], 1, 'f'}, {'ZREM', KEYS[2], 'f'}
+  commands[3], commands[4] = {'ZADD', KEYS[2], 1, 'f'}, {'ZREM', KEYS[2], 'f'}
 end
-local wrong = refused(needed)
-if wrong then
-  return wrong
+local refusal = check_permitted(commands)
+if refusal then
+  return refusal
 end
--- Of keys with a lifetime of their own the values end no later than that.
-local own = {}
+-- Values of keys with their own lifetime expire no later than their key.
+local field_ttls = {}
 if ARGV[1] == 'native' then
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
-    local told = redis.pcall('HPTTL', KEYS[1], 'FIELDS', 1, all[i])
-    if told.err and not string.find(told.err, 'nknown') then
-      return told
+    local reply = redis.pcall('HPTTL', KEYS[1], 'FIELDS', 1, all[i])
+    if reply.err and not string.find(reply.err, 'nknown') then
+      return reply
     end
-    if told.err then
+    if reply.err then
       break
     end
-    own[ARGV[2] .. all[i + 1]] = told[1] >= 0 and told[1] or nil
+    field_ttls[ARGV[2] .. all[i + 1]] = reply[1] >= 0 and reply[1] or nil
   end
 end
--- One moment for all of them, however long that takes.
-local at = ARGV[4]
+-- The same expiry for all keys, however long the script runs.
+local expiry = ARGV[4]
 if ARGV[3] == 'PEXPIRE' then
   local now = redis.call('TIME')
-  at = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(at))
+  expiry = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(expiry))
 end
--- Redisson's: a sorted set that is there has an end, too, when its clients add to it.
+-- Redisson's marker: its clients then give the sorted set an expiry too when they add to it.
 if ARGV[1] == 'ends' and ARGV[3] ~= 'PERSIST' then
   redis.call('ZADD', KEYS[2], '92233720368547758', 'redisson__expiretag')
 elseif ARGV[1] == 'ends' then
@@ -78,12 +79,12 @@ for i = 1, #KEYS do
   if ARGV[3] == 'PERSIST' then
     redis.call('PERSIST', KEYS[i])
   else
-    redis.call('PEXPIREAT', KEYS[i], at)
+    redis.call('PEXPIREAT', KEYS[i], expiry)
   end
-  if own[KEYS[i]] then
-    local now = left(KEYS[i])
-    if now == -1 or now > own[KEYS[i]] then
-      redis.call('PEXPIRE', KEYS[i], math.max(own[KEYS[i]], 1))
+  if field_ttls[KEYS[i]] then
+    local ttl = pttl(KEYS[i])
+    if ttl == -1 or ttl > field_ttls[KEYS[i]] then
+      redis.call('PEXPIRE', KEYS[i], math.max(field_ttls[KEYS[i]], 1))
     end
   end
 end

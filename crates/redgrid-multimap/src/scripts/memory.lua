@@ -1,7 +1,7 @@
--- memory.lua: how many bytes keys take together.
+-- memory.lua: total memory of keys in bytes.
 --
 -- KEYS     some hundreds at most
--- Returns  how many, by the server's estimate
+-- Returns  bytes, by the server's estimate
 --
 -- Work: O(KEYS); only reads.
 local sum = 0

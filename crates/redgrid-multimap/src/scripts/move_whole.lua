@@ -1,24 +1,27 @@
--- move_whole.lua: another name for a multimap, or a second one like it. Behind same.lua.
+-- move_whole.lua: renames or copies a multimap. After same.lua.
 --
 -- KEYS[1]  map, a hash
--- KEYS[2]  ends of its keys' lifetimes, a sorted set
+-- KEYS[2]  expiries of its keys, a sorted set
 -- KEYS[3]  map of the other name
--- KEYS[4]  its ends
--- KEYS[5…] the values of the keys, all of them; as many of the other name; then those that the other name has, if it has any
--- ARGV[1]  what is in front of a hash in the name of values
+-- KEYS[4]  expiries of the other name
+-- KEYS[5…] the values of the keys, all of them; as many keys under the other name; then the present
+--          values of the other name, if it exists
+-- ARGV[1]  prefix of the hash in the names of values
 -- ARGV[2]  the same of the other name
 -- ARGV[3]  RENAME or COPY
--- ARGV[4]  1 where what has the other name is replaced
--- ARGV[5]  how many keys the map has
--- Returns  -2 the keys of the one or the other are others meanwhile, -1 it is not there, 0 the other name is taken, 1 done
+-- ARGV[4]  1 to replace the other name
+-- ARGV[5]  number of keys of the map
+-- Returns  -2 the keys of either map have changed, -1 the map does not exist, 0 the other name is
+--          taken, 1 done
 --
--- Work: O(keys), 20,000 at most. Not to be sent twice: what is renamed is not there the second time.
+-- Work: O(keys), 20,000 at most. Not to be sent twice: a renamed map does not exist the second
+-- time.
 local count = tonumber(ARGV[5])
-local others = 5 + 2 * count
+local first_replaced = 5 + 2 * count
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return -1
 end
-if not same(KEYS[1], ARGV[1], 5, 4 + count) then
+if not has_same_keys(KEYS[1], ARGV[1], 5, 4 + count) then
   return -2
 end
 if KEYS[1] == KEYS[3] then
@@ -27,12 +30,12 @@ end
 if redis.call('EXISTS', KEYS[3]) == 1 and ARGV[4] == '0' then
   return 0
 end
-if not same(KEYS[3], ARGV[2], others, #KEYS) then
+if not has_same_keys(KEYS[3], ARGV[2], first_replaced, #KEYS) then
   return -2
 end
-local wrong = refused({{ARGV[3], KEYS[1], KEYS[3]}, {'UNLINK', KEYS[3]}})
-if wrong then
-  return wrong
+local refusal = check_permitted({{ARGV[3], KEYS[1], KEYS[3]}, {'UNLINK', KEYS[3]}})
+if refusal then
+  return refusal
 end
 local function move(from, to)
   if redis.call('EXISTS', from) == 0 then
@@ -43,15 +46,15 @@ local function move(from, to)
     redis.call('COPY', from, to, 'REPLACE')
   end
 end
-local new = {}
+local moved = {}
 move(KEYS[1], KEYS[3])
 move(KEYS[2], KEYS[4])
 for i = 5, 4 + count do
   move(KEYS[i], KEYS[i + count])
-  new[KEYS[i + count]] = true
+  moved[KEYS[i + count]] = true
 end
-for i = others, #KEYS do
-  if not new[KEYS[i]] then
+for i = first_replaced, #KEYS do
+  if not moved[KEYS[i]] then
     redis.call('UNLINK', KEYS[i])
   end
 end

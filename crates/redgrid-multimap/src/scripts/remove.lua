@@ -1,4 +1,5 @@
--- remove.lua: a value less for a key of a multimap, and the key with the last. Behind head.lua.
+-- remove.lua: removes a value of a key of a multimap, and the key with its last value. After
+-- head.lua.
 --
 -- KEYS[2]  values of the key, a set or a list
 -- ARGV[2]  key
@@ -6,10 +7,12 @@
 -- ARGV[4]  SCARD or LLEN
 -- ARGV[5]  SREM or LREM
 -- ARGV[6]  the value
--- Returns  {1 it was in, 0 not; keys that are over}
+-- Returns  {1 removed, 0 not found; expired keys}
 --
--- Work: O(1), of a list O(n). Not to be sent twice: a list may have it twice, and others may have inserted it anew in between. The map is known to be
--- one before a value goes. The key goes before its last value, and stays where that may not be removed.
+-- Work: O(1), for a list O(n). Not to be sent twice: a list may contain the value twice, and
+-- another client may have inserted it again in between. The type of the map is checked before a
+-- value is removed. The key is removed before its last value, and restored if that may not be
+-- removed.
 local key = ARGV[2]
 local is_list = ARGV[5] == 'LREM'
 local function remove()
@@ -19,34 +22,34 @@ local function remove()
   return redis.pcall(ARGV[5], KEYS[2], ARGV[6])
 end
 local len = redis.call(ARGV[4], KEYS[2])
-local wrong = refused(nil, ARGV[5])
-if wrong then
-  return wrong
+local refusal = check_permitted(nil, ARGV[5])
+if refusal then
+  return refusal
 end
-if over(key) then
-  drop(key, KEYS[2])
-  forget()
-  return {0, waste()}
+if is_expired(key) then
+  remove_expired(key, KEYS[2])
+  forget_expiry()
+  return {0, expired_keys()}
 end
-local done
+local result
 if len ~= 1 then
-  done = remove()
+  result = remove()
 else
   local last = is_list and redis.call('LRANGE', KEYS[2], 0, 0) or redis.call('SMEMBERS', KEYS[2])
   if last[1] ~= ARGV[6] then
-    return {0, waste()}
+    return {0, expired_keys()}
   end
-  local was = redis.call('HDEL', KEYS[1], key)
-  done = remove()
-  if type(done) == 'table' then
-    if was == 1 then
+  local removed_fields = redis.call('HDEL', KEYS[1], key)
+  result = remove()
+  if type(result) == 'table' then
+    if removed_fields == 1 then
       redis.call('HSET', KEYS[1], key, ARGV[3])
     end
   else
-    forget(key)
+    forget_expiry(key)
   end
 end
-if type(done) == 'table' then
-  return done
+if type(result) == 'table' then
+  return result
 end
-return {done, waste()}
+return {result, expired_keys()}

@@ -1,67 +1,69 @@
--- replace.lua: other values for a key of a multimap, or none. Behind head.lua.
+-- replace.lua: replaces or removes the values of a key of a multimap. After head.lua.
 --
 -- KEYS[2]  values of the key, a set or a list
 -- ARGV[2]  key
 -- ARGV[3]  its hash
--- ARGV[4]  SMEMBERS or LRANGE where it is to be told what they were; else nothing
+-- ARGV[4]  SMEMBERS or LRANGE to return the previous values; otherwise an empty string
 -- ARGV[5]  SCARD or LLEN
 -- ARGV[6]  SADD or RPUSH
 -- ARGV[7…] the values
--- Returns  {what the values were, where that is to be told, else an empty list; keys that are over}
+-- Returns  {the previous values, or an empty list without ARGV[4]; expired keys}
 --
--- Work: O(ARGV), and of what is told. Not to be sent twice: the second would tell the first's. What is not allowed stops it before the values are
--- gone: the first of the others is tried beside them, and taken back. A key that gets other values keeps its lifetime.
+-- Work: O(ARGV), and of the returned values. Not to be sent twice: the second would return the
+-- values of the first. A forbidden command is detected before the previous values are removed: the
+-- first new value is added to them as a test, and removed again on failure. A key with new values
+-- keeps its lifetime.
 local key = ARGV[2]
-local had = redis.call(ARGV[5], KEYS[2])
-local wrong = refused(#ARGV > 6 and ARGV[6])
-if wrong then
-  return wrong
+local previous_len = redis.call(ARGV[5], KEYS[2])
+local refusal = check_permitted(#ARGV > 6 and ARGV[6])
+if refusal then
+  return refusal
 end
-if over(key) then
-  drop(key, KEYS[2])
-  had = 0
+if is_expired(key) then
+  remove_expired(key, KEYS[2])
+  previous_len = 0
 end
-local was = {}
+local previous = {}
 if ARGV[4] == 'LRANGE' then
-  was = redis.call('LRANGE', KEYS[2], 0, -1)
+  previous = redis.call('LRANGE', KEYS[2], 0, -1)
 elseif ARGV[4] ~= '' then
-  was = redis.call(ARGV[4], KEYS[2])
+  previous = redis.call(ARGV[4], KEYS[2])
 end
 if #ARGV == 6 then
   local removed = redis.call('HDEL', KEYS[1], key)
-  local done = redis.pcall('UNLINK', KEYS[2])
-  if type(done) == 'table' then
+  local result = redis.pcall('UNLINK', KEYS[2])
+  if type(result) == 'table' then
     if removed == 1 then
       redis.call('HSET', KEYS[1], key, ARGV[3])
     end
-    return done
+    return result
   end
-  forget(key)
-  return {was, waste()}
+  forget_expiry(key)
+  return {previous, expired_keys()}
 end
--- HSET would end the lifetime of a field.
+-- HSET would remove the lifetime of a field.
 local new = redis.call('HEXISTS', KEYS[1], key) == 0
 if new then
   redis.call('HSET', KEYS[1], key, ARGV[3])
 end
-local done = redis.pcall(ARGV[6], KEYS[2], ARGV[7])
-if type(done) == 'table' then
-  if new and had == 0 then
+local result = redis.pcall(ARGV[6], KEYS[2], ARGV[7])
+if type(result) == 'table' then
+  if new and previous_len == 0 then
     redis.pcall('HDEL', KEYS[1], key)
   end
-  return done
+  return result
 end
 local first = 8
-if had > 0 then
-  local gone = redis.pcall('UNLINK', KEYS[2])
-  if type(gone) == 'table' then
+if previous_len > 0 then
+  local unlinked = redis.pcall('UNLINK', KEYS[2])
+  if type(unlinked) == 'table' then
     if ARGV[6] == 'RPUSH' then
-      -- From the end on: the one that was tried.
+      -- From the end: removes the value of the test.
       redis.pcall('LREM', KEYS[2], -1, ARGV[7])
-    elseif done == 1 then
+    elseif result == 1 then
       redis.pcall('SREM', KEYS[2], ARGV[7])
     end
-    return gone
+    return unlinked
   end
   first = 7
 end
@@ -69,8 +71,8 @@ for i = first, #ARGV, 5000 do
   redis.call(ARGV[6], KEYS[2], unpack(ARGV, i, math.min(i + 4999, #ARGV)))
 end
 if new then
-  -- An end that is left is that of a key before it.
-  forget(key)
+  -- A remaining expiry is that of an earlier key.
+  forget_expiry(key)
 end
-live(key, KEYS[2])
-return {was, waste()}
+sync_ttl(key, KEYS[2])
+return {previous, expired_keys()}

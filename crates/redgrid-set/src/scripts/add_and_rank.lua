@@ -1,13 +1,14 @@
--- add_and_rank.lua: values and scores for a sorted set, and where they are then.
+-- add_and_rank.lua: adds values to a sorted set, or increments their scores, and returns their
+-- ranks.
 --
 -- KEYS[1]  sorted set
--- ARGV[1]  ZADD, or ZINCRBY for scores that are added
+-- ARGV[1]  ZADD, or ZINCRBY to increment
 -- ARGV[2]  ZRANK or ZREVRANK
 -- ARGV[3…] score, value, …
--- Returns  of each value its rank when all are in
+-- Returns  for each value its rank when all are added
 --
--- Work: O(ARGV log n). Not to be sent twice: others may have removed some in between, and ZINCRBY adds twice. Who may not ask for
--- ranks is stopped before anything is added.
+-- Work: O(ARGV log n). Not to be sent twice: others may have removed values in between, and ZINCRBY
+-- increments twice. A user who may not read ranks is refused before anything is added.
 if #ARGV > 3 then
   redis.call(ARGV[2], KEYS[1], ARGV[4])
 end

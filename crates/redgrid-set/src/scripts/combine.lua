@@ -1,13 +1,14 @@
--- combine.lua: several sets, plain or sorted, as one.
+-- combine.lua: combines several sets, plain or sorted.
 --
--- KEYS     where the outcome goes, if it goes anywhere; then the sets
--- ARGV[1]  the command, as SUNION or ZINTERSTORE
--- ARGV[2]  1 where the first key is where the outcome goes
--- ARGV[3]  1 where the command takes the number of sets in front of them
--- ARGV[4…] what the command takes behind the sets
--- Returns  what the command does
+-- KEYS     the destination, if there is one; then the sets
+-- ARGV[1]  the command, like SUNION or ZINTERSTORE
+-- ARGV[2]  1 if the first key is the destination
+-- ARGV[3]  1 if the command takes the number of sets before the sets
+-- ARGV[4…] the arguments of the command after the sets
+-- Returns  the reply of the command
 --
--- Work: that of the command. One that stores may be sent twice only where nobody changes the sets in between.
+-- Work: that of the command. A command that stores may be sent twice only if nobody changes the
+-- sets in between.
 local call, first = {ARGV[1]}, 1
 if ARGV[2] == '1' then
   call[2], first = KEYS[1], 2

@@ -1,10 +1,10 @@
--- insert_all.lua: values for a set, all of them, if it has none of them.
+-- insert_all.lua: inserts all values into a set that contains none of them.
 --
 -- KEYS[1]  set
 -- ARGV     the values
--- Returns  1 they are in now, 0 one of them was: nothing is done
+-- Returns  1 they are inserted, 0 the set contains one of them: nothing is changed
 --
--- Work: O(ARGV). Not to be sent twice: the second would find the first's.
+-- Work: O(ARGV). Not to be sent twice: the second copy would find the values of the first.
 for i = 1, #ARGV do
   if redis.call('SISMEMBER', KEYS[1], ARGV[i]) == 1 then
     return 0

@@ -1,12 +1,13 @@
--- replace.lua: another value of a sorted set with the score of one, in its place.
+-- replace.lua: replaces a value of a sorted set by another with the same score.
 --
 -- KEYS[1]  sorted set
 -- ARGV[1]  the value
 -- ARGV[2]  the other
--- Returns  1 it is replaced, 0 it was not in
+-- Returns  1 it is replaced, 0 the set does not contain it
 --
--- Work: O(log n). Not to be sent twice: others may have inserted it anew in between. Who may not do all of it is stopped by the first ZADD and the
--- first ZREM, which change nothing that is not changed anyway; the set is never empty, and keeps its lifetime.
+-- Work: O(log n). Not to be sent twice: others may have inserted the value again in between. A user
+-- who may not run all commands is refused by the first ZADD or the first ZREM. Their only effects
+-- are intended anyway. The set is never empty, and keeps its lifetime.
 local score = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not score then
   return 0

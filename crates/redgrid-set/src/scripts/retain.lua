@@ -1,15 +1,16 @@
--- retain.lua, with retained.lua behind it: no values in a set but some.
+-- retain.lua, followed by retained.lua: removes all values of a set but some.
 --
 -- KEYS[1]  set
--- ARGV     the values that stay, if they are in
--- Returns  how many are removed
+-- ARGV     the values to retain, if the set contains them
+-- Returns  the number of removed values
 --
--- Work: O(ARGV); the memory is freed in the background. Sent twice, the second removes nothing, but what others have inserted meanwhile.
+-- Work: O(ARGV); the memory is freed in the background. Sent twice, the second copy removes only
+-- what others have inserted in between.
 local count, insert, width = 'SCARD', 'SADD', 1
-local stay, seen = {}, {}
+local retained, seen = {}, {}
 for i = 1, #ARGV do
   if not seen[ARGV[i]] and redis.call('SISMEMBER', KEYS[1], ARGV[i]) == 1 then
     seen[ARGV[i]] = true
-    stay[#stay + 1] = ARGV[i]
+    retained[#retained + 1] = ARGV[i]
   end
 end

@@ -1,4 +1,4 @@
-//! Values and scores that come in, and scores that change.
+//! Insertions of values with scores, and increments of scores.
 
 use std::borrow::Borrow;
 
@@ -8,21 +8,21 @@ use redgrid_core::Script;
 use redgrid_core::object::{ObjectError, parts};
 
 use super::ScoredSortedSet;
-use super::score::text;
+use super::score::encode_score;
 
 static ADD_AND_RANK: Script<1> = Script::new("set/add_and_rank", include_str!("../scripts/add_and_rank.lua"));
 
-/// What must be true of a value for it to get a score.
+/// The condition under which a value gets a score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Only {
-    /// It is not in.
+    /// The set does not contain the value.
     Absent,
-    /// It is in.
+    /// The set contains the value.
     Present,
-    /// It is not in, or the new score is higher than the one it has.
+    /// The set does not contain the value, or its score is lower than the new one.
     Higher,
-    /// It is not in, or the new score is lower than the one it has.
+    /// The set does not contain the value, or its score is higher than the new one.
     Lower,
 }
 
@@ -38,15 +38,16 @@ impl Only {
 }
 
 impl<T, C: Codec> ScoredSortedSet<T, C> {
-    /// Gives a value a score; tells whether the value is new.
+    /// Sets the score of a value. Returns whether the value is new.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of NaN.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for NaN.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     pub async fn insert<Q: ?Sized>(&self, value: &Q, score: f64) -> Result<bool, ObjectError>
     where
@@ -56,15 +57,16 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         Ok(self.add(&[], [(value, score)]).await? > 0)
     }
 
-    /// Gives a value a score if this is true of it; tells whether it is new or has another score now.
+    /// Sets the score of a value if the condition holds. Returns whether the value is new or its
+    /// score has changed.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "tryAdd")]
     #[doc(alias = "addIfAbsent")]
     #[doc(alias = "addIfExists")]
@@ -78,15 +80,18 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         Ok(self.add(&[only.option(), "CH"], [(value, score)]).await? > 0)
     }
 
-    /// Gives values scores, 500 of them or about 4 MiB at a time; tells how many are new. After an error some may have theirs.
+    /// Sets the scores of values, up to 500 or about 4 MiB a request. Returns the number of new
+    /// values.
+    ///
+    /// After an error, some scores may have been set.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAll")]
     pub async fn insert_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -99,16 +104,18 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         self.add(&[], entries).await
     }
 
-    /// Gives those of the values scores of which this is true, 500 of them or about 4 MiB at a time; tells how many are new or have another
-    /// score now. After an error some may have theirs.
+    /// Sets the scores of the values for which the condition holds, up to 500 or about 4 MiB a
+    /// request. Returns the number of values that are new or whose scores have changed.
+    ///
+    /// After an error, some scores may have been set.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAllIfAbsent")]
     #[doc(alias = "addAllIfExist")]
     #[doc(alias = "addAllIfGreater")]
@@ -133,82 +140,85 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     where
         C: Encode<Q>,
     {
-        let (entries, mut sum) = (self.of.scored(entries)?, 0);
-        for part in parts(&entries, |(score, value)| score.len() + value.len()) {
-            let request = self.of.place.command("ZADD")?;
+        let (entries, mut sum) = (self.inner.encode_scored(entries)?, 0);
+        for chunk in parts(&entries, |(score, value)| score.len() + value.len()) {
+            let request = self.inner.place.command("ZADD")?;
             let request = options.iter().fold(request, |request, option| request.arg(*option));
             let request =
-                part.iter().fold(request, |request, (score, value)| request.arg(score.clone()).arg(value.clone()));
-            sum += self.of.place.change::<u64>(request).await?;
+                chunk.iter().fold(request, |request, (score, value)| request.arg(score.clone()).arg(value.clone()));
+            sum += self.inner.place.change::<u64>(request).await?;
         }
         Ok(sum)
     }
 
-    /// Adds to the score of a value, 0 where it is not in, on the server; tells what it is then.
+    /// Adds to the score of a value on the server, starting at 0 for a new value. Returns the new
+    /// score.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of NaN, [`ObjectError::Refused`] where the sum would be
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for NaN. [`ObjectError::Refused`] if the sum would be NaN
     /// (infinities of both signs).
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "addScore")]
     pub async fn add_score<Q: ?Sized>(&self, value: &Q, by: f64) -> Result<f64, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let (by, value) = (text(self.of.name()?, by)?, self.of.encoded(value)?);
-        self.of.place.change(self.of.place.command("ZINCRBY")?.arg(by).arg(value)).await
+        let (by, value) = (encode_score(self.inner.name()?, by)?, self.inner.encode(value)?);
+        self.inner.place.change(self.inner.place.command("ZINCRBY")?.arg(by).arg(value)).await
     }
 
-    /// Gives a value a score; tells how many are in front of it then.
+    /// Sets the score of a value. Returns the number of values before it then.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAndGetRank")]
     pub async fn insert_and_rank<Q: ?Sized>(&self, value: &Q, score: f64) -> Result<u64, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.ranked_one("ZADD", "ZRANK", value, score).await
+        self.add_and_rank_one("ZADD", "ZRANK", value, score).await
     }
 
-    /// Gives a value a score; tells how many are behind it then.
+    /// Sets the score of a value. Returns the number of values after it then.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAndGetRevRank")]
     pub async fn insert_and_rev_rank<Q: ?Sized>(&self, value: &Q, score: f64) -> Result<u64, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.ranked_one("ZADD", "ZREVRANK", value, score).await
+        self.add_and_rank_one("ZADD", "ZREVRANK", value, score).await
     }
 
-    /// Gives values scores, in one step; tells of each how many are behind it when all are in. Up to 50,000 of them.
+    /// Sets the scores of up to 50,000 values, in one step. Returns for each the number of values
+    /// after it when all are set.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::insert`]; [`ObjectError::InvalidArgument`] of more.
+    /// As for [`ScoredSortedSet::insert`]. [`ObjectError::InvalidArgument`] for more values.
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::insert`].
+    /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAndGetRevRank")]
     pub async fn insert_many_and_rev_rank<'a, Q: ?Sized + 'a>(
         &self,
@@ -218,51 +228,51 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let entries = self.of.scored(entries)?;
+        let entries = self.inner.encode_scored(entries)?;
         match entries.len() {
             0 => Ok(Vec::new()),
-            1..=RANKED => self.ranked("ZADD", "ZREVRANK", entries).await,
-            many => Err(self.of.invalid("values", format!("up to {RANKED} at once"), many.to_string())?),
+            1..=MAX_RANKED => self.add_and_rank("ZADD", "ZREVRANK", entries).await,
+            many => Err(self.inner.invalid("values", format!("up to {MAX_RANKED} at once"), many.to_string())?),
         }
     }
 
-    /// Adds to the score of a value; tells how many are in front of it then.
+    /// Adds to the score of a value. Returns the number of values before it then.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::add_score`].
+    /// As for [`ScoredSortedSet::add_score`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::add_score`].
+    /// As for [`ScoredSortedSet::add_score`].
     #[doc(alias = "addScoreAndGetRank")]
     pub async fn add_score_and_rank<Q: ?Sized>(&self, value: &Q, by: f64) -> Result<u64, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.ranked_one("ZINCRBY", "ZRANK", value, by).await
+        self.add_and_rank_one("ZINCRBY", "ZRANK", value, by).await
     }
 
-    /// Adds to the score of a value; tells how many are behind it then.
+    /// Adds to the score of a value. Returns the number of values after it then.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::add_score`].
+    /// As for [`ScoredSortedSet::add_score`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::add_score`].
+    /// As for [`ScoredSortedSet::add_score`].
     #[doc(alias = "addScoreAndGetRevRank")]
     pub async fn add_score_and_rev_rank<Q: ?Sized>(&self, value: &Q, by: f64) -> Result<u64, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.ranked_one("ZINCRBY", "ZREVRANK", value, by).await
+        self.add_and_rank_one("ZINCRBY", "ZREVRANK", value, by).await
     }
 
-    async fn ranked_one<Q: ?Sized>(
+    async fn add_and_rank_one<Q: ?Sized>(
         &self,
         add: &'static str,
         rank: &'static str,
@@ -272,21 +282,21 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     where
         C: Encode<Q>,
     {
-        let ranks = self.ranked(add, rank, self.of.scored([(value, score)])?).await?;
+        let ranks = self.add_and_rank(add, rank, self.inner.encode_scored([(value, score)])?).await?;
         Ok(ranks.first().copied().unwrap_or_default())
     }
 
-    async fn ranked(
+    async fn add_and_rank(
         &self,
         add: &'static str,
         rank: &'static str,
         entries: Vec<(Bytes, Bytes)>,
     ) -> Result<Vec<u64>, ObjectError> {
-        let request = self.of.script(&ADD_AND_RANK)?.arg(add).arg(rank);
+        let request = self.inner.script(&ADD_AND_RANK)?.arg(add).arg(rank);
         let request = entries.into_iter().fold(request, |request, (score, value)| request.arg(score).arg(value));
-        self.of.place.change(request).await
+        self.inner.place.change(request).await
     }
 }
 
-/// How many values one script ranks: some tens of milliseconds.
-const RANKED: usize = 50_000;
+/// The maximum number of values that one script ranks, which then takes some tens of milliseconds.
+const MAX_RANKED: usize = 50_000;

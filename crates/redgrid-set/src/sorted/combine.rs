@@ -1,67 +1,76 @@
-//! Several sorted sets as one: with weights, and a score of those that a value has in each.
+//! Unions, intersections and differences of sorted sets, with weights and aggregated scores.
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::ObjectError;
 
-use super::score::text;
+use super::score::encode_score;
 use super::{ScoredSortedSet, SortedSet};
-use crate::combine::{Combination, Of, count};
+use crate::combine::{Combination, SetOperation, count};
 
-/// Which score a value has in a union or an intersection, of those that it has in each set.
+/// How the scores of a value in several sets are aggregated in their union or intersection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 #[doc(alias = "RScoredSortedSet.Aggregate")]
 pub enum Aggregate {
-    /// Their sum.
+    /// The sum.
     #[default]
     Sum,
-    /// The lowest.
+    /// The lowest score.
     Min,
-    /// The highest.
+    /// The highest score.
     Max,
 }
 
-/// A sorted set with others: their union, their intersection, or what only it has. Made by the methods of those names; the others are asked
-/// about by their names, and all share a slot; there are up to 1,000 others. Plain sets may be among them: their values have the score 1.
+/// The union, the intersection or the difference of a sorted set and others; returned by the
+/// methods of those names.
+///
+/// The other sets are given by name, and all names must share a slot. Up to 1,000 other sets are
+/// allowed. Plain sets may be among them: their values have the score 1.
 #[derive(Debug)]
 #[must_use = "nothing is asked of the server yet"]
 pub struct ScoredCombination<T, C> {
-    all: Combination<T, C>,
+    combination: Combination<T, C>,
     weights: Vec<f64>,
     aggregate: Option<Aggregate>,
 }
 
 impl<T, C: Codec> ScoredCombination<T, C> {
-    fn new(all: Combination<T, C>) -> Self {
-        ScoredCombination { all, weights: Vec::new(), aggregate: None }
+    fn new(combination: Combination<T, C>) -> Self {
+        ScoredCombination { combination, weights: Vec::new(), aggregate: None }
     }
 
-    /// By what the scores of each set are multiplied: first those of this one, then those of the others, in their order. 1 unless it is said.
-    /// Not of a difference, which has the scores of this set.
+    /// Sets the factors by which the scores of each set are multiplied: first that of this set,
+    /// then those of the others, in their order. The default is 1.
+    ///
+    /// Not allowed for a difference, whose scores are those of this set.
     pub fn weights(mut self, weights: impl IntoIterator<Item = f64>) -> Self {
         self.weights = weights.into_iter().collect();
         self
     }
 
-    /// Which score a value has then; the sum unless it is said. Not of a difference.
+    /// Sets how scores are aggregated; the default is the sum. Not allowed for a difference.
     pub fn aggregate(mut self, aggregate: Aggregate) -> Self {
         self.aggregate = Some(aggregate);
         self
     }
 
     fn checked(self) -> Result<Combination<T, C>, ObjectError> {
-        let ScoredCombination { mut all, weights, aggregate } = self;
-        let sets = all.width();
-        match all.what {
-            Of::Difference if !weights.is_empty() => {
-                return Err(all.of.invalid("weights", "none of a difference", format!("{}", weights.len()))?);
+        let ScoredCombination { mut combination, weights, aggregate } = self;
+        let sets = combination.set_count();
+        match combination.operation {
+            SetOperation::Difference if !weights.is_empty() => {
+                return Err(combination.inner.invalid(
+                    "weights",
+                    "none of a difference",
+                    format!("{}", weights.len()),
+                )?);
             }
-            Of::Difference if aggregate.is_some() => {
-                return Err(all.of.invalid("aggregate", "none of a difference", "one")?);
+            SetOperation::Difference if aggregate.is_some() => {
+                return Err(combination.inner.invalid("aggregate", "none of a difference", "one")?);
             }
             _ if !weights.is_empty() && weights.len() != sets => {
-                return Err(all.of.invalid(
+                return Err(combination.inner.invalid(
                     "weights",
                     format!("{sets}, one for each set"),
                     weights.len().to_string(),
@@ -70,9 +79,9 @@ impl<T, C: Codec> ScoredCombination<T, C> {
             _ => {}
         }
         if !weights.is_empty() {
-            all.options.push("WEIGHTS".into());
+            combination.options.push("WEIGHTS".into());
             for weight in weights {
-                all.options.push(text(all.of.name()?, weight)?);
+                combination.options.push(encode_score(combination.inner.name()?, weight)?);
             }
         }
         if let Some(aggregate) = aggregate {
@@ -81,22 +90,26 @@ impl<T, C: Codec> ScoredCombination<T, C> {
                 Aggregate::Min => "MIN",
                 Aggregate::Max => "MAX",
             };
-            all.options.extend([Bytes::from("AGGREGATE"), named.into()]);
+            combination.options.extend([Bytes::from("AGGREGATE"), named.into()]);
         }
-        Ok(all)
+        Ok(combination)
     }
 
-    /// Stores them with their scores under a name, in place of what is there, in one step; tells how many there are. The name may be
-    /// that of one of the sets. Nothing is there where there are none.
+    /// Stores the values with their scores under a name, in one step, and replaces what is stored
+    /// there. Returns the number of values.
+    ///
+    /// The name may be that of one of the sets. If there are no values, nothing is stored under the
+    /// name.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] where the names do not share a slot of a cluster, of weights that
-    /// are not one for each set, and of what a difference does not have.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] if the names are in different slots of a cluster, if the
+    /// weights are not one for each set, and for options that a difference does not have.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "union")]
     #[doc(alias = "intersection")]
     #[doc(alias = "diff")]
@@ -106,15 +119,15 @@ impl<T, C: Codec> ScoredCombination<T, C> {
 }
 
 impl<T, C: Decode<T>> ScoredCombination<T, C> {
-    /// The values in the order of their scores, in one answer.
+    /// Returns the values in the order of their scores, in one reply.
     ///
     /// # Errors
     ///
-    /// As [`ScoredCombination::store`].
+    /// As for [`ScoredCombination::store`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readUnion")]
     #[doc(alias = "readIntersection")]
     #[doc(alias = "readDiff")]
@@ -122,15 +135,15 @@ impl<T, C: Decode<T>> ScoredCombination<T, C> {
         self.checked()?.values().await
     }
 
-    /// The values with their scores, in their order, in one answer.
+    /// Returns the values with their scores, in the order of the scores, in one reply.
     ///
     /// # Errors
     ///
-    /// As [`ScoredCombination::store`].
+    /// As for [`ScoredCombination::store`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readUnionEntries")]
     #[doc(alias = "readIntersectionEntries")]
     #[doc(alias = "readDiffEntries")]
@@ -140,61 +153,68 @@ impl<T, C: Decode<T>> ScoredCombination<T, C> {
 }
 
 impl<T, C: Codec> ScoredSortedSet<T, C> {
-    /// What is in this set or in others, by their names.
+    /// Returns the union of this set and others, given by name.
     pub fn union<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> ScoredCombination<T, C> {
-        ScoredCombination::new(Combination::new(&self.of, Of::Union, others, true))
+        ScoredCombination::new(Combination::new(&self.inner, SetOperation::Union, others, true))
     }
 
-    /// What is in this set and in all of the others, by their names.
+    /// Returns the intersection of this set and others, given by name.
     pub fn intersection<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> ScoredCombination<T, C> {
-        ScoredCombination::new(Combination::new(&self.of, Of::Intersection, others, true))
+        ScoredCombination::new(Combination::new(&self.inner, SetOperation::Intersection, others, true))
     }
 
-    /// What is in this set and in none of the others, by their names.
+    /// Returns the values of this set that none of the others contains. The others are given by
+    /// name.
     pub fn difference<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> ScoredCombination<T, C> {
-        ScoredCombination::new(Combination::new(&self.of, Of::Difference, others, true))
+        ScoredCombination::new(Combination::new(&self.inner, SetOperation::Difference, others, true))
     }
 
-    /// How many values this set and all of the others have in common; it counts up to `limit` where one is given. Redis 7.0 or newer,
-    /// Valkey.
+    /// Returns the number of values that this set and all of the others have in common, counted up
+    /// to `limit`.
+    ///
+    /// Requires Redis 7.0 or newer, or Valkey.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then: an older server refuses.
+    /// [`ObjectError`] states what failed. An older server refuses the command.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "countIntersection")]
     pub async fn intersection_len<N: AsRef<str>>(
         &self,
         others: impl IntoIterator<Item = N>,
         limit: Option<u64>,
     ) -> Result<u64, ObjectError> {
-        count(&self.intersection(others).all, "ZINTERCARD", limit).await
+        count(&self.intersection(others).combination, "ZINTERCARD", limit).await
     }
 }
 
 impl<T, C: Codec> SortedSet<T, C> {
-    /// What is in this set or in others, by their names. Those may be sets of any kind whose values are written by the same codec.
+    /// Returns the union of this set and others, given by name.
+    ///
+    /// The others may be sets of any kind with the same codec.
     pub fn union<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Combination<T, C> {
-        without_scores(Combination::new(&self.of, Of::Union, others, true))
+        without_scores(Combination::new(&self.inner, SetOperation::Union, others, true))
     }
 
-    /// What is in this set and in all of the others, by their names.
+    /// Returns the intersection of this set and others, given by name.
     pub fn intersection<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Combination<T, C> {
-        without_scores(Combination::new(&self.of, Of::Intersection, others, true))
+        without_scores(Combination::new(&self.inner, SetOperation::Intersection, others, true))
     }
 
-    /// What is in this set and in none of the others, by their names.
+    /// Returns the values of this set that none of the others contains. The others are given by
+    /// name.
     pub fn difference<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Combination<T, C> {
-        Combination::new(&self.of, Of::Difference, others, true)
+        Combination::new(&self.inner, SetOperation::Difference, others, true)
     }
 }
 
-/// All with the score 0, whatever those of the others are: so that they are in the order of their bytes.
-fn without_scores<T, C: Codec>(mut all: Combination<T, C>) -> Combination<T, C> {
-    all.options.push("WEIGHTS".into());
-    all.options.extend(std::iter::repeat_n(Bytes::from("0"), all.width()));
-    all
+/// Sets all scores to 0, whatever they are in the other sets, so that the values are sorted by
+/// their bytes.
+fn without_scores<T, C: Codec>(mut combination: Combination<T, C>) -> Combination<T, C> {
+    combination.options.push("WEIGHTS".into());
+    combination.options.extend(std::iter::repeat_n(Bytes::from("0"), combination.set_count()));
+    combination
 }

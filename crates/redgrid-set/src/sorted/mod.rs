@@ -1,4 +1,4 @@
-//! Sorted sets: by scores, by text, and by the values' own order.
+//! Sorted sets: by scores, by text, and by the order of the values.
 
 mod add;
 mod combine;
@@ -19,38 +19,39 @@ static RETAIN: Script<1> = Script::new(
     concat!(include_str!("../scripts/retain_sorted.lua"), include_str!("../scripts/retained.lua")),
 );
 
-/// What the two types of sorted sets have in common, whatever orders them.
+/// Implements the methods that both types of sorted sets have, whatever orders them.
 macro_rules! ordered_methods {
     ($type:ident) => {
         common_methods!($type, "ZCARD", "ZREM", "ZRANDMEMBER", RETAIN);
 
         impl<T, C: Codec> $type<T, C> {
-            /// Whether a value is in.
+            /// Returns whether the set contains a value.
             ///
             /// # Errors
             ///
-            /// [`ObjectError`] says what is true then.
+            /// [`ObjectError`] states what failed and whether anything may have changed.
             ///
             /// # Cancel safety
             ///
-            /// Dropping it changes nothing.
+            /// Dropping the future changes nothing.
             pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
             where
                 T: Borrow<Q>,
                 C: Encode<Q>,
             {
-                Ok(self.of.score(value).await?.is_some())
+                Ok(self.inner.score(value).await?.is_some())
             }
 
-            /// Of each value whether it is in, in their order; 500 of them or about 4 MiB at a time.
+            /// Returns for each value, in their order, whether the set contains it. Up to 500
+            /// values or about 4 MiB a request.
             ///
             /// # Errors
             ///
-            /// As [`Self::contains`].
+            /// As for [`Self::contains`].
             ///
             /// # Cancel safety
             ///
-            /// As [`Self::contains`].
+            /// As for [`Self::contains`].
             #[doc(alias = "containsAll")]
             pub async fn contains_each<'a, Q: ?Sized + 'a>(
                 &self,
@@ -60,70 +61,73 @@ macro_rules! ordered_methods {
                 T: Borrow<Q>,
                 C: Encode<Q>,
             {
-                Ok(self.of.scores(values).await?.into_iter().map(|score| score.is_some()).collect())
+                Ok(self.inner.scores(values).await?.into_iter().map(|score| score.is_some()).collect())
             }
 
-            /// How many are in front of a value; `None` where it is not in.
+            /// Returns the number of values before a value; `None` if the set does not contain it.
             ///
             /// # Errors
             ///
-            /// As [`Self::contains`].
+            /// As for [`Self::contains`].
             ///
             /// # Cancel safety
             ///
-            /// As [`Self::contains`].
+            /// As for [`Self::contains`].
             pub async fn rank<Q: ?Sized>(&self, value: &Q) -> Result<Option<u64>, ObjectError>
             where
                 T: Borrow<Q>,
                 C: Encode<Q>,
             {
-                let value = self.of.encoded(value)?;
-                self.of.place.read(self.of.place.command("ZRANK")?.arg(value)).await
+                let value = self.inner.encode(value)?;
+                self.inner.place.read(self.inner.place.command("ZRANK")?.arg(value)).await
             }
 
-            /// How many are behind a value; `None` where it is not in.
+            /// Returns the number of values after a value; `None` if the set does not contain it.
             ///
             /// # Errors
             ///
-            /// As [`Self::contains`].
+            /// As for [`Self::contains`].
             ///
             /// # Cancel safety
             ///
-            /// As [`Self::contains`].
+            /// As for [`Self::contains`].
             #[doc(alias = "revRank")]
             pub async fn rev_rank<Q: ?Sized>(&self, value: &Q) -> Result<Option<u64>, ObjectError>
             where
                 T: Borrow<Q>,
                 C: Encode<Q>,
             {
-                let value = self.of.encoded(value)?;
-                self.of.place.read(self.of.place.command("ZREVRANK")?.arg(value)).await
+                let value = self.inner.encode(value)?;
+                self.inner.place.read(self.inner.place.command("ZREVRANK")?.arg(value)).await
             }
 
-            /// Those at these ranks, the first 0; behind [`Range::rev`] the last 0.
+            /// Returns the range of these ranks, from 0 for the first value; after [`Range::rev`],
+            /// from 0 for the last.
             #[doc(alias = "valueRange")]
             #[doc(alias = "entryRange")]
             #[doc(alias = "range")]
             #[doc(alias = "removeRangeByRank")]
             pub fn by_rank(&self, ranks: impl RangeBounds<u64> + Debug) -> Range<T, C> {
-                Range::of_ranks(&self.of, &ranks)
+                Range::of_ranks(&self.inner, &ranks)
             }
         }
 
         impl<T, C: Decode<T>> $type<T, C> {
-            /// All values in one answer, in their order: as large as all of them.
+            /// Returns all values in their order, in one reply, which is as large as all of them.
             ///
             /// # Errors
             ///
-            /// [`ObjectError`] says what is true then.
+            /// [`ObjectError`] states what failed and whether anything may have changed.
             ///
             /// # Cancel safety
             ///
-            /// Dropping it changes nothing.
+            /// Dropping the future changes nothing.
             #[doc(alias = "readAll")]
             #[doc(alias = "toArray")]
             pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
-                self.of.all(&self.of.place.read::<Vec<_>>(self.of.place.command("ZRANGE")?.int(0).int(-1)).await?)
+                self.inner.decode_all(
+                    &self.inner.place.read::<Vec<_>>(self.inner.place.command("ZRANGE")?.int(0).int(-1)).await?,
+                )
             }
         }
     };

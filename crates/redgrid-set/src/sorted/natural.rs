@@ -15,68 +15,78 @@ use super::{RETAIN, Range, ordered_methods};
 use crate::common::common_methods;
 use crate::elements::{Elements, handle};
 
-/// Values of type `T`, each once and in their own order, shared by all processes that reach the same server: a `BTreeSet` of all of them.
+/// A set of values of type `T` in their own order, shared by all processes that reach the same
+/// server: a distributed `BTreeSet`.
 ///
-/// A sorted set of the server in which all have the score 0, and are in the order of their bytes. So the codec is one that keeps
-/// the order of values ([`Ordered`]): [`Natural`] for numbers, text, bytes and tuples. Inserting needs no lock and O(log n). Redisson's
-/// `RSortedSet` is something else, and its keys can not be shared: a list under a lock, ordered by a class of Java's.
+/// It is a sorted set of the server in which all scores are 0, sorted by the bytes of the values.
+/// The codec must therefore preserve the order of values ([`Ordered`]), like [`Natural`] for
+/// numbers, text, bytes and tuples. An insertion needs no lock, and O(log n) time. Redisson's
+/// `RSortedSet` is different, and its keys cannot be shared: a list under a lock, ordered by a Java
+/// class.
 ///
-/// Cheap to clone; clones are the same set. A set is there while it has values.
+/// Cheap to clone; clones are handles of the same set. A set exists while it has values.
 #[doc(alias = "RSortedSet")]
 pub struct SortedSet<T, C = Natural> {
-    pub(crate) of: Elements<T, C>,
+    pub(crate) inner: Elements<T, C>,
 }
 
-/// Text in the order of its bytes, which for UTF-8 is that of its characters' numbers. Redisson's `RLexSortedSet` on the wire.
+/// A set of text in the order of its bytes, which for UTF-8 is that of the code points.
+///
+/// Redisson's `RLexSortedSet` on the wire.
 #[doc(alias = "RLexSortedSet")]
 #[doc(alias = "RedissonLexSortedSet")]
 pub type LexSortedSet = SortedSet<String, Text>;
 
-/// Values of a [`SortedSet`] in their order, as a stream; made by [`SortedSet::stream`] and [`SortedSet::stream_of`].
+/// A stream of the values of a [`SortedSet`] in their order; returned by [`SortedSet::stream`] and
+/// [`SortedSet::stream_of`].
 pub type InOrder<T> = BoxStream<'static, Result<T, ObjectError>>;
 
-/// How many values a page of a stream has.
+/// The number of values in a page of a stream.
 const PAGE: i64 = 100;
 
 handle!(SortedSet);
 ordered_methods!(SortedSet);
 
 impl<T, C: Ordered<T> + Default> SortedSet<T, C> {
-    /// The set with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the set with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        SortedSet { of: Elements::new(client, name, C::default()) }
+        SortedSet { inner: Elements::new(client, name, C::default()) }
     }
 }
 
 impl<T, C: Codec> SortedSet<T, C> {
-    /// Inserts a value; tells whether it is new.
+    /// Inserts a value. Returns whether it is new.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
         C: Ordered<Q>,
     {
-        let value = self.of.encoded(value)?;
-        self.of.place.change(self.of.place.command("ZADD")?.int(0).arg(value)).await
+        let value = self.inner.encode(value)?;
+        self.inner.place.change(self.inner.place.command("ZADD")?.int(0).arg(value)).await
     }
 
-    /// Inserts values, 500 of them or about 4 MiB at a time; tells how many are new. After an error some may be in.
+    /// Inserts values, up to 500 or about 4 MiB a request. Returns the number of new values.
+    ///
+    /// After an error, some of them may have been inserted.
     ///
     /// # Errors
     ///
-    /// As [`SortedSet::insert`].
+    /// As for [`SortedSet::insert`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SortedSet::insert`].
+    /// As for [`SortedSet::insert`].
     #[doc(alias = "addAll")]
     pub async fn insert_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -86,16 +96,16 @@ impl<T, C: Codec> SortedSet<T, C> {
         T: Borrow<Q>,
         C: Ordered<Q>,
     {
-        let (values, mut sum) = (self.of.encoded_all(values)?, 0);
-        for part in parts(&values, Bytes::len) {
-            let request = self.of.place.command("ZADD")?;
-            let request = part.iter().fold(request, |request, value| request.int(0).arg(value.clone()));
-            sum += self.of.place.change::<u64>(request).await?;
+        let (values, mut sum) = (self.inner.encode_all(values)?, 0);
+        for chunk in parts(&values, Bytes::len) {
+            let request = self.inner.place.command("ZADD")?;
+            let request = chunk.iter().fold(request, |request, value| request.int(0).arg(value.clone()));
+            sum += self.inner.place.change::<u64>(request).await?;
         }
         Ok(sum)
     }
 
-    /// Those between these, as of a `BTreeSet`.
+    /// Returns a range of values, like that of a `BTreeSet`.
     ///
     /// ```no_run
     /// # use redgrid_set::{LexSortedSet, ObjectError, SortedSet};
@@ -124,139 +134,145 @@ impl<T, C: Codec> SortedSet<T, C> {
         T: Borrow<Q>,
         C: Ordered<Q>,
     {
-        Range::of_values(&self.of, &values)
+        Range::of_values(&self.inner, &values)
     }
 }
 
 impl<T, C: Decode<T>> SortedSet<T, C> {
-    /// The lowest value; `None` where there is none.
+    /// Returns the lowest value; `None` if the set is empty.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn first(&self) -> Result<Option<T>, ObjectError> {
         Ok(self.by_rank(..1).values().await?.pop())
     }
 
-    /// The highest value; `None` where there is none.
+    /// Returns the highest value; `None` if the set is empty.
     ///
     /// # Errors
     ///
-    /// As [`SortedSet::first`].
+    /// As for [`SortedSet::first`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SortedSet::first`].
+    /// As for [`SortedSet::first`].
     pub async fn last(&self) -> Result<Option<T>, ObjectError> {
         Ok(self.by_rank(..1).rev().values().await?.pop())
     }
 
-    /// Removes the lowest value, and tells it; `None` where there is none. Where its answer is lost it is gone.
+    /// Removes the lowest value and returns it; `None` if the set is empty. If the reply is lost,
+    /// so is the value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; it is removed also where it can not be decoded.
+    /// [`ObjectError`] states what failed and whether anything may have changed. A value that
+    /// cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it: then the value is nobody's.
+    /// A request that was already sent is executed even if the future is dropped: a removed value
+    /// is lost then.
     #[doc(alias = "pollFirst")]
     pub async fn pop_first(&self) -> Result<Option<T>, ObjectError> {
-        Ok(self.popped("ZPOPMIN", 1).await?.pop())
+        Ok(self.pop_some("ZPOPMIN", 1).await?.pop())
     }
 
-    /// Removes the highest value, and tells it; `None` where there is none. Where its answer is lost it is gone.
+    /// Removes the highest value and returns it; `None` if the set is empty. If the reply is lost,
+    /// so is the value.
     ///
     /// # Errors
     ///
-    /// As [`SortedSet::pop_first`].
+    /// As for [`SortedSet::pop_first`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SortedSet::pop_first`].
+    /// As for [`SortedSet::pop_first`].
     #[doc(alias = "pollLast")]
     pub async fn pop_last(&self) -> Result<Option<T>, ObjectError> {
-        Ok(self.popped("ZPOPMAX", 1).await?.pop())
+        Ok(self.pop_some("ZPOPMAX", 1).await?.pop())
     }
 
-    /// Removes the `count` lowest values, and tells them, the lowest first.
+    /// Removes the `count` lowest values and returns them, the lowest first.
     ///
     /// # Errors
     ///
-    /// As [`SortedSet::pop_first`]; one that can not be decoded is an error of all, and all are removed: where others may have written it, take
-    /// them one by one.
+    /// As for [`SortedSet::pop_first`]. If one value cannot be decoded, the call fails, but all of
+    /// them are removed. Where other writers may use another codec, pop values one by one.
     ///
     /// # Cancel safety
     ///
-    /// As [`SortedSet::pop_first`].
+    /// As for [`SortedSet::pop_first`].
     #[doc(alias = "pollFirst")]
     pub async fn pop_first_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
-        self.popped("ZPOPMIN", count).await
+        self.pop_some("ZPOPMIN", count).await
     }
 
-    /// Removes the `count` highest values, and tells them, the highest first.
+    /// Removes the `count` highest values and returns them, the highest first.
     ///
     /// # Errors
     ///
-    /// As [`SortedSet::pop_first_many`].
+    /// As for [`SortedSet::pop_first_many`].
     ///
     /// # Cancel safety
     ///
-    /// As [`SortedSet::pop_first`].
+    /// As for [`SortedSet::pop_first`].
     #[doc(alias = "pollLast")]
     pub async fn pop_last_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
-        self.popped("ZPOPMAX", count).await
+        self.pop_some("ZPOPMAX", count).await
     }
 
-    async fn popped(&self, command: &'static str, count: u32) -> Result<Vec<T>, ObjectError> {
+    async fn pop_some(&self, command: &'static str, count: u32) -> Result<Vec<T>, ObjectError> {
         let Pairs(found): Pairs<Bytes, f64> =
-            self.of.place.change(self.of.place.command(command)?.int(count.into())).await?;
-        found.iter().map(|(value, _)| self.of.one(value)).collect()
+            self.inner.place.change(self.inner.place.command(command)?.int(count.into())).await?;
+        found.iter().map(|(value, _)| self.inner.decode(value)).collect()
     }
 }
 
 impl<T: 'static, C: Decode<T>> SortedSet<T, C> {
-    /// All values in their order, as a stream: a page of 100 at a time. What is in from beginning to end comes once; what is inserted or
-    /// removed meanwhile comes as it is when its page is asked for. One that can not be decoded is an error, and the stream goes on
-    /// behind it; behind any other error it is over.
+    /// Returns a stream of all values in their order, in pages of 100.
+    ///
+    /// A value that is in the set from beginning to end is returned once. The effect of other
+    /// changes depends on when their page is read. A value that cannot be decoded is an error, and
+    /// the stream continues after it; any other error ends the stream.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> InOrder<T> {
-        self.streamed(Bytes::from_static(b"-"), Bytes::from_static(b"+"))
+        self.stream_between(Bytes::from_static(b"-"), Bytes::from_static(b"+"))
     }
 
-    /// Those between these in their order, as a stream. See [`SortedSet::stream`].
+    /// Returns a stream of a range of values in their order. See [`SortedSet::stream`].
     pub fn stream_of<Q: ?Sized>(&self, values: impl RangeBounds<Q>) -> InOrder<T>
     where
         T: Borrow<Q>,
         C: Ordered<Q>,
     {
-        match super::range::bounds_of(&self.of, &values) {
-            Ok((from, to)) => self.streamed(from, to),
+        match super::range::value_bounds(&self.inner, &values) {
+            Ok((from, to)) => self.stream_between(from, to),
             Err(error) => stream::iter([error]).map(Err).boxed(),
         }
     }
 
-    fn streamed(&self, from: Bytes, to: Bytes) -> InOrder<T> {
-        let of = self.of.clone();
-        // What is found and not yet taken, and where to go on.
-        let begin = (of, VecDeque::<Bytes>::new(), Some(from), to);
-        let values = stream::unfold(begin, |(of, mut found, mut from, to)| async move {
+    fn stream_between(&self, from: Bytes, to: Bytes) -> InOrder<T> {
+        let inner = self.inner.clone();
+        // The values that were read but not yet returned, and where the next page starts.
+        let begin = (inner, VecDeque::<Bytes>::new(), Some(from), to);
+        let values = stream::unfold(begin, |(inner, mut found, mut from, to)| async move {
             loop {
                 if let Some(bytes) = found.pop_front() {
-                    return Some((of.one(&bytes), (of, found, from, to)));
+                    return Some((inner.decode(&bytes), (inner, found, from, to)));
                 }
                 let at = from.take()?;
-                match page(&of, at, to.clone()).await {
+                match page(&inner, at, to.clone()).await {
                     Ok(page) => {
                         let full = page.len() as u64 == PAGE.unsigned_abs();
                         from = page.last().filter(|_| full).map(|last| [b"(", &last[..]].concat().into());
                         found.extend(page);
                     }
-                    Err(error) => return Some((Err(error), (of, found, None, to))),
+                    Err(error) => return Some((Err(error), (inner, found, None, to))),
                 }
             }
         });
@@ -264,8 +280,8 @@ impl<T: 'static, C: Decode<T>> SortedSet<T, C> {
     }
 }
 
-async fn page<T, C: Codec>(of: &Elements<T, C>, from: Bytes, to: Bytes) -> Result<Vec<Bytes>, ObjectError> {
-    let request = of.place.command("ZRANGE")?.arg(from).arg(to).arg("BYLEX").arg("LIMIT").int(0).int(PAGE);
-    // From the primary, whatever the read mode: a replica may be behind where the last page was.
-    of.place.ask(request).await
+async fn page<T, C: Codec>(inner: &Elements<T, C>, from: Bytes, to: Bytes) -> Result<Vec<Bytes>, ObjectError> {
+    let request = inner.place.command("ZRANGE")?.arg(from).arg(to).arg("BYLEX").arg("LIMIT").int(0).int(PAGE);
+    // From the primary, whatever the read mode: a replica may lag behind the previous page.
+    inner.place.ask(request).await
 }

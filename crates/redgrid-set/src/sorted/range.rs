@@ -1,4 +1,4 @@
-//! Ranges of sorted sets: by rank, by score, and by the values' own order.
+//! Ranges of sorted sets: by rank, by score, and by the order of the values.
 
 use std::fmt::{self, Debug};
 use std::ops::{Bound, RangeBounds};
@@ -10,21 +10,23 @@ use redgrid_core::{Name, Pairs, Request};
 
 use crate::elements::Elements;
 
-/// Some of a sorted set; made by `by_rank`, `by_score` and `by_value`. It asks when one of its last methods is called.
+/// A range of a sorted set; returned by `by_rank`, `by_score` and `by_value`.
+///
+/// A request is sent by the methods that read, count, remove or store the range.
 #[must_use = "nothing is asked of the server yet"]
 pub struct Range<T, C> {
-    of: Elements<T, C>,
+    inner: Elements<T, C>,
     span: Result<Span, ObjectError>,
     rev: bool,
     limit: Option<(u64, u64)>,
 }
 
-/// From where to where.
+/// The bounds of a range.
 #[derive(Debug, Clone)]
 enum Span {
-    /// The first, and the one behind the last where there is an end.
+    /// The first rank, and the one after the last if there is an end.
     Ranks(i64, Option<i64>),
-    /// As the server takes them.
+    /// Bounds in the server's syntax.
     Scores(Bytes, Bytes),
     Values(Bytes, Bytes),
 }
@@ -40,28 +42,28 @@ impl Span {
 }
 
 impl<T, C: Codec> Range<T, C> {
-    fn new(of: &Elements<T, C>, span: Result<Span, ObjectError>) -> Self {
-        Range { of: of.clone(), span, rev: false, limit: None }
+    fn new(inner: &Elements<T, C>, span: Result<Span, ObjectError>) -> Self {
+        Range { inner: inner.clone(), span, rev: false, limit: None }
     }
 
-    pub(crate) fn of_ranks(of: &Elements<T, C>, ranks: &(impl RangeBounds<u64> + Debug)) -> Self {
-        let span = of.name().and_then(|name| ranks_of(name, ranks));
-        Range::new(of, span)
+    pub(crate) fn of_ranks(inner: &Elements<T, C>, ranks: &(impl RangeBounds<u64> + Debug)) -> Self {
+        let span = inner.name().and_then(|name| rank_span(name, ranks));
+        Range::new(inner, span)
     }
 
-    pub(crate) fn of_scores(of: &Elements<T, C>, scores: &(impl RangeBounds<f64> + Debug)) -> Self {
-        let span = of.name().and_then(|name| scores_of(name, scores));
-        Range::new(of, span)
+    pub(crate) fn of_scores(inner: &Elements<T, C>, scores: &(impl RangeBounds<f64> + Debug)) -> Self {
+        let span = inner.name().and_then(|name| score_span(name, scores));
+        Range::new(inner, span)
     }
 
-    pub(crate) fn of_values<Q: ?Sized>(of: &Elements<T, C>, values: &impl RangeBounds<Q>) -> Self
+    pub(crate) fn of_values<Q: ?Sized>(inner: &Elements<T, C>, values: &impl RangeBounds<Q>) -> Self
     where
         C: Encode<Q>,
     {
-        Range::new(of, bounds_of(of, values).map(|(from, to)| Span::Values(from, to)))
+        Range::new(inner, value_bounds(inner, values).map(|(from, to)| Span::Values(from, to)))
     }
 
-    /// From the last to the first; ranks are counted from the last then, too.
+    /// Reverses the order. Ranks are then counted from the last value, too.
     #[doc(alias = "valueRangeReversed")]
     #[doc(alias = "entryRangeReversed")]
     #[doc(alias = "rangeReversed")]
@@ -70,17 +72,18 @@ impl<T, C: Codec> Range<T, C> {
         self
     }
 
-    /// Without the first `offset` of them, and `count` at most. Not of ranks, which say that themselves.
+    /// Skips the first `offset` values, and returns `count` values at most. Not allowed for ranks,
+    /// which define both by themselves.
     pub fn limit(mut self, offset: u64, count: u64) -> Self {
         self.limit = Some((offset, count));
         self
     }
 
-    /// What is behind the key, or of a store behind both.
+    /// Appends the arguments after the key or, for a store, after both keys.
     fn arguments(&self, request: Request) -> Result<Request, ObjectError> {
         let request = match self.span.clone()? {
             Span::Ranks(first, end) => {
-                let (first, last) = last_of(first, end);
+                let (first, last) = rank_bounds(first, end);
                 request.int(first).int(last)
             }
             Span::Scores(from, to) if self.rev => request.arg(to).arg(from).arg("BYSCORE"),
@@ -91,7 +94,7 @@ impl<T, C: Codec> Range<T, C> {
         let request = if self.rev { request.arg("REV") } else { request };
         match (self.limit, &self.span) {
             (None, _) => Ok(request),
-            (Some(_), Ok(Span::Ranks(..))) => Err(self.of.invalid("limit", "none of ranks", "one")?),
+            (Some(_), Ok(Span::Ranks(..))) => Err(self.inner.invalid("limit", "none of ranks", "one")?),
             (Some((offset, count)), _) => {
                 let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
                 Ok(request.arg("LIMIT").int(number(offset)).int(number(count)))
@@ -102,42 +105,43 @@ impl<T, C: Codec> Range<T, C> {
     fn unlimited(&self) -> Result<Span, ObjectError> {
         match self.limit {
             None => self.span.clone(),
-            Some(_) => Err(self.of.invalid("limit", "none for what counts or removes", "one")?),
+            Some(_) => Err(self.inner.invalid("limit", "none for what counts or removes", "one")?),
         }
     }
 
-    /// How many there are.
+    /// Returns the number of values.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of a range that can not be, or that is limited.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for an invalid range, or one with a limit.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "countHead")]
     #[doc(alias = "countTail")]
     pub async fn count(self) -> Result<u64, ObjectError> {
         let span = self.unlimited()?;
-        let request = self.of.place.command(span.command(["ZCARD", "ZCOUNT", "ZLEXCOUNT"]))?;
+        let request = self.inner.place.command(span.command(["ZCARD", "ZCOUNT", "ZLEXCOUNT"]))?;
         match span {
             Span::Ranks(first, end) => {
-                let len: i64 = self.of.place.read(request).await?;
+                let len: i64 = self.inner.place.read(request).await?;
                 Ok((end.unwrap_or(len).min(len) - first).max(0).unsigned_abs())
             }
-            Span::Scores(from, to) | Span::Values(from, to) => self.of.place.read(request.arg(from).arg(to)).await,
+            Span::Scores(from, to) | Span::Values(from, to) => self.inner.place.read(request.arg(from).arg(to)).await,
         }
     }
 
-    /// Removes them, in one step; tells how many. The server does nothing else meanwhile.
+    /// Removes the values, in one step, and returns their number. The command blocks the server.
     ///
     /// # Errors
     ///
-    /// As [`Range::count`].
+    /// As for [`Range::count`].
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "removeRangeByScore")]
     #[doc(alias = "removeRangeByRank")]
     #[doc(alias = "removeRange")]
@@ -145,11 +149,12 @@ impl<T, C: Codec> Range<T, C> {
     #[doc(alias = "removeRangeTail")]
     pub async fn remove(self) -> Result<u64, ObjectError> {
         let span = self.unlimited()?;
-        let request = self.of.place.command(span.command(["ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"]))?;
+        let request =
+            self.inner.place.command(span.command(["ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"]))?;
         let request = match span {
             Span::Ranks(first, end) => {
-                let (first, last) = last_of(first, end);
-                // From the last one on: -1 is that. An empty range is one there, too.
+                let (first, last) = rank_bounds(first, end);
+                // Reversed ranks count from -1, the last one. An empty range stays empty.
                 match (self.rev, first <= last || last == -1) {
                     (false, _) => request.int(first).int(last),
                     (true, false) => request.int(1).int(0),
@@ -159,39 +164,42 @@ impl<T, C: Codec> Range<T, C> {
             }
             Span::Scores(from, to) | Span::Values(from, to) => request.arg(from).arg(to),
         };
-        self.of.place.change(request).await
+        self.inner.place.change(request).await
     }
 
-    /// Stores them, with their scores, under another name, in place of what is there, in one step; tells how many there are.
+    /// Stores the values with their scores under another name, in one step, and replaces what is
+    /// stored there. Returns the number of values.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] where the name does not share a slot of a cluster, or of a
-    /// range that can not be.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] if the name is in another slot of a cluster, or for an
+    /// invalid range.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "rangeTo")]
     #[doc(alias = "revRangeTo")]
     pub async fn store(self, name: impl AsRef<str>) -> Result<u64, ObjectError> {
-        let into = self.of.place.beside("name", name)?;
-        let (_, key) = self.of.place.named()?;
+        let into = self.inner.place.beside("name", name)?;
+        let (_, key) = self.inner.place.named()?;
         let request = self.arguments(Request::command("ZRANGESTORE").key(into).key(key.clone()))?;
-        self.of.place.change(request).await
+        self.inner.place.change(request).await
     }
 }
 
 impl<T, C: Decode<T>> Range<T, C> {
-    /// The values, in one answer.
+    /// Returns the values, in one reply.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of a range that can not be.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for an invalid range.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "valueRange")]
     #[doc(alias = "valueRangeReversed")]
     #[doc(alias = "rangeHead")]
@@ -199,56 +207,56 @@ impl<T, C: Decode<T>> Range<T, C> {
     #[doc(alias = "rangeHeadReversed")]
     #[doc(alias = "rangeTailReversed")]
     pub async fn values(self) -> Result<Vec<T>, ObjectError> {
-        let request = self.arguments(self.of.place.command("ZRANGE")?)?;
-        self.of.all(&self.of.place.read::<Vec<_>>(request).await?)
+        let request = self.arguments(self.inner.place.command("ZRANGE")?)?;
+        self.inner.decode_all(&self.inner.place.read::<Vec<_>>(request).await?)
     }
 
-    /// The values with their scores, in one answer.
+    /// Returns the values with their scores, in one reply.
     ///
     /// # Errors
     ///
-    /// As [`Range::values`].
+    /// As for [`Range::values`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Range::values`].
+    /// As for [`Range::values`].
     #[doc(alias = "entryRange")]
     #[doc(alias = "entryRangeReversed")]
     pub async fn entries(self) -> Result<Vec<(T, f64)>, ObjectError> {
         let by_value = matches!(self.span, Ok(Span::Values(..)));
         if by_value {
-            // All of them have the same.
+            // All scores are 0.
             return Ok(self.values().await?.into_iter().map(|value| (value, 0.0)).collect());
         }
-        let request = self.arguments(self.of.place.command("ZRANGE")?)?.arg("WITHSCORES");
-        let found: Pairs<Bytes, f64> = self.of.place.read(request).await?;
-        self.of.entries(found)
+        let request = self.arguments(self.inner.place.command("ZRANGE")?)?.arg("WITHSCORES");
+        let found: Pairs<Bytes, f64> = self.inner.place.read(request).await?;
+        self.inner.decode_entries(found)
     }
 }
 
-/// Bounds of values as the server takes them.
-pub(super) fn bounds_of<T, C: Encode<Q>, Q: ?Sized>(
-    of: &Elements<T, C>,
+/// Encodes bounds of values in the server's syntax.
+pub(super) fn value_bounds<T, C: Encode<Q>, Q: ?Sized>(
+    inner: &Elements<T, C>,
     values: &impl RangeBounds<Q>,
 ) -> Result<(Bytes, Bytes), ObjectError> {
     let bound = |bound: Bound<&Q>, none: &'static str| {
-        let (mark, value) = match bound {
+        let (prefix, value) = match bound {
             Bound::Included(value) => (b"[", value),
             Bound::Excluded(value) => (b"(", value),
             Bound::Unbounded => return Ok(Bytes::from_static(none.as_bytes())),
         };
-        Ok::<_, ObjectError>(Bytes::from([&mark[..], &of.encoded(value)?].concat()))
+        Ok::<_, ObjectError>(Bytes::from([&prefix[..], &inner.encode(value)?].concat()))
     };
     let (from, to) = (bound(values.start_bound(), "-")?, bound(values.end_bound(), "+")?);
-    // An end without a value has one byte, and is on its side of all of them.
-    match from != *"-" && to != *"+" && to[1..] < from[1..] {
-        true => Err(backwards(of.name()?, "one that does".into())),
-        false => Ok((from, to)),
+    // A bound without a value has one byte, and is never on the wrong side.
+    if from != *"-" && to != *"+" && to[1..] < from[1..] {
+        return Err(reversed_range_error(inner.name()?, "one that does".into()));
     }
+    Ok((from, to))
 }
 
-/// Ranks as the server takes them: the first and the last, which is -1 without an end.
-fn last_of(first: i64, end: Option<i64>) -> (i64, i64) {
+/// Returns the first and the last rank for the server; -1 is the last one of the set.
+fn rank_bounds(first: i64, end: Option<i64>) -> (i64, i64) {
     match end {
         None => (first, -1),
         Some(end) if end <= first => (1, 0),
@@ -256,7 +264,7 @@ fn last_of(first: i64, end: Option<i64>) -> (i64, i64) {
     }
 }
 
-fn ranks_of(name: &Name, ranks: &(impl RangeBounds<u64> + Debug)) -> Result<Span, ObjectError> {
+fn rank_span(name: &Name, ranks: &(impl RangeBounds<u64> + Debug)) -> Result<Span, ObjectError> {
     let narrow = |n: u128| i64::try_from(n).unwrap_or(i64::MAX);
     let first = match ranks.start_bound() {
         Bound::Included(&at) => at.into(),
@@ -269,38 +277,38 @@ fn ranks_of(name: &Name, ranks: &(impl RangeBounds<u64> + Debug)) -> Result<Span
         Bound::Unbounded => None,
     };
     match end {
-        Some(end) if end < first => Err(backwards(name, format!("{ranks:?}"))),
+        Some(end) if end < first => Err(reversed_range_error(name, format!("{ranks:?}"))),
         end => Ok(Span::Ranks(narrow(first), end.map(narrow))),
     }
 }
 
-fn scores_of(name: &Name, scores: &(impl RangeBounds<f64> + Debug)) -> Result<Span, ObjectError> {
+fn score_span(name: &Name, scores: &(impl RangeBounds<f64> + Debug)) -> Result<Span, ObjectError> {
     let bound = |bound: Bound<&f64>, none: &'static str| {
-        let (mark, score) = match bound {
+        let (prefix, score) = match bound {
             Bound::Included(score) => ("", score),
             Bound::Excluded(score) => ("(", score),
             Bound::Unbounded => return Ok(Bytes::from_static(none.as_bytes())),
         };
-        Ok::<_, ObjectError>(Bytes::from([mark.as_bytes(), &super::score::text(name, *score)?].concat()))
+        Ok::<_, ObjectError>(Bytes::from([prefix.as_bytes(), &super::score::encode_score(name, *score)?].concat()))
     };
     let (from, to) = (bound(scores.start_bound(), "-inf")?, bound(scores.end_bound(), "+inf")?);
     match (scores.start_bound(), scores.end_bound()) {
         (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) if to < from => {
-            Err(backwards(name, format!("{scores:?}")))
+            Err(reversed_range_error(name, format!("{scores:?}")))
         }
         _ => Ok(Span::Scores(from, to)),
     }
 }
 
-fn backwards(name: &Name, got: String) -> ObjectError {
+fn reversed_range_error(name: &Name, got: String) -> ObjectError {
     let expected = "one that does not end before it begins".into();
     ObjectError::InvalidArgument { name: name.clone(), option: "range", expected, got }
 }
 
 impl<T, C: Debug> Debug for Range<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Range");
-        shown.field("name", &self.of.place.name()).field("span", &self.span).field("rev", &self.rev);
-        shown.field("limit", &self.limit).finish()
+        let mut debug = f.debug_struct("Range");
+        debug.field("name", &self.inner.place.name()).field("span", &self.span).field("rev", &self.rev);
+        debug.field("limit", &self.limit).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! Scores: numbers that are no NaN, as the server takes them, and what values have.
+//! Scores: their encoding, which excludes NaN, and reads of them.
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
@@ -7,8 +7,8 @@ use redgrid_core::object::ObjectError;
 
 use crate::elements::Elements;
 
-/// As the server reads it exactly.
-pub(super) fn text(name: &Name, score: f64) -> Result<Bytes, ObjectError> {
+/// Encodes a score as text that the server parses exactly.
+pub(super) fn encode_score(name: &Name, score: f64) -> Result<Bytes, ObjectError> {
     if score.is_nan() {
         return Err(ObjectError::InvalidArgument {
             name: name.clone(),
@@ -17,7 +17,7 @@ pub(super) fn text(name: &Name, score: f64) -> Result<Bytes, ObjectError> {
             got: "NaN".into(),
         });
     }
-    // With an exponent where it has many digits.
+    // With an exponent if it has many digits.
     Ok(format!("{score:?}").into())
 }
 
@@ -26,7 +26,7 @@ impl<T, C: Codec> Elements<T, C> {
     where
         C: Encode<Q>,
     {
-        let value = self.encoded(value)?;
+        let value = self.encode(value)?;
         self.place.read(self.place.command("ZSCORE")?.arg(value)).await
     }
 
@@ -37,12 +37,12 @@ impl<T, C: Codec> Elements<T, C> {
     where
         C: Encode<Q>,
     {
-        let values = self.encoded_all(values)?;
+        let values = self.encode_all(values)?;
         self.read_parts("ZMSCORE", &values).await
     }
 
-    /// Pairs of scores and values, as commands take them, each with its size.
-    pub(crate) fn scored<'a, Q: ?Sized + 'a>(
+    /// Encodes values with their scores as pairs of score and value, as commands expect them.
+    pub(crate) fn encode_scored<'a, Q: ?Sized + 'a>(
         &self,
         entries: impl IntoIterator<Item = (&'a Q, f64)>,
     ) -> Result<Vec<(Bytes, Bytes)>, ObjectError>
@@ -50,6 +50,6 @@ impl<T, C: Codec> Elements<T, C> {
         C: Encode<Q>,
     {
         let name = self.name()?;
-        entries.into_iter().map(|(value, score)| Ok((text(name, score)?, self.encoded(value)?))).collect()
+        entries.into_iter().map(|(value, score)| Ok((encode_score(name, score)?, self.encode(value)?))).collect()
     }
 }

@@ -18,18 +18,22 @@ static RANKS: Script<1> = Script::new("set/ranks", include_str!("../scripts/rank
 static REPLACE: Script<1> = Script::new("set/replace", include_str!("../scripts/replace.lua"));
 static POP_OF_ANY: BulkScript = BulkScript::new("set/pop_of_any", include_str!("../scripts/pop_of_any.lua"));
 
-/// The type, with the codec of one that names none.
+/// Defines the type, with its default codec.
 macro_rules! scored_sorted_set {
     ($($default:tt)*) => {
-        /// Values of type `T`, each once and with a score, in the order of their scores, shared by all processes that reach the same server.
+        /// A set of values of type `T` with scores, in the order of the scores, shared by all
+        /// processes that reach the same server.
+        ///
         /// Redisson's `RScoredSortedSet` on the wire.
         ///
-        /// Scores are `f64`, infinities too, but no NaN. Values with one score are in the order of their bytes. Cheap to clone; clones are the
-        /// same set. The codec `C` is part of the type: with the feature `json` it is `Json` where none is named. A set is there while it has values.
+        /// Scores are `f64`, including infinities, but not NaN. Values with the same score are
+        /// sorted by their bytes. Cheap to clone; clones are handles of the same set. The codec `C`
+        /// is part of the type: with the feature `json`, the default is `Json`. A set exists while
+        /// it has values.
         #[doc(alias = "RScoredSortedSet")]
         #[doc(alias = "RedissonScoredSortedSet")]
         pub struct ScoredSortedSet<T, C $($default)*> {
-            pub(crate) of: Elements<T, C>,
+            pub(crate) inner: Elements<T, C>,
         }
     };
 }
@@ -43,40 +47,42 @@ handle!(ScoredSortedSet);
 ordered_methods!(ScoredSortedSet);
 
 impl<T, C: Codec + Default> ScoredSortedSet<T, C> {
-    /// The set with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the set with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        ScoredSortedSet { of: Elements::new(client, name, C::default()) }
+        ScoredSortedSet { inner: Elements::new(client, name, C::default()) }
     }
 }
 
 impl<T, C: Codec> ScoredSortedSet<T, C> {
-    /// The score of a value; `None` where it is not in.
+    /// Returns the score of a value; `None` if the set does not contain it.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getScore")]
     pub async fn score<Q: ?Sized>(&self, value: &Q) -> Result<Option<f64>, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.of.score(value).await
+        self.inner.score(value).await
     }
 
-    /// The scores of values, in their order; 500 of them or about 4 MiB at a time.
+    /// Returns the scores of values, in their order, up to 500 or about 4 MiB a request.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::score`].
+    /// As for [`ScoredSortedSet::score`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::score`].
+    /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "getScore")]
     pub async fn scores<'a, Q: ?Sized + 'a>(
         &self,
@@ -86,18 +92,19 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.of.scores(values).await
+        self.inner.scores(values).await
     }
 
-    /// How many are in front of a value, and its score, as they were at one moment; `None` where it is not in.
+    /// Returns the number of values before a value, and its score, in one step; `None` if the set
+    /// does not contain it.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::score`].
+    /// As for [`ScoredSortedSet::score`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::score`].
+    /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "rankEntry")]
     pub async fn rank_and_score<Q: ?Sized>(&self, value: &Q) -> Result<Option<(u64, f64)>, ObjectError>
     where
@@ -107,15 +114,16 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         self.placed("ZRANK", value).await
     }
 
-    /// How many are behind a value, and its score, as they were at one moment; `None` where it is not in.
+    /// Returns the number of values after a value, and its score, in one step; `None` if the set
+    /// does not contain it.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::score`].
+    /// As for [`ScoredSortedSet::score`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::score`].
+    /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "revRankEntry")]
     pub async fn rev_rank_and_score<Q: ?Sized>(&self, value: &Q) -> Result<Option<(u64, f64)>, ObjectError>
     where
@@ -129,19 +137,20 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     where
         C: Encode<Q>,
     {
-        let value = self.of.encoded(value)?;
-        self.of.place.ask(self.of.script(&RANK_AND_SCORE)?.arg(command).arg(value)).await
+        let value = self.inner.encode(value)?;
+        self.inner.place.ask(self.inner.script(&RANK_AND_SCORE)?.arg(command).arg(value)).await
     }
 
-    /// Of each value how many are behind it, as they were at one moment, in their order; up to 100,000 of them.
+    /// Returns for each value, in their order, the number of values after it, in one step. Up to
+    /// 100,000 values.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::score`]; [`ObjectError::InvalidArgument`] of more.
+    /// As for [`ScoredSortedSet::score`]. [`ObjectError::InvalidArgument`] for more values.
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::score`].
+    /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "revRank")]
     pub async fn rev_ranks<'a, Q: ?Sized + 'a>(
         &self,
@@ -151,29 +160,32 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let values = self.of.encoded_together(values)?;
-        self.of.place.ask(values.into_iter().fold(self.of.script(&RANKS)?.arg("ZREVRANK"), Request::arg)).await
+        let values = self.inner.encode_limited(values)?;
+        self.inner.place.ask(values.into_iter().fold(self.inner.script(&RANKS)?.arg("ZREVRANK"), Request::arg)).await
     }
 
-    /// Gives the score of a value to another in its place; tells whether it was in. If the other is in, its score is this one then.
+    /// Replaces a value by another with the same score. Returns whether the set contained the
+    /// value.
+    ///
+    /// If the set contains the other value already, its score is replaced.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn replace<Q: ?Sized>(&self, value: &Q, by: &Q) -> Result<bool, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let (value, by) = (self.of.encoded(value)?, self.of.encoded(by)?);
-        self.of.place.change(self.of.script(&REPLACE)?.arg(value).arg(by)).await
+        let (value, by) = (self.inner.encode(value)?, self.inner.encode(by)?);
+        self.inner.place.change(self.inner.script(&REPLACE)?.arg(value).arg(by)).await
     }
 
-    /// Those with these scores.
+    /// Returns the range of these scores.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -187,116 +199,126 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     #[doc(alias = "count")]
     #[doc(alias = "removeRangeByScore")]
     pub fn by_score(&self, scores: impl RangeBounds<f64> + Debug) -> Range<T, C> {
-        Range::of_scores(&self.of, &scores)
+        Range::of_scores(&self.inner, &scores)
     }
 }
 
 impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
-    /// The value with the lowest score, with it; `None` where there is none.
+    /// Returns the value with the lowest score, and the score; `None` if the set is empty.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "firstEntry")]
     #[doc(alias = "firstScore")]
     pub async fn first(&self) -> Result<Option<(T, f64)>, ObjectError> {
         Ok(self.by_rank(..1).entries().await?.pop())
     }
 
-    /// The value with the highest score, with it; `None` where there is none.
+    /// Returns the value with the highest score, and the score; `None` if the set is empty.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::first`].
+    /// As for [`ScoredSortedSet::first`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::first`].
+    /// As for [`ScoredSortedSet::first`].
     #[doc(alias = "lastEntry")]
     #[doc(alias = "lastScore")]
     pub async fn last(&self) -> Result<Option<(T, f64)>, ObjectError> {
         Ok(self.by_rank(..1).rev().entries().await?.pop())
     }
 
-    /// Removes the value with the lowest score, and tells both; `None` where there is none. Where its answer is lost it is gone.
+    /// Removes the value with the lowest score and returns both; `None` if the set is empty. If the
+    /// reply is lost, so is the value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; it is removed also where it can not be decoded.
+    /// [`ObjectError`] states what failed and whether anything may have changed. A value that
+    /// cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it: then the value is nobody's.
+    /// A request that was already sent is executed even if the future is dropped: a removed value
+    /// is lost then.
     #[doc(alias = "pollFirst")]
     #[doc(alias = "pollFirstEntry")]
     pub async fn pop_first(&self) -> Result<Option<(T, f64)>, ObjectError> {
-        Ok(self.popped("ZPOPMIN", 1).await?.pop())
+        Ok(self.pop_some("ZPOPMIN", 1).await?.pop())
     }
 
-    /// The same of the value with the highest score.
+    /// Removes the value with the highest score and returns both; `None` if the set is empty. If
+    /// the reply is lost, so is the value.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::pop_first`].
+    /// As for [`ScoredSortedSet::pop_first`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::pop_first`].
+    /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollLast")]
     #[doc(alias = "pollLastEntry")]
     pub async fn pop_last(&self) -> Result<Option<(T, f64)>, ObjectError> {
-        Ok(self.popped("ZPOPMAX", 1).await?.pop())
+        Ok(self.pop_some("ZPOPMAX", 1).await?.pop())
     }
 
-    /// Removes the `count` values with the lowest scores, and tells them and their scores, the lowest first.
+    /// Removes the `count` values with the lowest scores and returns them with their scores, the
+    /// lowest first.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::pop_first`]; one that can not be decoded is an error of all, and all are removed: where others may have written it,
-    /// take them one by one.
+    /// As for [`ScoredSortedSet::pop_first`]. If one value cannot be decoded, the call fails, but
+    /// all of them are removed. Where other writers may use another codec, pop values one by one.
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::pop_first`].
+    /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollFirst")]
     #[doc(alias = "pollFirstEntries")]
     pub async fn pop_first_many(&self, count: u32) -> Result<Vec<(T, f64)>, ObjectError> {
-        self.popped("ZPOPMIN", count).await
+        self.pop_some("ZPOPMIN", count).await
     }
 
-    /// Removes the `count` values with the highest scores, and tells them and their scores, the highest first.
+    /// Removes the `count` values with the highest scores and returns them with their scores, the
+    /// highest first.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::pop_first_many`].
+    /// As for [`ScoredSortedSet::pop_first_many`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::pop_first`].
+    /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollLast")]
     #[doc(alias = "pollLastEntries")]
     pub async fn pop_last_many(&self, count: u32) -> Result<Vec<(T, f64)>, ObjectError> {
-        self.popped("ZPOPMAX", count).await
+        self.pop_some("ZPOPMAX", count).await
     }
 
-    async fn popped(&self, command: &'static str, count: u32) -> Result<Vec<(T, f64)>, ObjectError> {
-        let found = self.of.place.change(self.of.place.command(command)?.int(count.into())).await?;
-        self.of.entries(found)
+    async fn pop_some(&self, command: &'static str, count: u32) -> Result<Vec<(T, f64)>, ObjectError> {
+        let found = self.inner.place.change(self.inner.place.command(command)?.int(count.into())).await?;
+        self.inner.decode_entries(found)
     }
 
-    /// The same of the first set that has any, of this one and of others by their names, which share a slot; it tells which it was.
+    /// Removes the `count` values with the lowest scores from the first set that is not empty.
+    /// Returns the name of that set, and the values with their scores.
+    ///
+    /// The candidates are this set and others, given by name, which must share a slot.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::pop_first_many`]; [`ObjectError::InvalidArgument`] where the names do not share a slot of a cluster.
+    /// As for [`ScoredSortedSet::pop_first_many`]. [`ObjectError::InvalidArgument`] if the names
+    /// are in different slots of a cluster.
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::pop_first`].
+    /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollFirstFromAny")]
     #[doc(alias = "pollFirstEntriesFromAny")]
     pub async fn pop_first_of_any<N: AsRef<str>>(
@@ -304,18 +326,21 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
         others: impl IntoIterator<Item = N>,
         count: u32,
     ) -> Result<Option<(String, Vec<(T, f64)>)>, ObjectError> {
-        self.popped_of_any("ZPOPMIN", others, count).await
+        self.pop_some_of_any("ZPOPMIN", others, count).await
     }
 
-    /// The same from the highest score on.
+    /// Removes the `count` values with the highest scores from the first set that is not empty.
+    /// Returns the name of that set, and the values with their scores.
+    ///
+    /// The candidates are this set and others, given by name, which must share a slot.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::pop_first_of_any`].
+    /// As for [`ScoredSortedSet::pop_first_of_any`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::pop_first`].
+    /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollLastFromAny")]
     #[doc(alias = "pollLastEntriesFromAny")]
     pub async fn pop_last_of_any<N: AsRef<str>>(
@@ -323,58 +348,60 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
         others: impl IntoIterator<Item = N>,
         count: u32,
     ) -> Result<Option<(String, Vec<(T, f64)>)>, ObjectError> {
-        self.popped_of_any("ZPOPMAX", others, count).await
+        self.pop_some_of_any("ZPOPMAX", others, count).await
     }
 
-    async fn popped_of_any<N: AsRef<str>>(
+    async fn pop_some_of_any<N: AsRef<str>>(
         &self,
         command: &'static str,
         others: impl IntoIterator<Item = N>,
         count: u32,
     ) -> Result<Option<(String, Vec<(T, f64)>)>, ObjectError> {
-        let (mut names, mut keys) = (vec![self.of.name()?.to_string()], vec![self.of.place.named()?.1.clone()]);
+        let (mut names, mut keys) = (vec![self.inner.name()?.to_string()], vec![self.inner.place.named()?.1.clone()]);
         for other in others {
-            keys.push(self.of.place.beside("name", &other)?);
+            keys.push(self.inner.place.beside("name", &other)?);
             names.push(other.as_ref().to_owned());
         }
         let request = POP_OF_ANY.with(keys).arg(command).int(count.into());
-        let found: Option<(u64, Pairs<Bytes, f64>)> = self.of.place.change(request).await?;
-        let Some((which, found)) = found else { return Ok(None) };
-        let which = usize::try_from(which).unwrap_or_default().min(names.len() - 1);
-        Ok(Some((names.swap_remove(which), self.of.entries(found)?)))
+        let found: Option<(u64, Pairs<Bytes, f64>)> = self.inner.place.change(request).await?;
+        let Some((index, found)) = found else { return Ok(None) };
+        let index = usize::try_from(index).unwrap_or_default().min(names.len() - 1);
+        Ok(Some((names.swap_remove(index), self.inner.decode_entries(found)?)))
     }
 
-    /// Some values by chance with their scores, each once: `count` of them, or all where there are fewer. They stay.
+    /// Returns `count` distinct random values with their scores, without removing them, or all
+    /// values if there are fewer.
     ///
     /// # Errors
     ///
-    /// As [`ScoredSortedSet::first`].
+    /// As for [`ScoredSortedSet::first`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ScoredSortedSet::first`].
+    /// As for [`ScoredSortedSet::first`].
     #[doc(alias = "randomEntries")]
     pub async fn random_entries(&self, count: u32) -> Result<Vec<(T, f64)>, ObjectError> {
-        let request = self.of.place.command("ZRANDMEMBER")?.int(count.into()).arg("WITHSCORES");
-        self.of.entries(self.of.place.read(request).await?)
+        let request = self.inner.place.command("ZRANDMEMBER")?.int(count.into()).arg("WITHSCORES");
+        self.inner.decode_entries(self.inner.place.read(request).await?)
     }
 }
 
 impl<T: 'static, C: Decode<T>> ScoredSortedSet<T, C> {
-    /// All values, as a stream, in no order; [`ScoredSortedSet::by_rank`] and [`ScoredSortedSet::by_score`] have them in order.
+    /// Returns a stream of all values, in no order. For an order use [`ScoredSortedSet::by_rank`]
+    /// or [`ScoredSortedSet::by_score`].
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> Scan<T> {
-        let of = self.of.clone();
-        Scan::by("ZSCAN", 2, self.of.place.clone(), move |found| of.one(&found[0]))
+        let inner = self.inner.clone();
+        Scan::by("ZSCAN", 2, self.inner.place.clone(), move |found| inner.decode(&found[0]))
     }
 
-    /// All values with their scores, as a stream, in no order.
+    /// Returns a stream of all values with their scores, in no order.
     #[doc(alias = "entryIterator")]
     pub fn entries(&self) -> Scan<(T, f64)> {
-        let of = self.of.clone();
-        Scan::by("ZSCAN", 2, self.of.place.clone(), move |found| {
-            let (name, score) = (of.name()?, Reply::Bytes(found[1].clone()).into_typed());
-            Ok((of.one(&found[0])?, score.map_err(|source| ObjectError::of(name, source))?))
+        let inner = self.inner.clone();
+        Scan::by("ZSCAN", 2, self.inner.place.clone(), move |found| {
+            let (name, score) = (inner.name()?, Reply::Bytes(found[1].clone()).into_typed());
+            Ok((inner.decode(&found[0])?, score.map_err(|source| ObjectError::of(name, source))?))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Values for keys: each concerns one part, and is what it is in a plain map.
+//! Writes of entries: each concerns one shard, with the guarantees of a plain map.
 
 use std::borrow::Borrow;
 
@@ -9,15 +9,17 @@ use redgrid_map::Map;
 use super::ShardedMap;
 
 impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
-    /// Gives the key a value; tells whether it is new in the map. Cheaper than [`ShardedMap::insert`], which tells what it had.
+    /// Sets the value of a key. Returns whether the key is new in the map.
+    ///
+    /// Cheaper than [`ShardedMap::insert`], which returns the previous value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastPut")]
     pub async fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
@@ -27,15 +29,15 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         self.part_of(key).await?.set(key, value).await
     }
 
-    /// Gives the key a value if it is not in the map; tells whether it did.
+    /// Sets the value of a key that is not in the map. Returns whether it was set.
     ///
     /// # Errors
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     #[doc(alias = "fastPutIfAbsent")]
     pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
@@ -45,15 +47,15 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         self.part_of(key).await?.set_if_absent(key, value).await
     }
 
-    /// Gives the key a value if it is in the map; tells whether it did.
+    /// Sets the value of a key that is in the map. Returns whether it was set.
     ///
     /// # Errors
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
     pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
@@ -64,16 +66,18 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         self.part_of(key).await?.set_if_exists(key, value).await
     }
 
-    /// Gives many keys values: the parts that have them are asked at the same time, each for 500 of its entries or about 4 MiB at a time. Of a key
-    /// that is named twice the last value counts.
+    /// Sets the values of many keys, on their shards in parallel, up to 500 entries or about 4 MiB
+    /// a request.
+    ///
+    /// If a key occurs twice, its last value is set.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts of which some keys may not have their value.
+    /// [`ObjectError::Shards`] names the shards in which some values may not have been set.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     #[doc(alias = "putAll")]
     pub async fn set_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -84,23 +88,25 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         KC: Encode<Q>,
         V: 'a,
     {
-        let parts = self.spread.to_change().await?;
-        let entries = self.divided(&parts, entries, |(key, _)| self.encoded(*key))?;
-        let ask = |part: Map<K, V, KC, VC>, entries: Vec<(usize, (&'a Q, &'a V))>| async move {
-            part.set_many(entries.into_iter().map(|(_, entry)| entry)).await
+        let shards = self.sharded.shards_to_change().await?;
+        let entries = self.group_items(&shards, entries, |(key, _)| self.encode(*key))?;
+        let call = |shard: Map<K, V, KC, VC>, entries: Vec<(usize, (&'a Q, &'a V))>| async move {
+            shard.set_many(entries.into_iter().map(|(_, entry)| entry)).await
         };
-        self.spread.each(&parts, entries, ask).await.map(drop)
+        self.sharded.fan_out(&shards, entries, call).await.map(drop)
     }
 
-    /// Gives the key a value if it has `expected`; tells whether it did. Values are equal whose bytes are.
+    /// Sets the value of a key if its current value is `expected`. Returns whether it was set.
+    ///
+    /// Values are equal if their encoded bytes are equal.
     ///
     /// # Errors
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     #[doc(alias = "replace")]
     pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, ObjectError>
     where
@@ -110,35 +116,37 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         self.part_of(key).await?.compare_and_set(key, expected, new).await
     }
 
-    /// Removes the key if it has `expected`; tells whether it did. Values are equal whose bytes are.
+    /// Removes a key if its value is `expected`. Returns whether it was removed.
+    ///
+    /// Values are equal if their encoded bytes are equal.
     ///
     /// # Errors
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     #[doc(alias = "remove")]
     pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.read_part(key).await?.compare_and_remove(key, expected).await
+        self.shard_to_read(key).await?.compare_and_remove(key, expected).await
     }
 }
 
 impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
-    /// Gives the key a value; tells what it had.
+    /// Sets the value of a key. Returns the previous value.
     ///
     /// # Errors
     ///
-    /// As [`ShardedMap::set`]; the value is given also where what it had can not be decoded.
+    /// As for [`ShardedMap::set`]. The value is set even if the previous one cannot be decoded.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
@@ -148,15 +156,15 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         self.part_of(key).await?.insert(key, value).await
     }
 
-    /// Gives the key a value if it is not in the map; else tells what it has.
+    /// Sets the value of a key that is not in the map. Otherwise returns its value.
     ///
     /// # Errors
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     #[doc(alias = "putIfAbsent")]
     pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
@@ -166,15 +174,15 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         self.part_of(key).await?.insert_if_absent(key, value).await
     }
 
-    /// Gives the key a value if it is in the map; tells what it had.
+    /// Sets the value of a key that is in the map. Returns the previous value.
     ///
     /// # Errors
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     #[doc(alias = "putIfExists")]
     pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
@@ -184,15 +192,15 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         self.part_of(key).await?.replace(key, value).await
     }
 
-    /// Changes the key's value in place, whatever others do meanwhile, as [`Map::update`].
+    /// Changes the value of a key in place, whatever others do meanwhile, like [`Map::update`].
     ///
     /// # Errors
     ///
-    /// As [`Map::update`].
+    /// As for [`Map::update`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     #[doc(alias = "computeIfPresent")]
     #[doc(alias = "replaceAll")]
     pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
@@ -203,15 +211,15 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         self.part_of(key).await?.update(key, change).await
     }
 
-    /// Replaces the key's value, or its absence, by what `change` makes of it, as [`Map::alter`].
+    /// Replaces the value of a key, or its absence, by the result of `change`, like [`Map::alter`].
     ///
     /// # Errors
     ///
-    /// As [`Map::alter`].
+    /// As for [`Map::alter`].
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::set`].
+    /// As for [`ShardedMap::set`].
     #[doc(alias = "compute")]
     #[doc(alias = "computeIfAbsent")]
     #[doc(alias = "merge")]
@@ -229,15 +237,15 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
-    /// Adds to the key's number on the server, 0 where it is not in the map; tells what it is then.
+    /// Adds to the number of a key on the server, starting at 0 for a new key. Returns the sum.
     ///
     /// # Errors
     ///
-    /// As [`Map::add`].
+    /// As for [`Map::add`].
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "addAndGet")]
     pub async fn add<Q: ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
     where
@@ -248,16 +256,16 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
         self.part_of(key).await?.add(key, by).await
     }
 
-    /// Removes keys: the parts that have them are asked at the same time, each for 500 of its keys or about 4 MiB at a time. Tells how many were in the
-    /// map.
+    /// Removes keys, on their shards in parallel, up to 500 keys or about 4 MiB a request. Returns
+    /// the number of keys that were in the map.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts of which some keys may be there.
+    /// [`ObjectError::Shards`] names the shards in which some keys may be left.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastRemove")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -267,30 +275,31 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let parts = self.spread.to_read().await?;
-        let keys = self.divided(&parts, keys, |key| self.encoded(*key))?;
-        let ask = |part: Map<K, V, KC, VC>, keys: Vec<(usize, &'a Q)>| async move {
-            part.remove_many(keys.into_iter().map(|(_, key)| key)).await
+        let shards = self.sharded.shards_to_read().await?;
+        let keys = self.group_items(&shards, keys, |key| self.encode(*key))?;
+        let call = |shard: Map<K, V, KC, VC>, keys: Vec<(usize, &'a Q)>| async move {
+            shard.remove_many(keys.into_iter().map(|(_, key)| key)).await
         };
-        self.spread.sum(&parts, keys, ask).await
+        self.sharded.fan_out_sum(&shards, keys, call).await
     }
 }
 
 impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
-    /// Removes the key; tells what it had.
+    /// Removes a key. Returns its previous value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one whose value can not be decoded is removed all the same.
+    /// [`ObjectError`] states what failed and whether anything may have changed. A key whose value
+    /// cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.read_part(key).await?.remove(key).await
+        self.shard_to_read(key).await?.remove(key).await
     }
 }

@@ -1,4 +1,4 @@
-//! The sharded map, and what is asked of it as a whole.
+//! The sharded map: construction, entry count, and clearing.
 
 mod change;
 mod read;
@@ -12,22 +12,25 @@ use redgrid_core::Client;
 use redgrid_core::object::ObjectError;
 use redgrid_map::Map;
 
+use crate::fan_out::{ByShard, Shard, Sharded, Shards, group_by_shard};
 use crate::layout::Kind;
 use crate::object::ShardedObject;
-use crate::spread::{ByPart, Part, Parts, Spread, by_part};
 
-/// The type, with the codecs of one that names none: there are some only with the feature `json`, so that what a map stores never
-/// depends on the features that others ask for.
+/// Defines the type, with its default codecs. Only the feature `json` gives it some, so that the
+/// stored format never depends on features that other crates enable.
 macro_rules! sharded_map {
     ([$($key:tt)*], [$($value:tt)*]) => {
-        /// A map from `K` to `V` whose entries are spread over many keys of the servers, by a hash of their keys: with the methods of a
-        /// [`Map`] but for those that would have to be one step over all of it.
+        /// A map from `K` to `V` whose entries are distributed over many keys of the servers, by a
+        /// hash of their keys.
         ///
-        /// Cheap to clone; clones are the same map: make one and clone it. The codecs of keys and of values are part of the type, as of a
-        /// [`Map`].
+        /// It has the methods of a [`Map`], except those that would have to be one step on the
+        /// whole map.
+        ///
+        /// Cheap to clone; clones are handles of the same map: create one and clone it. The codecs
+        /// of keys and values are part of the type, as in a [`Map`].
         #[doc(alias = "RClusteredMap")]
         pub struct ShardedMap<K, V, KC: Codec $($key)*, VC: Codec $($value)*> {
-            pub(super) spread: Spread<Map<K, V, KC, VC>>,
+            pub(super) sharded: Sharded<Map<K, V, KC, VC>>,
         }
     };
 }
@@ -37,155 +40,163 @@ sharded_map!([= redgrid_codecs::Json], [= KC]);
 #[cfg(not(feature = "json"))]
 sharded_map!([], [= KC]);
 
-impl<K, V, KC: Codec, VC: Codec> Part for Map<K, V, KC, VC> {
-    type With = (KC, VC);
+impl<K, V, KC: Codec, VC: Codec> Shard for Map<K, V, KC, VC> {
+    type Options = (KC, VC);
 
-    fn kind(_with: &Self::With) -> Kind {
+    fn kind(_options: &Self::Options) -> Kind {
         Kind::Map
     }
 
-    fn new(client: &Client, name: String, with: &Self::With) -> Self {
-        Map::<K, V, Raw>::new(client, name).with_codecs(with.0.clone(), with.1.clone())
+    fn new(client: &Client, name: String, options: &Self::Options) -> Self {
+        Map::<K, V, Raw>::new(client, name).with_codecs(options.0.clone(), options.1.clone())
     }
 }
 
 impl<K, V, KC: Codec + Default, VC: Codec + Default> ShardedMap<K, V, KC, VC> {
-    /// The map with this name, divided as it is, or into 16 parts where it is not yet. Making one asks nobody: an invalid name, which one with a hash
-    /// tag is here, is told by the first call.
+    /// Returns the map with this name, with the stored shard layout; by default with 16 shards.
+    ///
+    /// No request is sent: the first call reports an invalid name. A name with a hash tag is
+    /// invalid here.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        ShardedMap { spread: Spread::new(client, name, (KC::default(), VC::default())) }
+        ShardedMap { sharded: Sharded::new(client, name, (KC::default(), VC::default())) }
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
-    /// The same name with another codec for keys and values.
+    /// Returns a handle of the same name with another codec for keys and values.
     pub fn with_codec<C: Codec>(self, codec: C) -> ShardedMap<K, V, C, C> {
         self.with_codecs(codec.clone(), codec)
     }
 
-    /// The same name with other codecs for keys and for values.
+    /// Returns a handle of the same name with other codecs for keys and for values.
     pub fn with_codecs<A: Codec, B: Codec>(self, keys: A, values: B) -> ShardedMap<K, V, A, B> {
-        ShardedMap { spread: self.spread.by((keys, values)) }
+        ShardedMap { sharded: self.sharded.with_shard_type((keys, values)) }
     }
 
-    /// Divided into so many parts, a power of two of up to 1,024. Where it is divided into another number already, calls end
-    /// [`ObjectError::InvalidArgument`]: what is stored is not divided anew.
+    /// Sets the number of shards, a power of two of up to 1,024.
     ///
-    /// More parts spread better over more nodes; each costs a command wherever all of them are asked. Twice to eight times the nodes that there may
-    /// be one day is a good number.
+    /// If another number is stored already, calls return [`ObjectError::InvalidArgument`]: a stored
+    /// object cannot be resharded.
+    ///
+    /// More shards are distributed better over more nodes, but a call for all shards sends a
+    /// command to each. A good number is twice to eight times the number of nodes that there may be
+    /// one day.
     pub fn with_shards(mut self, shards: u32) -> Self {
-        self.spread.wish.shards = Some(shards);
+        self.sharded.requested.shards = Some(shards);
         self
     }
 
-    /// What is asked of all parts alike: whether they are there, their lifetime, their deletion.
+    /// Returns the operations on all shards: existence, lifetime, deletion.
     pub fn object(&self) -> ShardedObject {
-        ShardedObject::of(&self.spread)
+        ShardedObject::new(&self.sharded)
     }
 
-    /// The part that has this key, as a map of its own: for what is one step about several keys of one part, for fences, and for locks of the key.
+    /// Returns the shard of a key, as a plain map: for steps on several keys of one shard, for
+    /// fences, and for locks of the key.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// It may be said how the map is divided; else nothing is changed.
+    /// The shard layout may be stored. Nothing else is changed.
     pub async fn part_of<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let bytes = self.encoded(key)?;
-        Ok(self.spread.to_change().await?.of(&bytes))
+        let bytes = self.encode(key)?;
+        Ok(self.sharded.shards_to_change().await?.shard_of(&bytes))
     }
 
-    /// The same for what only reads.
-    pub(super) async fn read_part<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
+    /// Returns the shard of a key, for reads.
+    pub(super) async fn shard_to_read<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let bytes = self.encoded(key)?;
-        Ok(self.spread.to_read().await?.of(&bytes))
+        let bytes = self.encode(key)?;
+        Ok(self.sharded.shards_to_read().await?.shard_of(&bytes))
     }
 
-    pub(super) fn encoded<Q: ?Sized>(&self, key: &Q) -> Result<Bytes, ObjectError>
+    pub(super) fn encode<Q: ?Sized>(&self, key: &Q) -> Result<Bytes, ObjectError>
     where
         KC: Encode<Q>,
     {
-        self.spread.place.encoded(&self.spread.with.0, key)
+        self.sharded.place.encoded(&self.sharded.options.0, key)
     }
 
-    /// Keys, or what has some, by the parts that have them.
-    pub(super) fn divided<A>(
+    /// Groups keys, or items with keys, by shard.
+    pub(super) fn group_items<A>(
         &self,
-        parts: &Parts<Map<K, V, KC, VC>>,
+        shards: &Shards<Map<K, V, KC, VC>>,
         all: impl IntoIterator<Item = A>,
         key: impl Fn(&A) -> Result<Bytes, ObjectError>,
-    ) -> Result<ByPart<A>, ObjectError> {
-        let part = |about: A| Ok((parts.layout.part_of(&key(&about)?), about));
-        Ok(by_part(all.into_iter().map(part).collect::<Result<Vec<_>, ObjectError>>()?))
+    ) -> Result<ByShard<A>, ObjectError> {
+        let shard = |item: A| Ok((shards.layout.shard_of(&key(&item)?), item));
+        Ok(group_by_shard(all.into_iter().map(shard).collect::<Result<Vec<_>, ObjectError>>()?))
     }
 
-    /// How many entries it has: the sum of what each part says, not all at one moment.
+    /// Returns the number of entries. The shards are not counted at the same moment.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that could not be asked.
+    /// [`ObjectError::Shards`] names the shards that could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        self.spread.sum(&parts, parts.every(), |part, ()| async move { part.len().await }).await
+        let shards = self.sharded.shards_to_read().await?;
+        self.sharded.fan_out_sum(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await
     }
 
-    /// Whether it has none.
+    /// Returns whether the map is empty.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] where those that answered have none, and some did not.
+    /// [`ObjectError::Shards`] if the shards that answered are empty, and others failed.
     ///
     /// # Cancel safety
     ///
-    /// As [`ShardedMap::len`].
+    /// As for [`ShardedMap::len`].
     #[doc(alias = "isEmpty")]
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        let parts = self.spread.to_read().await?;
-        Ok(!self.spread.any(&parts, |part, ()| async move { Ok(!part.is_empty().await?) }).await?)
+        let shards = self.sharded.shards_to_read().await?;
+        Ok(!self.sharded.fan_out_any(&shards, |shard, ()| async move { Ok(!shard.is_empty().await?) }).await?)
     }
 
-    /// Removes all entries, each part's in one step; tells whether there were any. It stays divided as it is.
+    /// Removes all entries, each shard in one step. Returns whether there were any. The shard
+    /// layout is kept.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the parts that may have theirs.
+    /// [`ObjectError::Shards`] names the shards that may still have their entries.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let (parts, _) = self.spread.to_end().await?;
-        let told = self.spread.each(&parts, parts.every(), |part, ()| async move { part.clear().await }).await?;
-        Ok(told.into_iter().any(|(_, had_some)| had_some))
+        let (shards, _) = self.sharded.verified_shards().await?;
+        let results =
+            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.clear().await }).await?;
+        Ok(results.into_iter().any(|(_, had_any)| had_any))
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Clone for ShardedMap<K, V, KC, VC> {
     fn clone(&self) -> Self {
-        ShardedMap { spread: self.spread.clone() }
+        ShardedMap { sharded: self.sharded.clone() }
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> fmt::Debug for ShardedMap<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (keys, values) = &self.spread.with;
-        let mut shown = f.debug_struct("ShardedMap");
-        shown.field("name", &self.spread.place.name()).field("keys", keys).field("values", values);
-        shown.finish_non_exhaustive()
+        let (keys, values) = &self.sharded.options;
+        let mut debug = f.debug_struct("ShardedMap");
+        debug.field("name", &self.sharded.place.name()).field("keys", keys).field("values", values);
+        debug.finish_non_exhaustive()
     }
 }

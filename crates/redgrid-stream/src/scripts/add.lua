@@ -1,13 +1,15 @@
--- add.lua: add an entry to a stream, and wake who waits for one. Behind once.lua or plain.lua.
+-- add.lua: adds an entry to a stream, and wakes the waiters for one. Appended to dedup.lua or
+-- plain.lua of redgrid-core.
 --
--- KEYS[2]  stream   its entries
+-- KEYS[2]  stream
 -- ARGV[4]  publish  PUBLISH or SPUBLISH
--- ARGV[5]  channel  where its id is told
--- ARGV[6…] what XADD takes behind the key
--- Answers  {id}     the entry is there
---          {}       there is no such stream, and none was to be made
+-- ARGV[5]  channel  where the id is published
+-- ARGV[6…] the arguments of XADD after the key
+-- Answers  {id}     the entry was added
+--          {}       there is no stream, and NOMKSTREAM was given
 --
--- Work: that of XADD, which is the first that can fail. A message that is refused is no failure: who waits looks by itself.
+-- Work: that of XADD, which is the first command that can fail. A rejected PUBLISH is not an error:
+-- waiters also poll.
 local id = redis.call('XADD', KEYS[2], unpack(ARGV, 6))
 if not id then
   return answer({})

@@ -1,12 +1,12 @@
--- pending_entries.lua: entries of a stream that are pending in a group, with their fields.
+-- pending_entries.lua: reads the pending entries of a group, with their fields.
 --
 -- KEYS[1]  stream
--- ARGV     what XPENDING takes behind the key
--- Returns  entries, as XRANGE tells them: without those that were removed from the stream
+-- ARGV     the arguments of XPENDING after the key
+-- Returns  entries, as XRANGE returns them, without those that were removed from the stream
 --
--- Work: O(count), which ARGV has; writes nothing. Sent twice, it answers twice.
-local out = {}
+-- Work: O(count), limited by the arguments; writes nothing. Sent twice, it replies twice.
+local entries = {}
 for _, pending in ipairs(redis.call('XPENDING', KEYS[1], unpack(ARGV))) do
-  out[#out + 1] = redis.call('XRANGE', KEYS[1], pending[1], pending[1])[1]
+  entries[#entries + 1] = redis.call('XRANGE', KEYS[1], pending[1], pending[1])[1]
 end
-return out
+return entries

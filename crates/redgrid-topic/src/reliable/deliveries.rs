@@ -1,7 +1,9 @@
-//! What a subscriber gets.
+//! The deliveries of a subscriber.
 //!
-//! Its group on the server is behind what is acknowledged without a gap; nothing is marked as delivered there, so that reading changes
-//! nothing and may be repeated, dropped and answered to nobody, and no neighbour drops what is not acknowledged.
+//! The position of its group on the server is the id up to which all messages are acknowledged.
+//! Messages are not marked as delivered there. So reading changes nothing: a read may be repeated,
+//! or dropped without its reply. Scripts of other subscribers do not remove unacknowledged
+//! messages.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,59 +23,62 @@ use tokio::sync::{Notify, oneshot};
 
 use super::delivery::Delivery;
 use super::window::{Ready, Window};
-use super::{ACKNOWLEDGE, ENTER, LEAVE, MessageId, READ, channel, keys};
+use super::{ACKNOWLEDGE, LEAVE, MessageId, READ, REGISTER, channel, keys};
 use crate::message::SubscriptionError;
 
-/// How a subscriber is one.
+/// The options of a subscriber.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct Options {
     pub(super) lease: Duration,
-    pub(super) most: usize,
-    pub(super) look: Duration,
-    pub(super) again: Duration,
+    pub(super) max_unacknowledged: usize,
+    pub(super) poll_interval: Duration,
+    pub(super) redelivery_delay: Duration,
 }
 
-/// What deliveries and their subscriber have in common.
-pub(super) struct Desk {
+/// The state of a subscriber, shared by [`Deliveries`] and its [`Delivery`]s.
+pub(super) struct Subscriber {
     place: Place,
     keys: [Bytes; 2],
-    subscriber: Bytes,
-    terms: Terms,
+    id: Bytes,
+    options: Options,
     window: Mutex<Window>,
-    /// Somebody has made room, or given something back.
+    /// Notified when a message was acknowledged or dropped, and when a resync was requested.
     changed: Notify,
-    /// Counts the reasons to ask what the server has of this subscriber.
-    doubts: AtomicU64,
-    /// It was none for a while, and nobody was told.
-    was_out: AtomicBool,
+    /// The number of requests for a resync with the server.
+    resync_requests: AtomicU64,
+    /// The subscriber was missing on the server, and no gap has been reported yet.
+    gap_pending: AtomicBool,
 }
 
-/// The messages of a [`ReliableTopic`](super::ReliableTopic) as they come to one subscriber, in their order but for those that come again.
+/// The messages of a [`ReliableTopic`](super::ReliableTopic) for one subscriber.
 ///
-/// Dropped, the subscriber stays for its lease, and messages are kept for it: [`leave`](Deliveries::leave) ends it at once. It keeps the client.
+/// Messages arrive in their order, except for those that are redelivered.
+///
+/// If it is dropped, the subscriber exists until its lease ends, and messages are kept for it;
+/// [`leave`](Deliveries::leave) removes the subscriber at once. Deliveries keep the client alive.
 pub struct Deliveries<T, C> {
-    desk: Arc<Desk>,
+    subscriber: Arc<Subscriber>,
     codec: C,
     watch: Watch,
-    /// The connection on which the server was asked what it has of this subscriber.
-    epoch: Option<ConnectionId>,
-    /// As many doubts as there were then.
-    settled: u64,
-    /// Nobody is asked before, behind an error.
+    /// The connection of the last resync.
+    synced_connection: Option<ConnectionId>,
+    /// The value of `resync_requests` at the last resync.
+    synced_requests: u64,
+    /// No request is sent before this time: the pause after an error.
     not_before: Instant,
     /// Ends the renewals when it is dropped.
     _renewed: oneshot::Sender<()>,
     messages: PhantomData<fn() -> T>,
 }
 
-/// What the server has of a subscriber.
-enum Stand {
-    Was(MessageId),
+/// The position of a subscriber on the server: the id up to which all messages are acknowledged.
+enum ServerPosition {
+    Existing(MessageId),
     New(MessageId),
-    None,
+    Missing,
 }
 
-impl Desk {
+impl Subscriber {
     fn client(&self) -> &Client {
         self.place.client()
     }
@@ -82,111 +87,128 @@ impl Desk {
         self.window.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn enter(&self, from: String) -> Request {
-        let lease = i64::try_from(self.terms.lease.as_millis()).unwrap_or(i64::MAX);
-        ENTER.with(self.keys.clone()).arg(self.subscriber.clone()).int(lease).arg(from).idempotent()
+    /// Returns the request that renews the lease, and registers a missing subscriber at `from`
+    /// unless that is empty.
+    fn register_request(&self, from: String) -> Request {
+        let lease = i64::try_from(self.options.lease.as_millis()).unwrap_or(i64::MAX);
+        REGISTER.with(self.keys.clone()).arg(self.id.clone()).int(lease).arg(from).idempotent()
     }
 
-    fn behind(&self, id: MessageId) -> Request {
-        ACKNOWLEDGE.with(self.keys.clone()).arg(self.subscriber.clone()).arg(id.to_string()).idempotent()
+    /// Returns the request that acknowledges all messages up to `id`.
+    fn acknowledge_request(&self, id: MessageId) -> Request {
+        ACKNOWLEDGE.with(self.keys.clone()).arg(self.id.clone()).arg(id.to_string()).idempotent()
     }
 
     pub(super) async fn acknowledge(&self, id: MessageId) -> Result<(), ObjectError> {
-        let behind = self.window().acknowledge(id);
+        let acknowledged_up_to = self.window().acknowledge(id);
         self.changed.notify_one();
-        let Some(behind) = behind else { return Ok(()) };
-        // Also where this is dropped.
-        let doubt = Doubt(self);
-        let told = self.place.change::<bool>(self.behind(behind)).await?;
-        if told {
-            std::mem::forget(doubt);
+        let Some(acknowledged_up_to) = acknowledged_up_to else { return Ok(()) };
+        // Requests a resync also if this future is dropped.
+        let resync = ResyncGuard(self);
+        let is_acknowledged = self.place.change::<bool>(self.acknowledge_request(acknowledged_up_to)).await?;
+        if is_acknowledged {
+            std::mem::forget(resync);
         }
         Ok(())
     }
 
-    pub(super) fn give_back(&self, id: MessageId) {
+    pub(super) fn schedule_redelivery(&self, id: MessageId) {
         let now = self.client().clock().now();
-        self.window().give_back(id, now, self.terms.again);
+        self.window().schedule_redelivery(id, now, self.options.redelivery_delay);
         self.changed.notify_one();
     }
 
-    fn doubt(&self) {
-        self.doubts.fetch_add(1, Ordering::AcqRel);
+    fn request_resync(&self) {
+        self.resync_requests.fetch_add(1, Ordering::AcqRel);
         self.changed.notify_one();
     }
 }
 
-/// Dropped, what the server has is to be asked.
-struct Doubt<'a>(&'a Desk);
+/// Requests a resync with the server when it is dropped.
+struct ResyncGuard<'a>(&'a Subscriber);
 
-impl Drop for Doubt<'_> {
+impl Drop for ResyncGuard<'_> {
     fn drop(&mut self) {
-        self.0.doubt();
+        self.0.request_resync();
     }
 }
 
-fn stand((state, last): (i64, String)) -> Result<Stand, ServerError> {
-    let last = MessageId::read(&last)?;
-    Ok(match state {
-        0 => Stand::Was(last),
-        1 => Stand::New(last),
-        _ => Stand::None,
+fn parse_position((status, last): (i64, String)) -> Result<ServerPosition, ServerError> {
+    let last = MessageId::parse(&last)?;
+    Ok(match status {
+        0 => ServerPosition::Existing(last),
+        1 => ServerPosition::New(last),
+        _ => ServerPosition::Missing,
     })
 }
 
 impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
-    pub(super) async fn begin(
+    pub(super) async fn subscribe(
         place: Place,
         codec: C,
-        subscriber: String,
-        beginning: bool,
-        terms: Terms,
+        id: String,
+        from_beginning: bool,
+        options: Options,
     ) -> Result<Self, ObjectError> {
         let keys = keys(&place)?;
         let client = place.client().clone();
-        // Before it is a subscriber: no message falls in between.
+        // Before the registration, so that no message falls in between.
         let watch = client.watch_unpolled(channel(&keys), &keys[0]);
-        let desk = Desk {
+        let subscriber = Subscriber {
             place,
             keys,
-            subscriber: subscriber.into(),
-            terms,
+            id: id.into(),
+            options,
             window: Mutex::default(),
             changed: Notify::new(),
-            doubts: AtomicU64::new(0),
-            was_out: AtomicBool::new(false),
+            resync_requests: AtomicU64::new(0),
+            gap_pending: AtomicBool::new(false),
         };
-        let epoch = client.epoch_of(&desk.keys[0]);
-        let from = if beginning { "0-0" } else { "$" };
-        let name = desk.place.named()?.0;
-        let told = desk.place.change(desk.enter(from.to_owned())).await?;
-        match stand(told).map_err(|source| ObjectError::of(name, source))? {
-            Stand::Was(last) | Stand::New(last) => desk.window().begin(last, true),
-            Stand::None => desk.doubt(),
+        let synced_connection = client.epoch_of(&subscriber.keys[0]);
+        let from = if from_beginning { "0-0" } else { "$" };
+        let name = subscriber.place.named()?.0;
+        let reply = subscriber.place.change(subscriber.register_request(from.to_owned())).await?;
+        match parse_position(reply).map_err(|source| ObjectError::of(name, source))? {
+            ServerPosition::Existing(last) | ServerPosition::New(last) => subscriber.window().restart(last, true),
+            ServerPosition::Missing => subscriber.request_resync(),
         }
-        let desk = Arc::new(desk);
+        let subscriber = Arc::new(subscriber);
         let (renewed, ended) = oneshot::channel();
-        let renewal = Renewal { enter: desk.enter(String::new()), every: terms.lease / 3, desk: Arc::downgrade(&desk) };
-        client.spawn_attached(|on| renewal.run(on, ended));
-        let messages = PhantomData;
-        Ok(Deliveries { desk, codec, watch, epoch, settled: 0, not_before: Instant::MIN, _renewed: renewed, messages })
+        let renewal = Renewal {
+            request: subscriber.register_request(String::new()),
+            interval: options.lease / 3,
+            subscriber: Arc::downgrade(&subscriber),
+        };
+        client.spawn_attached(|background| renewal.run(background, ended));
+        Ok(Deliveries {
+            subscriber,
+            codec,
+            watch,
+            synced_connection,
+            synced_requests: 0,
+            not_before: Instant::MIN,
+            _renewed: renewed,
+            messages: PhantomData,
+        })
     }
 
-    /// The id of the subscriber, by which another process can go on as it.
+    /// Returns the id of the subscriber, with which another process can continue as this
+    /// subscriber.
     pub fn subscriber(&self) -> &str {
-        std::str::from_utf8(&self.desk.subscriber).unwrap_or_default()
+        std::str::from_utf8(&self.subscriber.id).unwrap_or_default()
     }
 
-    /// What comes next; `None` when the client is shut down. While as many messages are out as may be, it waits until one is acknowledged.
+    /// Returns the next item; `None` when the client is shut down.
     ///
-    /// After [`SubscriptionError::Unavailable`] and [`Refused`](SubscriptionError::Refused) the next call tries again, a `look_every`
-    /// later.
+    /// While the maximum number of messages is unacknowledged, it waits until one is acknowledged.
+    /// After [`SubscriptionError::Unavailable`] and [`Refused`](SubscriptionError::Refused) the
+    /// next call retries, after a pause of `look_every`.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: what was not returned is returned by the next call.
+    /// If the future is dropped, no item is lost: the next call returns it.
     pub async fn next(&mut self) -> Option<Result<Delivery<T>, SubscriptionError>> {
-        let (desk, client) = (Arc::clone(&self.desk), self.desk.client().clone());
+        let (subscriber, client) = (Arc::clone(&self.subscriber), self.subscriber.client().clone());
         let clock = client.clock().clone();
         loop {
             tokio::select! {
@@ -194,17 +216,17 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
                 () = client.closing() => return None,
                 () = clock.sleep_until(self.not_before) => {}
             }
-            match self.ask().await {
+            match self.sync_and_read().await {
                 Ok(true) => return Some(Err(SubscriptionError::Gap(Gap::Interrupted))),
                 Ok(false) => {}
                 Err(_) if client.is_shut_down() => return None,
                 Err(error) => {
-                    self.not_before = clock.now() + desk.terms.look;
+                    self.not_before = clock.now() + subscriber.options.poll_interval;
                     return Some(Err(error.into()));
                 }
             }
             let now = clock.now();
-            let next = desk.window().next(now);
+            let next = subscriber.window().next(now);
             let due = match next {
                 Ok(ready) => return Some(Ok(self.delivery(ready))),
                 Err(due) => due,
@@ -212,114 +234,126 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
             tokio::select! {
                 biased;
                 () = client.closing() => return None,
-                () = desk.changed.notified() => {}
+                () = subscriber.changed.notified() => {}
                 _ = self.watch.wake() => {}
-                () = clock.sleep_until(due.min(now + desk.terms.look)) => {}
+                () = clock.sleep_until(due.min(now + subscriber.options.poll_interval)) => {}
             }
         }
     }
 
-    /// The same as a `Stream`.
+    /// Converts the deliveries to a `Stream`.
     pub fn into_stream(self) -> impl Stream<Item = Result<Delivery<T>, SubscriptionError>> {
         unfold(self, async |mut deliveries| deliveries.next().await.map(|next| (next, deliveries)))
     }
 
-    /// Is no subscriber any more: nothing is kept for it. Deliveries that are out change nothing any more.
+    /// Removes the subscriber: no messages are kept for it any more.
+    ///
+    /// Acknowledging the deliveries that still exist has no effect then.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; the lease ends it at the latest.
+    /// [`ObjectError`] states what failed and whether anything may have changed. The subscriber is
+    /// removed at the latest when its lease ends.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it; the lease ends it at the latest.
+    /// A request that was already sent is executed even if the future is dropped. The subscriber is
+    /// removed at the latest when its lease ends.
     #[doc(alias = "removeListener")]
     pub async fn leave(self) -> Result<(), ObjectError> {
-        let request = LEAVE.with(self.desk.keys.clone()).arg(self.desk.subscriber.clone()).idempotent();
-        let Deliveries { desk, .. } = self;
-        desk.place.change::<bool>(request).await.map(drop)
+        let request = LEAVE.with(self.subscriber.keys.clone()).arg(self.subscriber.id.clone()).idempotent();
+        let Deliveries { subscriber, .. } = self;
+        subscriber.place.change::<bool>(request).await.map(drop)
     }
 
-    /// Reads where there is room and nothing to deliver; tells whether messages may have been dropped that did not come.
-    async fn ask(&mut self) -> Result<bool, ObjectError> {
-        let desk = Arc::clone(&self.desk);
-        let epoch = desk.client().epoch_of(&desk.keys[0]);
-        let doubts = desk.doubts.load(Ordering::Acquire);
-        if (epoch.is_some() && epoch != self.epoch) || doubts != self.settled {
-            self.settle().await?;
-            (self.epoch, self.settled) = (epoch, doubts);
-            if desk.was_out.swap(false, Ordering::AcqRel) {
+    /// Resyncs if necessary, and reads messages if there is capacity and nothing to deliver.
+    ///
+    /// Returns whether messages may have been removed that were not delivered.
+    async fn sync_and_read(&mut self) -> Result<bool, ObjectError> {
+        let subscriber = Arc::clone(&self.subscriber);
+        let connection = subscriber.client().epoch_of(&subscriber.keys[0]);
+        let requests = subscriber.resync_requests.load(Ordering::Acquire);
+        if (connection.is_some() && connection != self.synced_connection) || requests != self.synced_requests {
+            self.resync().await?;
+            (self.synced_connection, self.synced_requests) = (connection, requests);
+            if subscriber.gap_pending.swap(false, Ordering::AcqRel) {
                 return Ok(true);
             }
         }
-        let (from, room) = {
-            let window = desk.window();
-            let now = desk.client().clock().now();
-            let room = window.room(desk.terms.most);
-            if room == 0 || window.has_ready(now) {
+        let (from, capacity) = {
+            let window = subscriber.window();
+            let now = subscriber.client().clock().now();
+            let capacity = window.capacity(subscriber.options.max_unacknowledged);
+            if capacity == 0 || window.has_ready(now) {
                 return Ok(false);
             }
-            (window.read(), room)
+            (window.read_up_to(), capacity)
         };
-        let request = READ.with(desk.keys.clone()).arg(desk.subscriber.clone()).arg(from.to_string());
-        let request = request.int(i64::try_from(room).unwrap_or(i64::MAX));
-        let mut told: Vec<Reply> = desk.place.ask(request).await?;
-        let name = desk.place.named()?.0;
+        let request = READ.with(subscriber.keys.clone()).arg(subscriber.id.clone()).arg(from.to_string());
+        let request = request.int(i64::try_from(capacity).unwrap_or(i64::MAX));
+        let mut reply: Vec<Reply> = subscriber.place.ask(request).await?;
+        let name = subscriber.place.named()?.0;
         let unexpected = |source| ObjectError::of(name, source);
-        if told.len() < 2 {
-            // Taken out, or never known to this primary: it becomes one again.
-            desk.doubt();
+        if reply.len() < 2 {
+            // Evicted, or never known to this primary: the resync registers it again.
+            subscriber.request_resync();
             return Ok(false);
         }
-        let messages = told.swap_remove(1).into_typed::<Vec<(String, Vec<Bytes>)>>().map_err(unexpected)?;
-        let mut window = desk.window();
-        // Somebody has begun anew meanwhile.
-        if window.read() != from {
+        let messages = reply.swap_remove(1).into_typed::<Vec<(String, Vec<Bytes>)>>().map_err(unexpected)?;
+        let mut window = subscriber.window();
+        // Reading was restarted meanwhile.
+        if window.read_up_to() != from {
             return Ok(false);
         }
         for (id, fields) in messages {
             let payload = fields.chunks(2).find(|field| field[0] == "m").and_then(|field| field.get(1)).cloned();
-            window.take(MessageId::read(&id).map_err(unexpected)?, payload);
+            window.insert(MessageId::parse(&id).map_err(unexpected)?, payload);
         }
-        // What is none of the topic is behind it: the server is told.
-        let passed = window.advance().is_some();
+        // Entries that are not messages of the topic were skipped: the resync acknowledges them.
+        let has_advanced = window.advance().is_some();
         drop(window);
-        if passed {
-            desk.doubt();
+        if has_advanced {
+            subscriber.request_resync();
         }
         Ok(false)
     }
 
-    /// Has the server and this side agree where the subscriber is. May be dropped, and done again.
-    async fn settle(&self) -> Result<(), ObjectError> {
-        let desk = &*self.desk;
-        let name = desk.place.named()?.0;
-        let behind = desk.window().behind();
-        let enter = async |from: String| {
-            let told = desk.place.ask(desk.enter(from)).await?;
-            stand(told).map_err(|source| ObjectError::of(name, source))
+    /// Reconciles the position on the server with the window here.
+    ///
+    /// It may be dropped, and repeated.
+    async fn resync(&self) -> Result<(), ObjectError> {
+        let subscriber = &*self.subscriber;
+        let name = subscriber.place.named()?.0;
+        let acknowledged_up_to = subscriber.window().acknowledged_up_to();
+        let register = async |from: String| {
+            let reply = subscriber.place.ask(subscriber.register_request(from)).await?;
+            parse_position(reply).map_err(|source| ObjectError::of(name, source))
         };
-        // First what changes nothing: an answer that tells of a new one is told once, and may be lost.
-        let mut stand = enter(String::new()).await?;
-        if let Stand::None = stand {
-            desk.was_out.store(true, Ordering::Release);
-            stand = enter(behind.to_string()).await?;
+        // First a request that does not create the subscriber: only one reply reports a new
+        // subscriber, and it may be lost.
+        let mut position = register(String::new()).await?;
+        if let ServerPosition::Missing = position {
+            subscriber.gap_pending.store(true, Ordering::Release);
+            position = register(acknowledged_up_to.to_string()).await?;
         }
-        let last = match stand {
-            Stand::Was(last) | Stand::New(last) => last,
-            Stand::None => return Ok(()),
+        let last = match position {
+            ServerPosition::Existing(last) | ServerPosition::New(last) => last,
+            ServerPosition::Missing => return Ok(()),
         };
-        // What was acknowledged did not arrive, or is not on a primary that has taken over: then it comes again.
-        let known = last >= behind || desk.place.ask::<bool>(desk.behind(behind)).await?;
-        let anew = !known || desk.was_out.load(Ordering::Acquire);
-        desk.window().begin(if known { last.max(behind) } else { last }, anew);
+        // If acknowledgements did not arrive they are repeated. If they are not on a primary that
+        // has taken over, the messages are delivered again.
+        let is_acknowledged = last >= acknowledged_up_to
+            || subscriber.place.ask::<bool>(subscriber.acknowledge_request(acknowledged_up_to)).await?;
+        let redeliver_acknowledged = !is_acknowledged || subscriber.gap_pending.load(Ordering::Acquire);
+        let after = if is_acknowledged { last.max(acknowledged_up_to) } else { last };
+        subscriber.window().restart(after, redeliver_acknowledged);
         Ok(())
     }
 
     fn delivery(&self, ready: Ready) -> Delivery<T> {
-        let Ready { id, payload, again } = ready;
-        let message = self.desk.place.decoded(&self.codec, &payload, || Some(id.to_string()));
-        Delivery::new(id, again, message, Arc::clone(&self.desk))
+        let Ready { id, payload, redelivered } = ready;
+        let message = self.subscriber.place.decoded(&self.codec, &payload, || Some(id.to_string()));
+        Delivery::new(id, redelivered, message, Arc::clone(&self.subscriber))
     }
 }
 
@@ -332,40 +366,40 @@ impl From<ObjectError> for SubscriptionError {
     }
 }
 
-/// Has the server know that the subscriber lives.
+/// Renews the lease of a subscriber in the background.
 struct Renewal {
-    enter: Request,
-    every: Duration,
-    desk: Weak<Desk>,
+    request: Request,
+    interval: Duration,
+    subscriber: Weak<Subscriber>,
 }
 
 impl Renewal {
-    async fn run(self, on: BackgroundClient, mut ended: oneshot::Receiver<()>) {
-        let mut due = on.clock().now() + self.every;
+    async fn run(self, background: BackgroundClient, mut ended: oneshot::Receiver<()>) {
+        let mut due = background.clock().now() + self.interval;
         loop {
             tokio::select! {
                 biased;
-                () = on.closing() => return,
+                () = background.closing() => return,
                 _ = &mut ended => return,
-                () = on.clock().sleep_until(due) => {}
+                () = background.clock().sleep_until(due) => {}
             }
-            let sent = on.clock().now();
-            let until = sent + self.every;
+            let sent = background.clock().now();
+            let until = sent + self.interval;
             tokio::select! {
                 biased;
-                () = on.closing() => return,
+                () = background.closing() => return,
                 _ = &mut ended => return,
-                renewed = on.run_until::<(i64, String)>(self.enter.clone(), until) => match renewed {
-                    Ok((state, _)) if state < 0 => {
-                        if let Some(desk) = self.desk.upgrade() {
-                            desk.doubt();
+                renewed = background.run_until::<(i64, String)>(self.request.clone(), until) => match renewed {
+                    Ok((status, _)) if status < 0 => {
+                        if let Some(subscriber) = self.subscriber.upgrade() {
+                            subscriber.request_resync();
                         }
                     }
                     Ok(_) => {}
                     Err(error) => tracing::debug!(%error, "a subscriber was not renewed"),
                 },
             }
-            due = sent + self.every;
+            due = sent + self.interval;
         }
     }
 }
@@ -373,6 +407,7 @@ impl Renewal {
 impl<T, C> fmt::Debug for Deliveries<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Deliveries");
-        debug.field("name", &self.desk.place.name()).field("terms", &self.desk.terms).finish_non_exhaustive()
+        let Subscriber { place, options, .. } = &*self.subscriber;
+        debug.field("name", &place.name()).field("options", options).finish_non_exhaustive()
     }
 }

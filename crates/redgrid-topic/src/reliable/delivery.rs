@@ -1,4 +1,4 @@
-//! One message with its subscriber.
+//! A message that was delivered to a subscriber.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,54 +6,69 @@ use std::sync::Arc;
 use redgrid_core::object::ObjectError;
 
 use super::MessageId;
-use super::deliveries::Desk;
+use super::deliveries::Subscriber;
 
-/// A message that is to be acknowledged when it is dealt with. Dropped without that, it comes again.
-#[must_use = "dropped without `ack`, it comes again"]
+/// A message that is to be acknowledged when it has been processed.
+///
+/// Dropped without an acknowledgement, it is delivered again.
+#[must_use = "dropped without `ack`, it is delivered again"]
 pub struct Delivery<T> {
     id: MessageId,
-    again: bool,
+    redelivered: bool,
     message: Result<T, ObjectError>,
-    desk: Option<Arc<Desk>>,
+    subscriber: Option<Arc<Subscriber>>,
 }
 
 impl<T> Delivery<T> {
-    pub(super) fn new(id: MessageId, again: bool, message: Result<T, ObjectError>, desk: Arc<Desk>) -> Self {
-        Delivery { id, again, message, desk: Some(desk) }
+    pub(super) fn new(
+        id: MessageId,
+        redelivered: bool,
+        message: Result<T, ObjectError>,
+        subscriber: Arc<Subscriber>,
+    ) -> Self {
+        Delivery { id, redelivered, message, subscriber: Some(subscriber) }
     }
 
-    /// The id that the server gave it: the same each time it comes.
+    /// Returns the id that the server assigned to the message. It is the same for each delivery.
     pub fn id(&self) -> MessageId {
         self.id
     }
 
-    /// What was published.
+    /// Returns the published value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Decode`] where it can not be read as the type that was asked for. It comes again unless it is acknowledged all the same.
+    /// [`ObjectError::Decode`] if it cannot be decoded as the requested type. Such a message is
+    /// delivered again, too, unless it is acknowledged.
     pub fn message(&self) -> Result<&T, &ObjectError> {
         self.message.as_ref()
     }
 
-    /// Whether it came before to this subscription. What came to another process of the subscriber is not known here.
+    /// Returns whether the message was delivered before to this subscription.
+    ///
+    /// Deliveries to another process of the subscriber are not known here.
     pub fn is_redelivered(&self) -> bool {
-        self.again
+        self.redelivered
     }
 
-    /// It is dealt with. The server drops it when all subscribers have acknowledged it and those before it, and so does a process that goes on as this
-    /// subscriber: what is behind a message that is not acknowledged comes there again.
+    /// Acknowledges the message: it has been processed.
+    ///
+    /// The server removes it when all subscribers have acknowledged it and the messages before it.
+    /// A process that continues as this subscriber receives it again, unless all messages before it
+    /// were acknowledged, too.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] where the server was not told. It does not come again here, and the server is told with the next one.
+    /// [`ObjectError`] if the server did not confirm the acknowledgement. The message is not
+    /// delivered again here. The acknowledgement is repeated by the next one, or by the next call
+    /// of [`Deliveries::next`](super::Deliveries::next).
     ///
     /// # Cancel safety
     ///
-    /// As with an error.
+    /// If the future is dropped, the effect is the same as with an error.
     pub async fn ack(mut self) -> Result<(), ObjectError> {
-        match self.desk.take() {
-            Some(desk) => desk.acknowledge(self.id).await,
+        match self.subscriber.take() {
+            Some(subscriber) => subscriber.acknowledge(self.id).await,
             None => Ok(()),
         }
     }
@@ -61,8 +76,8 @@ impl<T> Delivery<T> {
 
 impl<T> Drop for Delivery<T> {
     fn drop(&mut self) {
-        if let Some(desk) = self.desk.take() {
-            desk.give_back(self.id);
+        if let Some(subscriber) = self.subscriber.take() {
+            subscriber.schedule_redelivery(self.id);
         }
     }
 }

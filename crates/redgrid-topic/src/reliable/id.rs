@@ -1,11 +1,13 @@
-//! Ids of messages.
+//! Message ids.
 
 use std::fmt;
 use std::str::FromStr;
 
 use redgrid_core::ServerError;
 
-/// The id that the server gave a message: its time in milliseconds since 1970, and a number. Later messages have greater ones.
+/// The id that the server assigned to a message: its time in milliseconds since 1970, and a number.
+///
+/// Later messages have larger ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MessageId {
     millis: u64,
@@ -13,12 +15,12 @@ pub struct MessageId {
 }
 
 impl MessageId {
-    /// When it was published, in milliseconds since 1970, by the server's clock.
+    /// Returns the time of publication, in milliseconds since 1970, by the server's clock.
     pub fn millis(self) -> u64 {
         self.millis
     }
 
-    pub(super) fn read(text: &str) -> Result<MessageId, ServerError> {
+    pub(super) fn parse(text: &str) -> Result<MessageId, ServerError> {
         text.parse().map_err(|()| ServerError::Decode { expected: "an id of a stream", got: text.to_owned() })
     }
 }

@@ -1,4 +1,4 @@
-//! A topic that keeps its messages until every subscriber has dealt with them.
+//! A topic that keeps its messages until every subscriber has acknowledged them.
 
 mod deliveries;
 mod delivery;
@@ -31,23 +31,28 @@ macro_rules! script {
 
 static PUBLISH: Script<2> = Script::new("reliable_topic/publish", include_str!("../scripts/publish.lua"));
 static READ: Script<2> = Script::new("reliable_topic/read", include_str!("../scripts/read.lua"));
-static ENTER: Script<2> = script!("enter");
+static REGISTER: Script<2> = script!("register");
 static ACKNOWLEDGE: Script<2> = script!("acknowledge");
 static LEAVE: Script<2> = script!("leave");
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`, so that what is published never depends on
-/// the features that others ask for.
+/// Defines the type. The codec has a default only with the feature `json`, so that the published
+/// format never depends on features that other crates enable.
 macro_rules! reliable_topic {
     ($($codec:tt)*) => {
-        /// Messages that each subscriber gets at least once, also one who is away for a while. Redisson's `RReliableTopic` on the wire: a stream
-        /// with a group for each subscriber.
+        /// A topic whose messages are delivered to each subscriber at least once, even if it is
+        /// away for a while. Redisson's `RReliableTopic` on the wire: a stream with a group for
+        /// each subscriber.
         ///
-        /// A subscriber gets what is published while it is one: from when [`subscribe`](ReliableTopic::subscribe) is awaited until it
-        /// [leaves](Deliveries::leave), or nobody has renewed it for its lease, 10 minutes unless set. A message is
-        /// kept until all have acknowledged it and all before it; of Redisson's, until they have read it. What is published without any subscriber stays, for one that begins
-        /// [at the beginning](SubscribeReliably::from_the_beginning), as Redisson's do.
+        /// A subscriber receives the messages that are published while it is registered: from when
+        /// [`subscribe`](ReliableTopic::subscribe) is awaited until it [leaves](Deliveries::leave),
+        /// or its lease was not renewed and has ended. The default lease is 10 minutes.
         ///
-        /// Cheap to clone; clones are the same.
+        /// A message is kept until all subscribers have acknowledged it and all messages before it.
+        /// Subscribers of Redisson acknowledge by reading. Messages published without any
+        /// subscriber are kept for one that starts [at the
+        /// beginning](SubscribeReliably::from_the_beginning), as Redisson's subscribers do.
+        ///
+        /// A handle is cheap to clone; clones refer to the same topic.
         #[doc(alias = "RReliableTopic")]
         #[doc(alias = "RedissonReliableTopic")]
         pub struct ReliableTopic<T, C $($codec)*> {
@@ -65,39 +70,45 @@ reliable_topic!();
 
 handle!(ReliableTopic, "name");
 
-/// What became of a message that was published.
+/// The result of publishing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Published {
-    /// The id that the server gave it.
+    /// The id that the server assigned to the message.
     pub id: MessageId,
-    /// How many subscribers get it; among them may be some whose lease is over and who were not taken out yet.
+    /// The number of subscribers that receive it. It may include some whose lease has ended and
+    /// that were not removed yet.
     pub subscribers: u64,
 }
 
 impl<T, C: Codec + Default> ReliableTopic<T, C> {
-    /// The one with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Returns the topic with this name.
+    ///
+    /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         ReliableTopic { place: Place::new(client, name), codec: C::default(), messages: PhantomData }
     }
 }
 
 impl<T, C: Codec> ReliableTopic<T, C> {
-    /// What every object has: whether it is there, its lifetime, other names, its size in memory. Deleted, it has no messages and no subscribers:
-    /// those who listen are told a gap, and are subscribers again.
+    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
+    ///
+    /// Deleting the object deletes its messages and subscribers. Active subscribers then receive a
+    /// gap and are registered again.
     pub fn object(&self) -> Object {
         self.place.object(layouts::reliable_topic)
     }
 
-    /// Publishes a message. Sent once.
+    /// Publishes a message. The request is sent once.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then: after `OutcomeUnknown` it may be published, or not.
+    /// [`ObjectError`] states what failed. After `OutcomeUnknown` the message may have been
+    /// published.
     ///
     /// # Cancel safety
     ///
-    /// What has left is published although nobody waits for it.
+    /// A message that was already sent is published even if the future is dropped.
     pub async fn publish<Q: ?Sized>(&self, message: &Q) -> Result<Published, ObjectError>
     where
         C: Encode<Q>,
@@ -108,11 +119,12 @@ impl<T, C: Codec> ReliableTopic<T, C> {
         let request = PUBLISH.with(keys).arg(message).publish_here().arg(channel);
         let (id, subscribers): (String, u64) = self.place.change(request).await?;
         let name = self.place.named()?.0;
-        let id = MessageId::read(&id).map_err(|source| ObjectError::of(name, source))?;
+        let id = MessageId::parse(&id).map_err(|source| ObjectError::of(name, source))?;
         Ok(Published { id, subscribers })
     }
 
-    /// Becomes a subscriber when awaited, and gets what is published from then on.
+    /// Registers a subscriber when awaited, which receives the messages that are published from
+    /// then on.
     #[doc(alias = "addListener")]
     pub fn subscribe(&self) -> SubscribeReliably<T, C>
     where
@@ -121,58 +133,65 @@ impl<T, C: Codec> ReliableTopic<T, C> {
         SubscribeReliably::new(&self.place, self.codec.clone())
     }
 
-    /// How many messages are kept: those that some subscriber has not acknowledged, and about as many as are dropped at a time.
+    /// Returns the number of kept messages.
+    ///
+    /// These are the messages that some subscriber has not acknowledged, and about as many more as
+    /// are removed at a time.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         self.place.ask(self.place.command("XLEN")?).await
     }
 
-    /// Whether none is.
+    /// Returns whether no messages are kept.
     ///
     /// # Errors
     ///
-    /// As [`ReliableTopic::len`].
+    /// As for [`ReliableTopic::len`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.len().await? == 0)
     }
 
-    /// How many subscribers it has, those of Redisson among them; also some whose lease is over and who were not taken out yet.
+    /// Returns the number of subscribers, including those of Redisson.
+    ///
+    /// It may include some whose lease has ended and that were not removed yet.
     ///
     /// # Errors
     ///
-    /// As [`ReliableTopic::len`].
+    /// As for [`ReliableTopic::len`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "countSubscribers")]
     pub async fn count_subscribers(&self) -> Result<u64, ObjectError> {
-        let [_, ends] = keys(&self.place)?;
-        self.place.ask(Request::command("ZCARD").key(ends)).await
+        let [_, leases] = keys(&self.place)?;
+        self.place.ask(Request::command("ZCARD").key(leases)).await
     }
 
-    /// Has somebody be no subscriber any more, with all that it has not acknowledged; false where it was none. If it listens, it is told a gap,
-    /// and is one again; one of Redisson's hears nothing any more, and is not told.
+    /// Removes a subscriber with its unacknowledged messages, and returns whether it existed.
+    ///
+    /// If it is active, it receives a gap and is registered again. A subscriber of Redisson
+    /// receives no more messages, and is not notified.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "removeListener")]
     #[doc(alias = "removeAllListeners")]
     pub async fn remove_subscriber(&self, subscriber: impl AsRef<str>) -> Result<bool, ObjectError> {
@@ -181,13 +200,13 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     }
 }
 
-/// The stream, and when subscribers end.
+/// Returns the keys of the stream and of the subscribers' leases.
 fn keys(place: &Place) -> Result<[Bytes; 2], ObjectError> {
     let key = place.named()?.1;
     Ok([key.clone(), suffixed(key, "timeout")])
 }
 
-/// What tells those of our own that there is a message.
+/// Returns the channel on which new messages are announced to subscribers of this library.
 fn channel(keys: &[Bytes; 2]) -> Bytes {
     companion("redgrid_reliable_topic__channel", &keys[0])
 }

@@ -1,4 +1,4 @@
-//! Becoming a subscriber.
+//! Registration of a subscriber.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -11,101 +11,121 @@ use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::{ObjectError, Place};
 use uuid::Uuid;
 
-use super::deliveries::{Deliveries, Terms};
+use super::deliveries::{Deliveries, Options};
 
-/// How long a subscriber outlives a silent process, unless set: 10 minutes, as Redisson's.
-const LEASE: Duration = Duration::from_secs(600);
+/// The default lease of a subscriber: 10 minutes, as Redisson's.
+const DEFAULT_LEASE: Duration = Duration::from_secs(600);
 
-/// How long it may be.
-const LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 3600);
+/// The allowed leases.
+const LEASE_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3650 * 24 * 3600);
 
-/// How many messages may be read and not acknowledged, unless set: 100.
-const MOST: usize = 100;
+/// The default number of messages that may be read and not acknowledged.
+const DEFAULT_MAX_UNACKNOWLEDGED: usize = 100;
 
-/// How many may be.
-const MOSTS: RangeInclusive<usize> = 1..=10_000;
+/// The allowed numbers.
+const MAX_UNACKNOWLEDGED_RANGE: RangeInclusive<usize> = 1..=10_000;
 
-/// How often it looks by itself, unless set: each second.
-const LOOK: Duration = Duration::from_secs(1);
+/// The default interval at which a subscriber polls.
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it may be.
-const LOOKS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(3600);
+/// The allowed poll intervals.
+const POLL_INTERVAL_RANGE: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(3600);
 
-/// When a message that was dropped comes again, unless set: after a second.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The default delay after which a dropped message is delivered again.
+const DEFAULT_REDELIVERY_DELAY: Duration = Duration::from_secs(1);
 
-/// Becomes a subscriber when awaited.
-#[must_use = "nobody is subscribed until this is awaited"]
+/// Registers a subscriber when awaited; made by
+/// [`ReliableTopic::subscribe`](super::ReliableTopic::subscribe).
+#[must_use = "no subscriber is registered until this is awaited"]
 pub struct SubscribeReliably<T, C> {
     place: Place,
     codec: C,
     subscriber: Option<String>,
-    beginning: bool,
-    terms: Terms,
+    from_beginning: bool,
+    options: Options,
     messages: PhantomData<fn() -> T>,
 }
 
 impl<T, C> SubscribeReliably<T, C> {
     pub(super) fn new(place: &Place, codec: C) -> Self {
-        let terms = Terms { lease: LEASE, most: MOST, look: LOOK, again: AGAIN };
+        let options = Options {
+            lease: DEFAULT_LEASE,
+            max_unacknowledged: DEFAULT_MAX_UNACKNOWLEDGED,
+            poll_interval: DEFAULT_POLL_INTERVAL,
+            redelivery_delay: DEFAULT_REDELIVERY_DELAY,
+        };
         SubscribeReliably {
             place: place.clone(),
             codec,
             subscriber: None,
-            beginning: false,
-            terms,
+            from_beginning: false,
+            options,
             messages: PhantomData,
         }
     }
 
-    /// Goes on as this subscriber, of 1 to 256 bytes: what it has not acknowledged comes first. It is a new one where there is none of that id. Unless
-    /// said, a new one with an id of 32 hexadecimal digits, as Redisson's.
+    /// Continues as the subscriber with this id, of 1 to 256 bytes.
     ///
-    /// An id is for one process at a time. With two, a message comes to one of them at least, and the other is not told what it did not get:
-    /// what one has acknowledged may be dropped before the other reads it. Ids of Redisson's subscribers are not taken over: what was
-    /// delivered there and not acknowledged does not come here.
+    /// The messages that it has not acknowledged are delivered first. If there is no subscriber
+    /// with this id, a new one is registered. By default a new subscriber with an id of 32
+    /// hexadecimal digits is registered, as by Redisson.
+    ///
+    /// An id may be used by one process at a time. With two, a message is delivered to at least one
+    /// of them. The other is not notified of messages that it missed: a message that one process
+    /// has acknowledged may be removed before the other reads it. Do not use the ids of Redisson's
+    /// subscribers: messages that were delivered there and not acknowledged are not delivered here.
     pub fn as_subscriber(mut self, id: impl Into<String>) -> Self {
         self.subscriber = Some(id.into());
         self
     }
 
-    /// A new subscriber gets what is kept of earlier messages, too, as Redisson's do.
+    /// Lets a new subscriber start with the kept earlier messages, as Redisson's subscribers do.
     pub fn from_the_beginning(mut self) -> Self {
-        self.beginning = true;
+        self.from_beginning = true;
         self
     }
 
-    /// How long the subscriber outlives a process that is gone, 1 s to 3650 days; 10 minutes unless set. It is renewed every third of that. Longer
-    /// keeps messages for longer, with a shorter one a process that stood still finds itself taken out, and is told a gap.
+    /// Sets how long the subscriber outlives its process, 1 s to 3650 days. The default is 10
+    /// minutes.
+    ///
+    /// The lease is renewed every third of that time. With a longer lease, messages are kept
+    /// longer. With a shorter one, a process that was suspended is more likely to be removed, and
+    /// to receive a gap.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.terms.lease = lease;
+        self.options.lease = lease;
         self
     }
 
-    /// How many messages may be read and not acknowledged, 1 to 10,000; 100 unless set. With that many no more are read until some are
-    /// acknowledged. More cost memory, with fewer more requests are made.
+    /// Limits the number of messages that are read and not acknowledged, 1 to 10,000. The default
+    /// is 100.
+    ///
+    /// At the limit, no more messages are read until some are acknowledged. A higher limit needs
+    /// more memory, and a lower one more requests.
     pub fn at_most(mut self, messages: usize) -> Self {
-        self.terms.most = messages;
+        self.options.max_unacknowledged = messages;
         self
     }
 
-    /// How often it looks by itself, 10 ms to 1 h; each second unless set. What is published by redgrid is told at once; what Redisson
-    /// publishes, and what was published while a connection was lost, is found by this.
+    /// Sets the poll interval, 10 ms to 1 h. The default is 1 s.
+    ///
+    /// Messages that redgrid publishes are announced at once. The poll finds the messages that
+    /// Redisson publishes, and those published while a connection was lost.
     pub fn look_every(mut self, interval: Duration) -> Self {
-        self.terms.look = interval;
+        self.options.poll_interval = interval;
         self
     }
 
-    /// After how long a delivery that was dropped comes again, up to 1 h; 1 s unless set.
+    /// Sets the delay after which a dropped delivery is delivered again, up to 1 h. The default is
+    /// 1 s.
     pub fn again_after(mut self, pause: Duration) -> Self {
-        self.terms.again = pause;
+        self.options.redelivery_delay = pause;
         self
     }
 }
 
 impl<T, C: Codec + Decode<T>> SubscribeReliably<T, C> {
-    async fn begin(self) -> Result<Deliveries<T, C>, ObjectError> {
-        let SubscribeReliably { place, codec, subscriber, beginning, terms, .. } = self;
+    async fn run(self) -> Result<Deliveries<T, C>, ObjectError> {
+        let SubscribeReliably { place, codec, subscriber, from_beginning, options, .. } = self;
         place.named()?;
         let subscriber = subscriber.unwrap_or_else(|| Uuid::new_v4().simple().to_string());
         if !(1..=256).contains(&subscriber.len()) {
@@ -115,41 +135,42 @@ impl<T, C: Codec + Decode<T>> SubscribeReliably<T, C> {
                 format_args!("{} bytes", subscriber.len()),
             ));
         }
-        if !LEASES.contains(&terms.lease) {
-            return Err(place.invalid("lease", "1 s to 3650 days", format_args!("{:?}", terms.lease)));
+        if !LEASE_RANGE.contains(&options.lease) {
+            return Err(place.invalid("lease", "1 s to 3650 days", format_args!("{:?}", options.lease)));
         }
-        if !MOSTS.contains(&terms.most) {
-            return Err(place.invalid("at_most", "1 to 10000 messages", terms.most));
+        if !MAX_UNACKNOWLEDGED_RANGE.contains(&options.max_unacknowledged) {
+            return Err(place.invalid("at_most", "1 to 10000 messages", options.max_unacknowledged));
         }
-        if !LOOKS.contains(&terms.look) {
-            return Err(place.invalid("look_every", "10 ms to 1 h", format_args!("{:?}", terms.look)));
+        if !POLL_INTERVAL_RANGE.contains(&options.poll_interval) {
+            return Err(place.invalid("look_every", "10 ms to 1 h", format_args!("{:?}", options.poll_interval)));
         }
-        if terms.again > *LOOKS.end() {
-            return Err(place.invalid("again_after", "up to 1 h", format_args!("{:?}", terms.again)));
+        if options.redelivery_delay > *POLL_INTERVAL_RANGE.end() {
+            return Err(place.invalid("again_after", "up to 1 h", format_args!("{:?}", options.redelivery_delay)));
         }
-        Deliveries::begin(place, codec, subscriber, beginning, terms).await
+        Deliveries::subscribe(place, codec, subscriber, from_beginning, options).await
     }
 }
 
 /// # Errors
 ///
-/// [`ObjectError`] says what stands in the way. After `OutcomeUnknown` there may be a subscriber, for a lease.
+/// [`ObjectError`] states what failed. After `OutcomeUnknown` the subscriber may exist until its
+/// lease ends.
 ///
 /// # Cancel safety
 ///
-/// Dropped early, there may be a subscriber, for a lease.
+/// If the future is dropped, the subscriber may exist until its lease ends.
 impl<T: 'static, C: Codec + Decode<T> + Send + 'static> IntoFuture for SubscribeReliably<T, C> {
     type Output = Result<Deliveries<T, C>, ObjectError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.begin())
+        Box::pin(self.run())
     }
 }
 
 impl<T, C> fmt::Debug for SubscribeReliably<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("SubscribeReliably");
-        debug.field("name", &self.place.name()).field("terms", &self.terms).finish_non_exhaustive()
+        debug.field("name", &self.place.name()).field("options", &self.options).finish_non_exhaustive()
     }
 }

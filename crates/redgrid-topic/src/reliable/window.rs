@@ -1,4 +1,6 @@
-//! What a subscriber has read and not put behind it: decided without a server and a clock of its own.
+//! The messages of a subscriber from the first unacknowledged one on.
+//!
+//! The decisions here need neither a server nor a clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,140 +10,148 @@ use redgrid_core::clock::Instant;
 
 use super::MessageId;
 
-/// How many are acknowledged here behind one that is not, at most: 10,000. So much is kept of them that they do not come again.
-const MOST_ACKNOWLEDGED: usize = 10_000;
+/// The maximum number of messages that are acknowledged here after an unacknowledged one. They are
+/// remembered so that they are not delivered again.
+const MAX_ACKNOWLEDGED: usize = 10_000;
 
-/// Messages from the first that is not acknowledged on.
+/// The messages from the first unacknowledged one on.
 #[derive(Default)]
 pub(super) struct Window {
     messages: BTreeMap<MessageId, Message>,
-    /// Those that were delivered and are to be read again.
-    came: BTreeSet<MessageId>,
-    /// All up to this one are acknowledged here.
-    behind: MessageId,
-    /// The last one that was read.
-    read: MessageId,
+    /// Messages that were delivered, discarded by a restart, and are read again.
+    delivered_before: BTreeSet<MessageId>,
+    /// All messages up to this id are acknowledged here.
+    acknowledged_up_to: MessageId,
+    /// The last message that was read.
+    read_up_to: MessageId,
 }
 
 struct Message {
     payload: Bytes,
     state: State,
-    /// It was delivered before.
-    again: bool,
+    /// Whether it was delivered before.
+    was_delivered: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// To be delivered, not before this.
-    Waits(Instant),
-    /// With whoever it was delivered to.
-    Out,
+    /// To be delivered at this time or later.
+    Waiting(Instant),
+    /// Delivered, and held by the user.
+    Delivered,
     Acknowledged,
 }
 
-/// What is to be delivered.
+/// A message to deliver now.
 pub(super) struct Ready {
     pub(super) id: MessageId,
     pub(super) payload: Bytes,
-    pub(super) again: bool,
+    pub(super) redelivered: bool,
 }
 
 impl Window {
-    /// All up to this one are acknowledged here.
-    pub(super) fn behind(&self) -> MessageId {
-        self.behind
+    /// Returns the id up to which all messages are acknowledged here.
+    pub(super) fn acknowledged_up_to(&self) -> MessageId {
+        self.acknowledged_up_to
     }
 
-    /// What is behind this one is to be read.
-    pub(super) fn read(&self) -> MessageId {
-        self.read
+    /// Returns the id after which messages are to be read.
+    pub(super) fn read_up_to(&self) -> MessageId {
+        self.read_up_to
     }
 
-    /// How many may still be read where so many may be out, or wait.
-    pub(super) fn room(&self, most: usize) -> usize {
-        let open = self.messages.values().filter(|message| message.state != State::Acknowledged).count();
-        most.saturating_sub(open).min((most + MOST_ACKNOWLEDGED).saturating_sub(self.messages.len()))
+    /// Returns how many more messages may be read, if `max_unacknowledged` may be unacknowledged.
+    pub(super) fn capacity(&self, max_unacknowledged: usize) -> usize {
+        let unacknowledged = self.messages.values().filter(|message| message.state != State::Acknowledged).count();
+        let max_messages = max_unacknowledged + MAX_ACKNOWLEDGED;
+        max_unacknowledged.saturating_sub(unacknowledged).min(max_messages.saturating_sub(self.messages.len()))
     }
 
-    /// Begins behind a message: what is behind it is read again, and is there already where somebody has it or has dealt with it. `anew`: what
-    /// was dealt with is not known there, and comes again.
-    pub(super) fn begin(&mut self, behind: MessageId, anew: bool) {
-        // What was acknowledged meanwhile stays so.
-        let behind = if anew { behind } else { behind.max(self.behind) };
-        let Window { messages, came, .. } = self;
-        came.retain(|id| *id > behind);
+    /// Restarts reading after the message `after`.
+    ///
+    /// Later messages are read again. Those that the user holds or has acknowledged are kept here.
+    /// With `redeliver_acknowledged` the acknowledgements are lost at the server: acknowledged
+    /// messages are delivered again.
+    pub(super) fn restart(&mut self, after: MessageId, redeliver_acknowledged: bool) {
+        // Messages that were acknowledged meanwhile stay acknowledged.
+        let after = if redeliver_acknowledged { after } else { after.max(self.acknowledged_up_to) };
+        let Window { messages, delivered_before, .. } = self;
+        delivered_before.retain(|id| *id > after);
         messages.retain(|id, message| {
             let stays = match message.state {
-                State::Out => true,
-                // What was delivered comes again, and nothing behind it is put behind before.
-                State::Waits(_) => *id > behind && message.again,
-                State::Acknowledged => *id > behind && message.again && !anew,
+                State::Delivered => true,
+                // Waits for redelivery. It stays, so that later messages are not acknowledged past
+                // it.
+                State::Waiting(_) => *id > after && message.was_delivered,
+                State::Acknowledged => *id > after && message.was_delivered && !redeliver_acknowledged,
             };
-            if !stays && message.again {
-                came.insert(*id);
+            if !stays && message.was_delivered {
+                delivered_before.insert(*id);
             }
             stays
         });
-        (self.behind, self.read) = (behind, behind);
+        (self.acknowledged_up_to, self.read_up_to) = (after, after);
     }
 
-    /// A message was read.
-    pub(super) fn take(&mut self, id: MessageId, payload: Option<Bytes>) {
-        self.read = self.read.max(id);
-        // What is none of the topic is nobody's.
-        let state = if payload.is_some() { State::Waits(Instant::MIN) } else { State::Acknowledged };
-        let again = self.came.remove(&id);
-        let message = Message { payload: payload.unwrap_or_default(), state, again };
+    /// Adds a message that was read, unless it is here already.
+    pub(super) fn insert(&mut self, id: MessageId, payload: Option<Bytes>) {
+        self.read_up_to = self.read_up_to.max(id);
+        // An entry that is not a message of the topic is not delivered.
+        let state = if payload.is_some() { State::Waiting(Instant::MIN) } else { State::Acknowledged };
+        let was_delivered = self.delivered_before.remove(&id);
+        let message = Message { payload: payload.unwrap_or_default(), state, was_delivered };
         self.messages.entry(id).or_insert(message);
     }
 
-    /// Whether something is to be delivered now.
+    /// Returns whether there is a message to deliver now.
     pub(super) fn has_ready(&self, now: Instant) -> bool {
-        self.messages.values().any(|message| matches!(message.state, State::Waits(due) if due <= now))
+        self.messages.values().any(|message| matches!(message.state, State::Waiting(due) if due <= now))
     }
 
-    /// What is to be delivered now, or when the next is.
+    /// Returns a message to deliver now, or when the next one is due.
     pub(super) fn next(&mut self, now: Instant) -> Result<Ready, Instant> {
         let mut next = Instant::MAX;
         for (id, message) in &mut self.messages {
             match message.state {
-                State::Waits(due) if due <= now => {
-                    message.state = State::Out;
-                    let again = std::mem::replace(&mut message.again, true);
-                    return Ok(Ready { id: *id, payload: message.payload.clone(), again });
+                State::Waiting(due) if due <= now => {
+                    message.state = State::Delivered;
+                    let redelivered = std::mem::replace(&mut message.was_delivered, true);
+                    return Ok(Ready { id: *id, payload: message.payload.clone(), redelivered });
                 }
-                State::Waits(due) => next = next.min(due),
-                State::Out | State::Acknowledged => {}
+                State::Waiting(due) => next = next.min(due),
+                State::Delivered | State::Acknowledged => {}
             }
         }
         Err(next)
     }
 
-    /// It was not dealt with, and is to be delivered again.
-    pub(super) fn give_back(&mut self, id: MessageId, now: Instant, after: Duration) {
-        if let Some(message) = self.messages.get_mut(&id).filter(|message| message.state == State::Out) {
-            message.state = State::Waits(now + after);
+    /// Schedules a delivered message that was not acknowledged for another delivery.
+    pub(super) fn schedule_redelivery(&mut self, id: MessageId, now: Instant, delay: Duration) {
+        if let Some(message) = self.messages.get_mut(&id).filter(|message| message.state == State::Delivered) {
+            message.state = State::Waiting(now + delay);
         }
     }
 
-    /// It is dealt with; tells up to where all are now, if that is further than before.
+    /// Acknowledges a message. Returns the id up to which all messages are acknowledged now, if it
+    /// has increased.
     pub(super) fn acknowledge(&mut self, id: MessageId) -> Option<MessageId> {
         if let Some(message) = self.messages.get_mut(&id) {
-            *message = Message { payload: Bytes::new(), state: State::Acknowledged, again: true };
+            *message = Message { payload: Bytes::new(), state: State::Acknowledged, was_delivered: true };
         }
         self.advance()
     }
 
-    /// Puts behind what is acknowledged and has nothing in front of it that is not.
+    /// Removes the acknowledged messages at the front. Returns the id up to which all messages are
+    /// acknowledged now, if it has increased.
     pub(super) fn advance(&mut self) -> Option<MessageId> {
-        let former = self.behind;
+        let former = self.acknowledged_up_to;
         while let Some(first) = self.messages.first_entry().filter(|first| first.get().state == State::Acknowledged) {
-            self.behind = self.behind.max(*first.key());
+            self.acknowledged_up_to = self.acknowledged_up_to.max(*first.key());
             first.remove();
         }
-        // What is read again from further back is not: it would come once more.
-        self.read = self.read.max(self.behind);
-        (self.behind > former).then_some(self.behind)
+        // After a restart, acknowledged messages are not read again: they would be delivered again.
+        self.read_up_to = self.read_up_to.max(self.acknowledged_up_to);
+        (self.acknowledged_up_to > former).then_some(self.acknowledged_up_to)
     }
 }
 
@@ -153,129 +163,133 @@ mod tests {
         format!("{n}-0").parse().unwrap()
     }
 
-    fn with(ids: impl IntoIterator<Item = u64>) -> Window {
+    fn window_of(ids: impl IntoIterator<Item = u64>) -> Window {
         let mut window = Window::default();
-        ids.into_iter().for_each(|n| window.take(id(n), Some(Bytes::new())));
+        ids.into_iter().for_each(|n| window.insert(id(n), Some(Bytes::new())));
         window
     }
 
     const NOW: Instant = Instant::MIN;
 
     fn next(window: &mut Window) -> Option<(MessageId, bool)> {
-        window.next(NOW).ok().map(|ready| (ready.id, ready.again))
+        window.next(NOW).ok().map(|ready| (ready.id, ready.redelivered))
     }
 
     #[test]
-    fn only_what_has_nothing_before_it_is_put_behind() {
-        let mut window = with([1, 2, 3]);
+    fn the_position_advances_only_past_a_gapless_prefix() {
+        let mut window = window_of([1, 2, 3]);
         for n in 1..=3 {
             assert_eq!(next(&mut window), Some((id(n), false)));
         }
         assert_eq!(next(&mut window), None);
         assert_eq!(window.acknowledge(id(2)), None);
         assert_eq!(window.acknowledge(id(1)), Some(id(2)));
-        assert_eq!(window.acknowledge(id(1)), None, "twice is once");
+        assert_eq!(window.acknowledge(id(1)), None, "a second acknowledgement has no effect");
         assert_eq!((window.acknowledge(id(3)), window.messages.len()), (Some(id(3)), 0));
     }
 
     #[test]
-    fn what_is_given_back_comes_again_when_it_is_due() {
-        let mut window = with([1, 2]);
+    fn a_dropped_message_is_redelivered_when_due() {
+        let mut window = window_of([1, 2]);
         assert_eq!(next(&mut window), Some((id(1), false)));
-        window.give_back(id(1), NOW, Duration::from_secs(1));
+        window.schedule_redelivery(id(1), NOW, Duration::from_secs(1));
         assert_eq!(next(&mut window), Some((id(2), false)));
         assert_eq!(window.next(NOW).err(), Some(NOW + Duration::from_secs(1)));
         let ready = window.next(NOW + Duration::from_secs(1)).ok().unwrap();
-        assert!(ready.id == id(1) && ready.again);
+        assert!(ready.id == id(1) && ready.redelivered);
         window.acknowledge(id(1));
-        window.give_back(id(1), NOW, Duration::ZERO);
-        assert_eq!(next(&mut window), None, "what is acknowledged does not come again");
+        window.schedule_redelivery(id(1), NOW, Duration::ZERO);
+        assert_eq!(next(&mut window), None, "acknowledged messages are not delivered again");
     }
 
     #[test]
-    fn who_begins_anew_has_what_is_out_once() {
-        let mut window = with([1, 2, 3]);
+    fn a_restart_does_not_redeliver_held_messages() {
+        let mut window = window_of([1, 2, 3]);
         next(&mut window);
         next(&mut window);
         window.acknowledge(id(2));
-        window.begin(id(0), true);
+        window.restart(id(0), true);
         for n in 1..=3 {
-            window.take(id(n), Some(Bytes::new()));
+            window.insert(id(n), Some(Bytes::new()));
         }
-        assert_eq!(next(&mut window), Some((id(2), true)), "the first is with somebody");
+        assert_eq!(next(&mut window), Some((id(2), true)), "the first is held by the user");
         assert_eq!(next(&mut window), Some((id(3), false)));
-        assert_eq!((window.acknowledge(id(1)), window.read()), (Some(id(1)), id(3)));
+        assert_eq!((window.acknowledge(id(1)), window.read_up_to()), (Some(id(1)), id(3)));
     }
 
     #[test]
-    fn who_reads_again_of_the_same_server_has_what_was_dealt_with_behind_him() {
-        let mut window = with([1, 2, 3, 4]);
+    fn a_restart_at_the_same_server_keeps_acknowledgements() {
+        let mut window = window_of([1, 2, 3, 4]);
         for _ in 0..3 {
             next(&mut window);
         }
         window.acknowledge(id(2));
-        window.give_back(id(3), NOW, Duration::from_secs(1));
-        window.begin(id(0), false);
+        window.schedule_redelivery(id(3), NOW, Duration::from_secs(1));
+        window.restart(id(0), false);
         for n in 1..=4 {
-            window.take(id(n), Some(Bytes::new()));
+            window.insert(id(n), Some(Bytes::new()));
         }
         assert_eq!((next(&mut window), next(&mut window)), (Some((id(4), false)), None));
         assert_eq!(
-            window.next(NOW + Duration::from_secs(1)).ok().map(|ready| (ready.id, ready.again)),
+            window.next(NOW + Duration::from_secs(1)).ok().map(|ready| (ready.id, ready.redelivered)),
             Some((id(3), true))
         );
         assert_eq!(window.acknowledge(id(1)), Some(id(2)));
     }
 
     #[test]
-    fn what_was_dealt_with_before_it_was_read_again_is_not_read_again() {
-        let mut window = with([1, 2, 3]);
+    fn acknowledged_messages_are_not_read_again_after_a_restart() {
+        let mut window = window_of([1, 2, 3]);
         for _ in 0..3 {
             next(&mut window);
         }
-        window.give_back(id(1), NOW, Duration::ZERO);
+        window.schedule_redelivery(id(1), NOW, Duration::ZERO);
         window.acknowledge(id(2));
         window.acknowledge(id(3));
-        window.begin(id(0), false);
-        assert_eq!((next(&mut window), window.read()), (Some((id(1), true)), id(0)));
-        assert_eq!((window.acknowledge(id(1)), window.read()), (Some(id(3)), id(3)));
+        window.restart(id(0), false);
+        assert_eq!((next(&mut window), window.read_up_to()), (Some((id(1), true)), id(0)));
+        assert_eq!((window.acknowledge(id(1)), window.read_up_to()), (Some(id(3)), id(3)));
     }
 
     #[test]
-    fn who_begins_anew_has_what_was_given_back_although_what_is_behind_it_is_dealt_with() {
-        let mut window = with([1, 2]);
+    fn a_restart_keeps_dropped_messages_before_acknowledged_ones() {
+        let mut window = window_of([1, 2]);
         next(&mut window);
         next(&mut window);
-        window.give_back(id(1), NOW, Duration::ZERO);
-        window.begin(id(0), true);
-        assert_eq!((window.acknowledge(id(2)), window.read()), (None, id(0)));
+        window.schedule_redelivery(id(1), NOW, Duration::ZERO);
+        window.restart(id(0), true);
+        assert_eq!((window.acknowledge(id(2)), window.read_up_to()), (None, id(0)));
         for n in 1..=3 {
-            window.take(id(n), Some(Bytes::new()));
+            window.insert(id(n), Some(Bytes::new()));
         }
         assert_eq!((next(&mut window), next(&mut window)), (Some((id(1), true)), Some((id(3), false))));
         assert_eq!(window.acknowledge(id(1)), Some(id(2)));
     }
 
     #[test]
-    fn what_is_acknowledged_behind_one_that_is_not_takes_no_room() {
-        let mut window = with([1, 2, 3]);
-        assert_eq!(window.room(3), 0);
+    fn acknowledged_messages_do_not_use_capacity() {
+        let mut window = window_of([1, 2, 3]);
+        assert_eq!(window.capacity(3), 0);
         for _ in 0..3 {
             next(&mut window);
         }
         window.acknowledge(id(2));
         window.acknowledge(id(3));
-        assert_eq!(window.room(3), 2);
+        assert_eq!(window.capacity(3), 2);
         for n in 4..=10_002 {
-            window.take(id(n), None);
+            window.insert(id(n), None);
         }
-        assert_eq!((window.messages.len(), window.room(3)), (10_002, 1), "so much is remembered");
+        assert_eq!(
+            (window.messages.len(), window.capacity(3)),
+            (10_002, 1),
+            "the number of remembered messages is limited"
+        );
     }
 
     #[test]
-    fn what_is_no_message_is_nobodys() {
-        let mut window = with([1]);
-        window.take(id(2), None);
+    fn entries_that_are_no_messages_are_skipped() {
+        let mut window = window_of([1]);
+        window.insert(id(2), None);
         next(&mut window);
         assert_eq!(window.acknowledge(id(1)), Some(id(2)));
     }

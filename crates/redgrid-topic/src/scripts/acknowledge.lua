@@ -1,12 +1,14 @@
--- acknowledge.lua: have a subscriber behind a message.
+-- acknowledge.lua: acknowledges all messages of a subscriber up to an id. Appended to groups.lua.
 --
 -- ARGV[1]  subscriber
 -- ARGV[2]  id          this message, and all before it, are acknowledged
--- Returns  1  it is behind it
---          0  it is not: there is no such subscriber, or the message is not there any more, as on a primary to which it was not copied
+-- Returns  1  they are acknowledged
+--          0  they are not: there is no such subscriber, or the message is not in the stream any
+--             more, as on a primary to which it was not replicated
 --
--- Work: O(groups), and what is dropped, about 1,000 messages. Takes out up to 10 subscribers whose time is over. Sent twice, it acts once.
-local last = groups()[ARGV[1]]
+-- Work: O(groups), and the removed messages, about 1,000. Evicts up to 10 subscribers with expired
+-- leases. Sent twice, it acts once.
+local last = group_positions()[ARGV[1]]
 if not last then
   return 0
 end
@@ -16,6 +18,6 @@ if is_before(last, ARGV[2]) then
   end
   redis.call('XGROUP', 'SETID', KEYS[1], ARGV[1], ARGV[2])
 end
-bury()
+evict_expired()
 trim()
 return 1

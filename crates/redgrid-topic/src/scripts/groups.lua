@@ -1,14 +1,15 @@
--- groups.lua: what the scripts of a reliable topic begin with.
+-- groups.lua: the common prelude of the scripts of a reliable topic.
 --
--- KEYS[1]  stream  the messages, each with the field `m`; a group for each subscriber, whose last id is the last message that it and
---                  all before it were acknowledged
--- KEYS[2]  ends    sorted set: subscribers by when they end, in milliseconds by this server's clock
+-- KEYS[1]  stream  the messages, each with the field `m`, and a group for each subscriber; it has
+--                  acknowledged all messages up to the last id of its group
+-- KEYS[2]  leases  sorted set: subscribers, scored by the end of their lease, in milliseconds by
+--                  this server's clock
 --
--- Ids are compared as text: their parts may be beyond 2^53.
+-- Ids are compared as text: their parts may be larger than 2^53.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
-local function less(one, other)
+local function is_less(one, other)
   if #one ~= #other then
     return #one < #other
   end
@@ -16,15 +17,16 @@ local function less(one, other)
 end
 
 local function is_before(one, other)
-  local ms, n = string.match(one, '^(%d+)%-(%d+)$')
-  local other_ms, other_n = string.match(other, '^(%d+)%-(%d+)$')
+  local ms, seq = string.match(one, '^(%d+)%-(%d+)$')
+  local other_ms, other_seq = string.match(other, '^(%d+)%-(%d+)$')
   if ms ~= other_ms then
-    return less(ms, other_ms)
+    return is_less(ms, other_ms)
   end
-  return less(n, other_n)
+  return is_less(seq, other_seq)
 end
 
-local function part(fields, name)
+-- Returns the value of a field of an XINFO reply.
+local function field_value(fields, name)
   for at = 1, #fields, 2 do
     if fields[at] == name then
       return fields[at + 1]
@@ -32,27 +34,27 @@ local function part(fields, name)
   end
 end
 
--- Where each group is; nothing where there is no stream.
-local function groups()
-  local found = {}
+-- Returns the last id of each group; empty if the stream does not exist.
+local function group_positions()
+  local positions = {}
   if redis.call('EXISTS', KEYS[1]) == 1 then
     for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
-      found[part(group, 'name')] = part(group, 'last-delivered-id')
+      positions[field_value(group, 'name')] = field_value(group, 'last-delivered-id')
     end
   end
-  return found
+  return positions
 end
 
--- The last id that the stream has given.
-local function newest()
+-- Returns the last id that the stream has assigned.
+local function newest_id()
   if redis.call('EXISTS', KEYS[1]) == 0 then
     return '0-0'
   end
-  return part(redis.call('XINFO', 'STREAM', KEYS[1]), 'last-generated-id')
+  return field_value(redis.call('XINFO', 'STREAM', KEYS[1]), 'last-generated-id')
 end
 
--- Takes out subscribers whose time is over, 10 at most.
-local function bury()
+-- Removes subscribers with expired leases, 10 at most.
+local function evict_expired()
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now - 1, 'LIMIT', 0, 10)) do
     if redis.call('EXISTS', KEYS[1]) == 1 then
       redis.call('XGROUP', 'DESTROY', KEYS[1], name)
@@ -61,10 +63,10 @@ local function bury()
   end
 end
 
--- Drops what all groups have behind them: about 1,000 at a time.
+-- Removes messages that all groups have acknowledged: about 1,000 at a time.
 local function trim()
   local first
-  for _, last in pairs(groups()) do
+  for _, last in pairs(group_positions()) do
     if not first or is_before(last, first) then
       first = last
     end
@@ -72,20 +74,20 @@ local function trim()
   if not first or first == '0-0' then
     return
   end
-  local ms, n = string.match(first, '^(%d+)%-(%d+)$')
-  local keep = ms .. '-' .. string.format('%.0f', tonumber(n) + 1)
-  local dropped = redis.pcall('XTRIM', KEYS[1], 'MINID', '~', keep, 'LIMIT', 1000)
-  if type(dropped) ~= 'number' or dropped >= 500 then
+  local ms, seq = string.match(first, '^(%d+)%-(%d+)$')
+  local keep = ms .. '-' .. string.format('%.0f', tonumber(seq) + 1)
+  local removed = redis.pcall('XTRIM', KEYS[1], 'MINID', '~', keep, 'LIMIT', 1000)
+  if type(removed) ~= 'number' or removed >= 500 then
     return
   end
-  -- Not whole nodes of the stream, which may be of any size.
+  -- Remove parts of nodes, too: the nodes of the stream may be of any size.
   if redis.call('XLEN', KEYS[1]) > 1000 then
-    local part = redis.call('XRANGE', KEYS[1], '-', first, 'COUNT', 100)
-    if #part == 0 then
+    local oldest = redis.call('XRANGE', KEYS[1], '-', first, 'COUNT', 100)
+    if #oldest == 0 then
       return
     end
-    ms, n = string.match(part[#part][1], '^(%d+)%-(%d+)$')
-    keep = ms .. '-' .. string.format('%.0f', tonumber(n) + 1)
+    ms, seq = string.match(oldest[#oldest][1], '^(%d+)%-(%d+)$')
+    keep = ms .. '-' .. string.format('%.0f', tonumber(seq) + 1)
   end
   redis.pcall('XTRIM', KEYS[1], 'MINID', keep)
 end

@@ -1,12 +1,12 @@
--- read.lua: what is behind an id.
+-- read.lua: reads the messages after an id.
 --
 -- KEYS[1]  stream      the messages
--- KEYS[2]  ends        sorted set: subscribers by when they end
+-- KEYS[2]  leases      sorted set: subscribers, scored by the end of their lease
 -- ARGV[1]  subscriber
--- ARGV[2]  id          the last that is known
--- ARGV[3]  count       how many at most
+-- ARGV[2]  id          the last message that was read
+-- ARGV[3]  count       maximum number of messages
 -- Returns  {1, messages}  each an id and its fields
---          {0}            it is no subscriber any more
+--          {0}            the subscriber does not exist any more
 --
 -- Work: O(count). Only reads.
 if redis.call('EXISTS', KEYS[1]) == 0 or not redis.call('ZSCORE', KEYS[2], ARGV[1]) then

@@ -1,127 +1,131 @@
--- commit.lua: looks whether all is as a transaction has read it, and then writes what it writes.
+-- commit.lua: compare what a transaction has read, and then execute its writes.
 --
--- KEYS[2]…    the objects, in the order of their kinds; behind them the locks of other transactions that must be free
--- ARGV[4]     how many objects there are
--- ARGV[5]…    the kind of each: string, hash or set
--- then, one after another, each behind the number of its object:
---   same number element value   the element has this value; of a set it is in it
---   none number element         there is no such element
---   size number count           there are so many elements
---   most number count           there are so many elements at most
---   set number value options… . a value for a string, with options of SET, as many as the argument in front of them says
---   put number element value    an element
---   rem number element          no such element
---   rest number                 no element but those that were put; without a lifetime
---   del number                  nothing at all
--- Looks come before writes, and what takes an element away comes behind what puts one. What is to be taken away and is not there is left out: so no
--- command comes behind the one with which a key is gone, which a slot that moves would have another node asked for, half way.
+-- KEYS[2]…    the objects, in the order of their types; then the locks of other transactions that
+--             must be free
+-- ARGV[4]     the number of objects
+-- ARGV[5]…    the type of each object: string, hash or set
+-- then operations, each with the number of its object; first the checks:
+--   same number element value    the element has this value; for a set, it is a member
+--   none number element          the element does not exist
+--   size number count            the object has this number of elements
+--   most number count            the object has at most this number of elements
+-- then the writes:
+--   set number value count options…  set a string, with this number of options of SET
+--   put number element value     set an element
+--   rem number element           remove an element
+--   rest number                  remove all elements that were not put, and the lifetime
+--   del number                   delete the object
+-- Checks come before writes, and removals after additions. The removal of an absent element is left
+-- out. So no command follows the one that deletes a key: while a slot migrates, a later command
+-- would be redirected to the other node, half way.
 -- Returns  {'done'}
---          {'locked', n}        by a transaction that has the nth of the locks: nothing is written
---          {'kind', n, what}    the nth object is of this kind: nothing is written
+--          {'locked', n}        a transaction holds the nth lock: nothing is written
+--          {'kind', n, type}    the nth object has this type: nothing is written
 --          {'changed', n}       the nth object is not as it was read: nothing is written
---          {'large', n, count}  the nth object has so many elements: nothing is written
+--          {'large', n, count}  the nth object has this number of elements: nothing is written
 --
--- Work: O(1) and the sizes for each look and each write, whose number the caller bounds; `rest` as many as `most` lets through. Acts once.
+-- Work: O(1) and the size of the value for each check and each write, whose number the caller
+-- limits; `rest` is limited by `most`. Behind once.lua: it is executed exactly once.
 local objects = tonumber(ARGV[4])
-for at = objects + 2, #KEYS do
-  if redis.call('EXISTS', KEYS[at]) == 1 then
-    return answer({'locked', tostring(at - objects - 1)})
+for index = objects + 2, #KEYS do
+  if redis.call('EXISTS', KEYS[index]) == 1 then
+    return answer({'locked', tostring(index - objects - 1)})
   end
 end
 for number = 1, objects do
-  local kind = redis.call('TYPE', KEYS[number + 1]).ok
-  if kind ~= 'none' and kind ~= ARGV[4 + number] then
-    return answer({'kind', tostring(number), kind})
+  local object_type = redis.call('TYPE', KEYS[number + 1]).ok
+  if object_type ~= 'none' and object_type ~= ARGV[4 + number] then
+    return answer({'kind', tostring(number), object_type})
   end
 end
 
 local SIZE = {hash = 'HLEN', set = 'SCARD', string = 'EXISTS'}
-local at = 5 + objects
-while at <= #ARGV do
-  local op, number = ARGV[at], tonumber(ARGV[at + 1])
-  local key, kind = KEYS[number + 1], ARGV[4 + number]
+local index = 5 + objects
+while index <= #ARGV do
+  local op, number = ARGV[index], tonumber(ARGV[index + 1])
+  local key, object_type = KEYS[number + 1], ARGV[4 + number]
   if op == 'same' or op == 'none' then
-    local element, has = ARGV[at + 2], nil
-    if kind == 'string' then
-      has = redis.call('GET', key)
-    elseif kind == 'hash' then
-      has = redis.call('HGET', key, element)
+    local element, actual = ARGV[index + 2], nil
+    if object_type == 'string' then
+      actual = redis.call('GET', key)
+    elseif object_type == 'hash' then
+      actual = redis.call('HGET', key, element)
     else
-      has = redis.call('SISMEMBER', key, element) == 1 and ''
+      actual = redis.call('SISMEMBER', key, element) == 1 and ''
     end
-    local wanted = op == 'same' and ARGV[at + 3]
-    if has ~= wanted then
+    local expected = op == 'same' and ARGV[index + 3]
+    if actual ~= expected then
       return answer({'changed', tostring(number)})
     end
-    at = at + (op == 'same' and 4 or 3)
+    index = index + (op == 'same' and 4 or 3)
   elseif op == 'size' or op == 'most' then
-    local count, said = redis.call(SIZE[kind], key), tonumber(ARGV[at + 2])
-    if op == 'size' and count ~= said then
+    local count, operand = redis.call(SIZE[object_type], key), tonumber(ARGV[index + 2])
+    if op == 'size' and count ~= operand then
       return answer({'changed', tostring(number)})
     end
-    if op == 'most' and count > said then
+    if op == 'most' and count > operand then
       return answer({'large', tostring(number), tostring(count)})
     end
-    at = at + 3
+    index = index + 3
   else
     break
   end
 end
 
--- What each write is, and whether the user may do all of it, before the first is done.
-local writes, put, may = {}, {}, {}
+-- Collects all writes, and checks that the user may execute all of them, before the first one.
+local writes, put_elements, permitted = {}, {}, {}
 local function write(...)
   local command, key = select(1, ...), select(2, ...)
-  local what = command .. ' ' .. key
-  if redis.acl_check_cmd and not may[what] then
+  local command_and_key = command .. ' ' .. key
+  if redis.acl_check_cmd and not permitted[command_and_key] then
     if not redis.acl_check_cmd(...) then
       return false
     end
-    may[what] = true
+    permitted[command_and_key] = true
   end
   writes[#writes + 1] = {...}
   return true
 end
 local ADD, REMOVE, ALL = {hash = 'HSET', set = 'SADD'}, {hash = 'HDEL', set = 'SREM'}, {hash = 'HKEYS', set = 'SMEMBERS'}
-local IS_IN = {hash = 'HEXISTS', set = 'SISMEMBER'}
-local may_all = at > #ARGV or write('SET', KEYS[1], ARGV[2])
+local EXISTS = {hash = 'HEXISTS', set = 'SISMEMBER'}
+local all_permitted = index > #ARGV or write('SET', KEYS[1], ARGV[2])
 writes = {}
-while at <= #ARGV and may_all do
-  local op, number = ARGV[at], tonumber(ARGV[at + 1])
-  local key, kind = KEYS[number + 1], ARGV[4 + number]
+while index <= #ARGV and all_permitted do
+  local op, number = ARGV[index], tonumber(ARGV[index + 1])
+  local key, object_type = KEYS[number + 1], ARGV[4 + number]
   if op == 'set' then
-    local options = tonumber(ARGV[at + 3])
-    may_all = write('SET', key, ARGV[at + 2], unpack(ARGV, at + 4, at + 3 + options))
-    at = at + 4 + options
+    local options = tonumber(ARGV[index + 3])
+    all_permitted = write('SET', key, ARGV[index + 2], unpack(ARGV, index + 4, index + 3 + options))
+    index = index + 4 + options
   elseif op == 'put' then
-    put[key] = put[key] or {}
-    put[key][ARGV[at + 2]] = true
-    if kind == 'hash' then
-      may_all = write('HSET', key, ARGV[at + 2], ARGV[at + 3])
+    put_elements[key] = put_elements[key] or {}
+    put_elements[key][ARGV[index + 2]] = true
+    if object_type == 'hash' then
+      all_permitted = write('HSET', key, ARGV[index + 2], ARGV[index + 3])
     else
-      may_all = write('SADD', key, ARGV[at + 2])
+      all_permitted = write('SADD', key, ARGV[index + 2])
     end
-    at = at + 4
+    index = index + 4
   elseif op == 'rem' then
-    if redis.call(IS_IN[kind], key, ARGV[at + 2]) == 1 then
-      may_all = write(REMOVE[kind], key, ARGV[at + 2])
+    if redis.call(EXISTS[object_type], key, ARGV[index + 2]) == 1 then
+      all_permitted = write(REMOVE[object_type], key, ARGV[index + 2])
     end
-    at = at + 3
+    index = index + 3
   elseif op == 'rest' then
-    for _, element in ipairs(redis.call(ALL[kind], key)) do
-      may_all = may_all and ((put[key] and put[key][element]) or write(REMOVE[kind], key, element))
+    for _, element in ipairs(redis.call(ALL[object_type], key)) do
+      all_permitted = all_permitted and ((put_elements[key] and put_elements[key][element]) or write(REMOVE[object_type], key, element))
     end
-    may_all = may_all and write('PERSIST', key)
-    at = at + 2
+    all_permitted = all_permitted and write('PERSIST', key)
+    index = index + 2
   else
-    may_all = write('UNLINK', key)
-    at = at + 2
+    all_permitted = write('UNLINK', key)
+    index = index + 2
   end
 end
-if not may_all then
+if not all_permitted then
   return redis.error_reply("NOPERM this user has no permissions to run a command of this transaction's, or to access a key of it")
 end
-for _, one in ipairs(writes) do
-  redis.call(unpack(one))
+for _, command in ipairs(writes) do
+  redis.call(unpack(command))
 end
 return answer({'done'})

@@ -104,7 +104,7 @@ impl Inner {
     /// Their release is not awaited. If the process ends before it, they end with their leases.
     fn warn_of_open_holds(&self) {
         let mut names = self.table.held_names();
-        names.extend(self.pools.held_names());
+        names.extend(self.semaphores.held_names());
         if names.is_empty() || *self.closing.borrow() != Closing::No {
             return;
         }

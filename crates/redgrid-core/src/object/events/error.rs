@@ -1,71 +1,77 @@
-//! Why events are not told, or not certain to be.
+//! Errors of event streams.
 
 use super::super::ObjectError;
 use crate::connection::NodeId;
 use crate::error::ServerError;
 
-/// Why nothing is listened to, or why what is told may not be all.
+/// Reason why events are not received, or may be incomplete.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// A server does not tell what is asked for: its setting `notify-keyspace-events` lacks letters. [`Listen::enable`](super::Listen::enable)
-    /// adds them.
+    /// The server is not configured to publish these events.
+    ///
+    /// Its setting `notify-keyspace-events` lacks letters.
+    /// [`Listen::enable`](super::Listen::enable) adds them.
     #[error("`notify-keyspace-events` of {node} is \"{set}\" and lacks \"{missing}\"")]
     Off {
-        /// Which server.
+        /// The server.
         node: NodeId,
-        /// The letters that it lacks.
+        /// The missing letters.
         missing: String,
-        /// Those that it has.
+        /// The present setting.
         set: String,
     },
-    /// A server does not let its setting be read: no permission, or no command CONFIG. [`Listen::unchecked`](super::Listen::unchecked)
-    /// listens without.
-    #[error("{node} does not tell whether it tells of events")]
+    /// The setting of the server cannot be read: no permission, or no command CONFIG.
+    ///
+    /// [`Listen::unchecked`](super::Listen::unchecked) listens without this check.
+    #[error("{node}: cannot read `notify-keyspace-events` (is CONFIG GET allowed?)")]
     CannotCheck {
-        /// Which server.
+        /// The server.
         node: NodeId,
-        /// Its words.
+        /// Its error.
         #[source]
         source: ServerError,
     },
-    /// A server does not let its setting be changed, or does not know a letter, as those before Redis 7.0 the `n` of
-    /// [`Kind::Created`](super::Kind::Created).
+    /// The setting of the server cannot be changed, or the server does not know a letter.
+    ///
+    /// Servers before Redis 7.0 do not know the `n` of [`Kind::Created`](super::Kind::Created).
     #[error("`notify-keyspace-events` of {node} is not made \"{wanted}\"")]
     CannotEnable {
-        /// Which server.
+        /// The server.
         node: NodeId,
-        /// What it was to be.
+        /// The new setting.
         wanted: String,
-        /// Its words.
+        /// Its error.
         #[source]
         source: ServerError,
     },
-    /// A server does not let the channels of events be subscribed: the user needs `&__key*__:*`. It is tried again after a minute at
-    /// the earliest.
+    /// The server denies the subscription to the channels of events.
+    ///
+    /// The user needs permission for `&__key*__:*`. It is tried again after a minute at the
+    /// earliest.
     #[error("the channels of events are denied")]
     Denied,
-    /// No server could be asked or subscribed at in time.
+    /// No server was reached or subscribed to in time.
     #[error("could not ask for events")]
     Unavailable {
-        /// What stands in the way.
+        /// The obstacle.
         #[source]
         source: ServerError,
     },
     /// The client is shut down.
     #[error("the client is shut down; nothing was asked of events")]
     ShuttingDown,
-    /// An argument can not be. Nothing was asked.
+    /// An argument is not allowed. No request was sent.
     #[error("invalid {option}: expected {expected}, got {got}")]
     InvalidArgument {
-        /// What was given.
+        /// The argument.
         option: &'static str,
         /// What is allowed.
         expected: &'static str,
-        /// What it was.
+        /// The value that was given.
         got: String,
     },
-    /// The object can be none. Nothing was asked.
+    /// The object is not valid. No request was sent.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }

@@ -1,17 +1,21 @@
-//! What can happen to a key, by the server's names for it, and what it has to be told for that.
+//! The kinds of events, by the server's names, and the server setting that each of them needs.
 
 use std::borrow::Cow;
 
-/// What happened to a key.
+/// The kind of an event of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// It was not there before: `new`. Redis has it from 7.0 on, by the letter `n`. The command that made it is an [`Updated`](Kind::Updated)
-    /// behind it.
+    /// The key did not exist before: `new`.
+    ///
+    /// Redis publishes it from 7.0 on, with the letter `n`. The command that created the key
+    /// follows as an [`Updated`](Kind::Updated).
     #[doc(alias = "NewObjectListener")]
     Created,
-    /// A command changed its value; [`Event::command`](super::Event::command) says which. By pattern, those that Redis and Valkey have
-    /// themselves: what modules tell has to be [named](Kinds::named) there.
+    /// A command changed the value; [`Event::command`](super::Event::command) says which.
+    ///
+    /// With a pattern, these are the commands that Redis and Valkey have themselves. Events of
+    /// modules must be [named](Kinds::named) there.
     #[doc(alias = "SetObjectListener")]
     #[doc(alias = "IncrByListener")]
     #[doc(alias = "MapPutListener")]
@@ -27,27 +31,32 @@ pub enum Kind {
     #[doc(alias = "ScoredSortedSetAddListener")]
     #[doc(alias = "ScoredSortedSetRemoveListener")]
     Updated,
-    /// It was deleted, or lost its last element; servers tell nothing of FLUSHDB and FLUSHALL. When a slot moves, its former node says the same of its keys.
+    /// The key was deleted, or lost its last element.
+    ///
+    /// Servers publish nothing for FLUSHDB and FLUSHALL. When a slot moves, its former node
+    /// publishes this for its keys.
     #[doc(alias = "DeletedObjectListener")]
     Deleted,
-    /// Its life was over, and the server has deleted it.
+    /// The lifetime of the key was over, and the server has deleted it.
     #[doc(alias = "ExpiredObjectListener")]
     Expired,
-    /// The server deleted it for want of memory.
+    /// The server deleted the key because it was out of memory.
     Evicted,
-    /// It was given another name (`rename_from`), or is what another was (`rename_to`).
+    /// The key was renamed (`rename_from`), or is the new name (`rename_to`).
     Renamed,
-    /// It went to another database of the server, or came from there.
+    /// The key was moved to another database of the server, or from there.
     Moved,
-    /// The end of its life was set or taken away: `expire`, `persist`.
+    /// The lifetime was set or removed: `expire`, `persist`.
     LifetimeSet,
-    /// What changes nothing, or is told beside what it says: `keymiss` of a read that found nothing, `overwritten`, `type_changed`. Told
-    /// only to who [names](Kinds::named) it.
+    /// An event that changes nothing, or accompanies another one.
+    ///
+    /// These are `keymiss` of a read that found nothing, `overwritten` and `type_changed`. They are
+    /// received only if they are [named](Kinds::named).
     Aside,
 }
 
 impl Kind {
-    /// All of them but [`Kind::Aside`].
+    /// All kinds but [`Kind::Aside`].
     pub const ALL: [Kind; 8] = [
         Kind::Created,
         Kind::Updated,
@@ -59,7 +68,7 @@ impl Kind {
         Kind::LifetimeSet,
     ];
 
-    /// What an event of this name is.
+    /// Returns the kind of the event with this name.
     pub(super) fn of(command: &str) -> Kind {
         match command {
             "new" => Kind::Created,
@@ -75,9 +84,11 @@ impl Kind {
     }
 }
 
-/// The events of servers by the letter of `notify-keyspace-events` with which they are told. Source: redis.io, "Redis keyspace
-/// notifications", and the calls of `notifyKeyspaceEvent` of Redis 7.0 to 8.2 and Valkey 8.
-const TOLD: [(char, &[&str]); 10] = [
+/// The events of servers, by the letter of `notify-keyspace-events` that enables them.
+///
+/// Source: redis.io, "Redis keyspace notifications", and the calls of `notifyKeyspaceEvent` of
+/// Redis 7.0 to 8.2 and Valkey 8.
+const EVENTS_BY_LETTER: [(char, &[&str]); 10] = [
     ('g', &["del", "rename_from", "rename_to", "move_from", "move_to", "copy_to", "restore", "expire", "persist"]),
     ('$', &["set", "setrange", "incrby", "incrbyfloat", "append", "setbit", "setnx", "pfadd"]),
     ('l', &["lpush", "rpush", "lpop", "rpop", "linsert", "lset", "lrem", "ltrim", "sortstore"]),
@@ -121,10 +132,10 @@ const TOLD: [(char, &[&str]); 10] = [
     ('n', &["new"]),
 ];
 
-/// The letters for which `A` stands.
+/// The letters that `A` stands for.
 const COMMON: &str = "g$lshzxetd";
 
-/// Which events are wanted: [`Kind`]s, and the server's own names of them.
+/// A selection of events: by [`Kind`], and by the server's own names.
 ///
 /// ```
 /// use redgrid_core::object::events::{Kind, Kinds};
@@ -140,17 +151,19 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// All that there are. [`Kind::Created`] among them: servers before Redis 7.0 can not tell that.
+    /// Selects all events. Servers before Redis 7.0 cannot publish [`Kind::Created`] among them.
     pub fn all() -> Self {
         Kind::ALL.into()
     }
 
-    /// All but [`Kind::Created`]: what `KEA` of a server's settings has it tell.
+    /// Selects all events but [`Kind::Created`]: those that the server setting `KEA` publishes.
     pub fn changes() -> Self {
         Kinds { kinds: Kind::ALL[1..].to_vec(), named: Vec::new() }
     }
 
-    /// Those that the server calls so: `hset`, `rpush`. Of one that is not known here nobody finds out whether the server tells it.
+    /// Selects events by the server's names, such as `hset` and `rpush`.
+    ///
+    /// For a name that is unknown here, the server's setting is not checked.
     pub fn named<N: Into<Cow<'static, str>>>(names: impl IntoIterator<Item = N>) -> Self {
         Kinds { kinds: Vec::new(), named: names.into_iter().map(Into::into).collect() }
     }
@@ -159,8 +172,8 @@ impl Kinds {
         self.kinds.is_empty() && self.named.is_empty()
     }
 
-    /// A name that can not be one.
-    pub(super) fn misnamed(&self) -> Option<&str> {
+    /// Returns a name that is not allowed, if there is one.
+    pub(super) fn invalid_name(&self) -> Option<&str> {
         let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
         self.named.iter().map(|name| &**name).find(|name| !is_name(name))
     }
@@ -169,9 +182,9 @@ impl Kinds {
         self.kinds.contains(&Kind::of(command)) || self.named.iter().any(|name| name == command)
     }
 
-    /// The names of all events that are wanted, as far as they are known.
+    /// Returns the names of all selected events, as far as they are known.
     pub(super) fn names(&self) -> Vec<Cow<'static, str>> {
-        let known = TOLD.iter().flat_map(|(_, names)| *names).filter(|name| self.has(name));
+        let known = EVENTS_BY_LETTER.iter().flat_map(|(_, names)| *names).filter(|name| self.has(name));
         let known = known.map(|name| Cow::Borrowed(*name));
         let mut names: Vec<_> = known.chain(self.named.iter().cloned()).collect();
         names.sort();
@@ -179,10 +192,15 @@ impl Kinds {
         names
     }
 
-    /// The letters that `notify-keyspace-events` has to have, `space` before them: what tells by key, or by event.
+    /// Returns the letters that `notify-keyspace-events` needs, with `space` before them.
+    ///
+    /// `space` selects channels by key, or by event.
     pub(super) fn letters(&self, space: char) -> String {
         let wanted = |names: &[&str]| names.iter().any(|name| self.has(name));
-        [space].into_iter().chain(TOLD.iter().filter(|(_, names)| wanted(names)).map(|(letter, _)| *letter)).collect()
+        [space]
+            .into_iter()
+            .chain(EVENTS_BY_LETTER.iter().filter(|(_, names)| wanted(names)).map(|(letter, _)| *letter))
+            .collect()
     }
 }
 
@@ -198,8 +216,8 @@ impl<const N: usize> From<[Kind; N]> for Kinds {
     }
 }
 
-/// Which of the letters a server's setting lacks.
-pub(super) fn lacking(needed: &str, set: &str) -> String {
+/// Returns the letters of `needed` that the setting of a server lacks.
+pub(super) fn missing_letters(needed: &str, set: &str) -> String {
     let has = |letter: char| set.contains(letter) || (COMMON.contains(letter) && set.contains('A'));
     needed.chars().filter(|letter| !has(*letter)).collect()
 }
@@ -209,17 +227,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_lacks_is_told_by_its_letters() {
+    fn missing_letters_are_found() {
         let letters = |kinds: Kinds| kinds.letters('K');
         assert_eq!(letters(Kind::Expired.into()), "Kx");
         assert_eq!(letters([Kind::Deleted, Kind::Created].into()), "Kgn");
         assert_eq!(letters(Kinds::named(["hset", "rpush"])), "Klh");
         assert_eq!(letters(Kinds::changes()), "Kg$lshztxe");
         assert!(!Kinds::all().has("keymiss") && Kinds::named(["keymiss"]).has("keymiss"));
-        assert_eq!(lacking("Kgxn", ""), "Kgxn");
-        assert_eq!(lacking("Kgxn", "AKE"), "n");
-        assert_eq!(lacking("Kg$", "Kg"), "$");
-        assert_eq!(lacking("Kx", "xK"), "");
+        assert_eq!(missing_letters("Kgxn", ""), "Kgxn");
+        assert_eq!(missing_letters("Kgxn", "AKE"), "n");
+        assert_eq!(missing_letters("Kg$", "Kg"), "$");
+        assert_eq!(missing_letters("Kx", "xK"), "");
     }
 
     #[test]
@@ -228,10 +246,10 @@ mod tests {
         assert_eq!(both.names(), ["evicted", "rename_from", "rename_to"]);
         assert_eq!(Kinds::named(["hset", "json.set"]).names(), ["hset", "json.set"]);
         assert!(Kinds::from(Kind::Updated).has("json.set") && !Kinds::from(Kind::Updated).has("del"));
-        for (_, names) in TOLD {
+        for (_, names) in EVENTS_BY_LETTER {
             assert!(names.iter().all(|name| Kind::ALL.contains(&Kind::of(name))));
         }
-        assert_eq!(Kinds::named(["a b"]).misnamed(), Some("a b"));
-        assert_eq!(Kinds::all().misnamed(), None);
+        assert_eq!(Kinds::named(["a b"]).invalid_name(), Some("a b"));
+        assert_eq!(Kinds::all().invalid_name(), None);
     }
 }

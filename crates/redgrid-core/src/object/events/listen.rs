@@ -1,4 +1,4 @@
-//! How events are asked for.
+//! The request for a stream of events.
 
 use std::future::IntoFuture;
 use std::ops::RangeInclusive;
@@ -8,24 +8,28 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::{Object, ObjectError};
-use super::setting::{From, Needed};
-use super::stream::{Filter, Heard};
+use super::notify_config::{EventSource, NotifyConfig};
+use super::stream::{Filter, Subscription};
 use super::{Events, Kinds, ListenError};
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::pubsub::{MessageBuffer, SubscribeError};
 
-/// How many notifications are kept for a slow reader, unless set: 1,024. Some hundred kilobytes.
-const KEPT: usize = 1024;
+/// Number of notifications that are kept for a slow reader, by default: 1,024. Some hundred
+/// kilobytes.
+const DEFAULT_KEPT: usize = 1024;
 
-/// How many may be.
-const MOST_KEPT: RangeInclusive<usize> = 1..=1_048_576;
+/// The range of that number.
+const KEPT_RANGE: RangeInclusive<usize> = 1..=1_048_576;
 
-/// Listens to what happens when awaited; made by [`Object::events`] and [`Listen::to`]. What happens from then on is told.
+/// A request for a stream of events, sent when awaited. Created by [`Object::events`] and
+/// [`Listen::to`].
+///
+/// The stream has the events from then on.
 #[must_use = "nothing is listened to until this is awaited"]
 #[derive(Clone, Debug)]
 pub struct Listen {
-    what: Result<What, ObjectError>,
+    target: Result<Target, ObjectError>,
     client: Option<Client>,
     kinds: Kinds,
     enable: bool,
@@ -34,14 +38,16 @@ pub struct Listen {
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum Target {
     Key { name: String, key: Bytes },
     Pattern(String),
 }
 
 impl Object {
-    /// What happens to it from now on, of these kinds. Only notifications of its own key are sent; in a cluster by the node that has it,
-    /// which is followed.
+    /// Listens to events of this object from now on, of these kinds.
+    ///
+    /// The server sends only notifications of its own key. In a cluster they come from the node
+    /// that has the key, even if the key moves.
     ///
     /// ```no_run
     /// # async fn demo(greeting: redgrid_core::object::Object) -> Result<(), Box<dyn std::error::Error>> {
@@ -56,15 +62,18 @@ impl Object {
     #[doc(alias = "addListener")]
     #[doc(alias = "ObjectListener")]
     pub fn events(&self, kinds: impl Into<Kinds>) -> Listen {
-        let what = self.inner().map(|inner| What::Key { name: inner.name.to_string(), key: inner.keys[0].clone() });
+        let target = self.inner().map(|inner| Target::Key { name: inner.name.to_string(), key: inner.keys[0].clone() });
         let client = self.inner().ok().map(|inner| inner.client.clone());
-        Listen::of(what, client, kinds)
+        Listen::of(target, client, kinds)
     }
 }
 
 impl Listen {
-    /// What happens to all whose names are of a pattern, as `stock:*`: `?` is one character, `*` any number, `[a-z]` one of some. Of each
-    /// kind all events of every primary are sent, and sorted out here; those outside the client's namespace too.
+    /// Listens to events of all objects whose names match a pattern, such as `stock:*`.
+    ///
+    /// In it `?` is one character, `*` any number, and `[a-z]` one of several. All events of each
+    /// kind are received from every primary and filtered here, including those outside the client's
+    /// namespace.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -75,47 +84,55 @@ impl Listen {
     /// # Ok(()) }
     /// ```
     pub fn to(client: &Client, pattern: impl Into<String>, kinds: impl Into<Kinds>) -> Listen {
-        Listen::of(Ok(What::Pattern(pattern.into())), Some(client.clone()), kinds)
+        Listen::of(Ok(Target::Pattern(pattern.into())), Some(client.clone()), kinds)
     }
 
-    fn of(what: Result<What, ObjectError>, client: Option<Client>, kinds: impl Into<Kinds>) -> Listen {
-        Listen { what, client, kinds: kinds.into(), enable: false, unchecked: false, kept: KEPT }
+    fn of(target: Result<Target, ObjectError>, client: Option<Client>, kinds: impl Into<Kinds>) -> Listen {
+        Listen { target, client, kinds: kinds.into(), enable: false, unchecked: false, kept: DEFAULT_KEPT }
     }
 
-    /// Where a server does not tell what is asked for, has it do so: its setting `notify-keyspace-events` gets the letters that it
-    /// lacks, and loses none. It costs the server something for each change, whoever listens, and is gone with a restart unless it
-    /// is in its file; here it is set again then. Two clients that enable different letters at the same moment may take away each other's:
-    /// where several do, all are to ask for the same, or the servers' files. The user needs `+config|get` and `+config|set`.
+    /// Enables the events on servers that do not publish them.
+    ///
+    /// The setting `notify-keyspace-events` gets the missing letters and keeps the others. That
+    /// costs the server some work for each change, for all clients. After a restart the setting is
+    /// gone unless it is in the server's file; the stream then sets it again.
+    ///
+    /// Two clients that enable different letters at the same moment may remove each other's
+    /// letters. With several clients, let all of them select the same events, or use the servers'
+    /// files. The user needs `+config|get` and `+config|set`.
     pub fn enable(mut self) -> Self {
         self.enable = true;
         self
     }
 
-    /// Does not ask servers whether they tell what is asked for: where CONFIG is not to be had. If they do not, nothing comes, and nobody
-    /// says so.
+    /// Does not check the servers' settings, for users without CONFIG.
+    ///
+    /// If a server does not publish the events, none is received, without an error.
     pub fn unchecked(mut self) -> Self {
         self.unchecked = true;
         self
     }
 
-    /// Keeps so many notifications for a slow reader, 1 to 1,048,576; 1,024 unless set. More cost memory, with fewer a burst is a
-    /// [`Gap`](super::Gap) sooner.
+    /// Sets how many notifications are kept for a slow reader: 1 to 1,048,576, and 1,024 by
+    /// default.
+    ///
+    /// More cost memory. With fewer, a burst causes a [`Gap`](super::Gap) earlier.
     pub fn keeping(mut self, notifications: usize) -> Self {
         self.kept = notifications;
         self
     }
 
-    async fn begin(self) -> Result<Events, ListenError> {
+    async fn start(self) -> Result<Events, ListenError> {
         let invalid = |option, expected, got| Err(ListenError::InvalidArgument { option, expected, got });
-        let what = self.what?;
+        let target = self.target?;
         let Some(client) = self.client else { return Err(unavailable("there is no client")) };
         if self.kinds.is_empty() {
             return invalid("kinds", "one at least", "none".into());
         }
-        if let Some(name) = self.kinds.misnamed() {
+        if let Some(name) = self.kinds.invalid_name() {
             return invalid("kinds", "names of events, as `hset`", format!("{name:?}"));
         }
-        if !MOST_KEPT.contains(&self.kept) {
+        if !KEPT_RANGE.contains(&self.kept) {
             return invalid("keeping", "1 to 1048576 notifications", self.kept.to_string());
         }
         if client.is_shut_down() {
@@ -124,54 +141,60 @@ impl Listen {
                 source => ListenError::Unavailable { source },
             });
         }
-        let (hub, database) = (&client.core().subscriptions, client.core().database);
+        let (subscriptions, database) = (&client.core().subscriptions, client.core().database);
         let until = client.clock().now() + client.patience();
-        let (from, space) = match &what {
-            What::Key { key, .. } => (From::Key(key.clone()), 'K'),
-            What::Pattern(pattern) if pattern.is_empty() => {
+        let (source, space) = match &target {
+            Target::Key { key, .. } => (EventSource::Key(key.clone()), 'K'),
+            Target::Pattern(pattern) if pattern.is_empty() => {
                 return invalid("pattern", "one that is not empty", "\"\"".into());
             }
-            What::Pattern(_) => (From::All, 'E'),
+            Target::Pattern(_) => (EventSource::All, 'E'),
         };
-        let needed = Needed { from, letters: self.kinds.letters(space), enable: self.enable };
-        let needed = (!self.unchecked).then_some(needed);
-        if let Some(needed) = &needed {
-            needed.clone().ensure(Arc::clone(hub), until).await?;
+        let notify_config = NotifyConfig { source, letters: self.kinds.letters(space), enable: self.enable };
+        let notify_config = (!self.unchecked).then_some(notify_config);
+        if let Some(notify_config) = &notify_config {
+            notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }
-        let tap = Arc::new(MessageBuffer::new(self.kept));
-        let (heard, filter) = match what {
-            What::Key { name, key } => {
+        let buffer = Arc::new(MessageBuffer::new(self.kept));
+        let (subscription, filter) = match target {
+            Target::Key { name, key } => {
                 let channel = [format!("__keyspace@{database}__:").as_bytes(), &key].concat();
-                let heard = Heard::One { _place: hub.subscribe_buffered(&tap, channel.into(), &key) };
-                (heard, Filter::of_one(name, self.kinds))
+                let subscription = Subscription::Key {
+                    _registration: subscriptions.subscribe_buffered(&buffer, channel.into(), &key),
+                };
+                (subscription, Filter::of_key(name, self.kinds))
             }
-            What::Pattern(pattern) => {
+            Target::Pattern(pattern) => {
                 let prefix = format!("__keyevent@{database}__:");
-                let named = self.kinds.names().into_iter().map(|name| Bytes::from(format!("{prefix}{name}")));
-                let mut channels: Vec<Bytes> = named.collect();
+                let event_channels = self.kinds.names().into_iter().map(|name| Bytes::from(format!("{prefix}{name}")));
+                let mut channels: Vec<Bytes> = event_channels.collect();
                 let others = channels.split_off(1);
-                // Each channel that is denied costs a connection, and as a rule all are or none: one is tried before the others.
-                let first = hub.subscribe_buffered_on_primaries(&tap, channels);
-                client.wait_active(&tap, until).await.map_err(deaf)?;
-                let places = [first]
-                    .into_iter()
-                    .chain((!others.is_empty()).then(|| hub.subscribe_buffered_on_primaries(&tap, others)));
-                let namespace = hub.settings().namespace.as_str();
-                let before = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
-                (Heard::All { _places: places.collect() }, Filter::of_pattern(pattern, prefix, before, self.kinds))
+                // Each denied channel costs a connection, and usually all are denied or none. So
+                // one is tried first.
+                let first = subscriptions.subscribe_buffered_on_primaries(&buffer, channels);
+                client.wait_active(&buffer, until).await.map_err(subscribe_error)?;
+                let all = [first].into_iter().chain(
+                    (!others.is_empty()).then(|| subscriptions.subscribe_buffered_on_primaries(&buffer, others)),
+                );
+                let namespace = subscriptions.settings().namespace.as_str();
+                let name_prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
+                (
+                    Subscription::Pattern { _subscriptions: all.collect() },
+                    Filter::of_pattern(pattern, prefix, name_prefix, self.kinds),
+                )
             }
         };
-        client.wait_active(&tap, until).await.map_err(deaf)?;
-        // By now it may be another server than the one that was asked.
-        if let Some(needed) = &needed {
-            needed.clone().ensure(Arc::clone(hub), until).await?;
+        client.wait_active(&buffer, until).await.map_err(subscribe_error)?;
+        // By now the server may be another one than the one that was checked.
+        if let Some(notify_config) = &notify_config {
+            notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }
-        tap.start();
-        Ok(Events::new(Arc::clone(hub), tap, heard, filter, needed))
+        buffer.start();
+        Ok(Events::new(Arc::clone(subscriptions), buffer, subscription, filter, notify_config))
     }
 }
 
-fn deaf(why: SubscribeError) -> ListenError {
+fn subscribe_error(why: SubscribeError) -> ListenError {
     match why {
         SubscribeError::Denied(_) => ListenError::Denied,
         other => ListenError::Unavailable { source: other.into_error() },
@@ -184,16 +207,16 @@ fn unavailable(why: &'static str) -> ListenError {
 
 /// # Errors
 ///
-/// [`ListenError`] says what stands in the way.
+/// [`ListenError`] says what the obstacle is.
 ///
 /// # Cancel safety
 ///
-/// Dropped early, nothing is listened to; a server that was told to tell events goes on to.
+/// If the future is dropped, nothing is received. A server setting that was changed stays.
 impl IntoFuture for Listen {
     type Output = Result<Events, ListenError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.begin())
+        Box::pin(self.start())
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to objects, told as it happens: by the server's keyspace notifications.
+//! Streams of events of objects, by the server's keyspace notifications.
 //!
 //! ```no_run
 //! # async fn demo(client: &redgrid_core::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -18,23 +18,26 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What is told, and what is not
+//! # Guarantees
 //!
-//! A server tells each event once, to who listens at that moment, and keeps nothing. So each interruption is told, as a [`Gap`]: a
-//! connection that was lost, a primary that was replaced, a slot that has moved, a reader that was too slow. Behind it events go
-//! on, and who needs to know looks at the object. Events of one node come in their order.
+//! A server publishes each event once, to the subscribers of that moment, and stores nothing. So
+//! each interruption is reported, as a [`Gap`]: a lost connection, a replaced primary, a migrated
+//! slot, a slow reader. Events continue after it. An application that needs certainty then reads
+//! the object. Events of one node arrive in their order.
 //!
-//! A server tells [`Expired`](Kind::Expired) when it deletes what has expired, not at that time: when somebody asks for it, or when its
-//! sweep finds it, as a rule within a second. What one command does to several keys are several events, and what one call here does
-//! may be several commands. An event is of a key: the companions of an object, as the queue of a fair lock, are keys of their own. A server that
-//! is replaced forgets, and may carry out again, what it had told.
+//! A server publishes [`Expired`](Kind::Expired) when it deletes an expired key, not when the key
+//! expires. It deletes it on the next access, or when its periodic scan finds it, normally within a
+//! second. A command on several keys causes several events, and a call here may send several
+//! commands. An event belongs to a key: the companions of an object, such as the queue of a fair
+//! lock, are keys of their own. A server that is replaced loses what it had published, and may
+//! execute it again.
 
 use std::fmt;
 
 mod error;
 mod kind;
 mod listen;
-mod setting;
+mod notify_config;
 mod stream;
 
 pub use self::error::ListenError;
@@ -42,39 +45,42 @@ pub use self::kind::{Kind, Kinds};
 pub use self::listen::Listen;
 pub use self::stream::Events;
 
-/// Something that happened to a key.
+/// An event of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// The name of the object, without the client's namespace. Bytes that are no text are `U+FFFD` in it.
+    /// The name of the object, without the client's namespace. Bytes that are not valid UTF-8 are
+    /// `U+FFFD` in it.
     pub name: String,
-    /// What happened.
+    /// The kind of the event.
     pub kind: Kind,
-    /// What the server calls it: `expired`, `hset`, `rename_to`.
+    /// The server's name of it: `expired`, `hset`, `rename_to`.
     pub command: String,
 }
 
-/// What comes of [`Events`].
+/// An item of [`Events`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Notice {
-    /// Something happened.
+    /// An event.
     Event(Event),
-    /// Something may have happened before the next of these that is not told.
+    /// Events may have been missed before the next item.
     Gap(Gap),
-    /// Nobody knows whether events come from now on, and why.
+    /// It is not known whether events arrive from now on; the error says why.
     Uncertain(ListenError),
 }
 
-/// Why something may not have been told.
+/// Reason why events may have been missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gap {
-    /// Nobody listened for a while: a connection was lost, a primary replaced, a slot has moved.
+    /// There was no subscription for a while: a lost connection, a replaced primary, a migrated
+    /// slot.
     Interrupted,
-    /// The reader was slow, and so many notifications of the server were not kept, those that were not asked for among them.
+    /// The reader was slow, and notifications were dropped, including those of events that are not
+    /// selected.
     Slow {
-        /// How many.
+        /// Number of dropped notifications.
         missed: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! Events as they come.
+//! The stream of events.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -11,66 +11,69 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 
-use super::setting::Needed;
+use super::notify_config::NotifyConfig;
 use super::{Event, Gap, Kind, Kinds, ListenError, Notice};
 use crate::pattern::matches;
 use crate::pubsub::{AllPrimariesSubscription, BufferEvent, MessageBuffer, Registration, SubscriptionManager};
 
-/// What happens to an object, or to all of a pattern; made by [`Object::events`](super::super::Object::events) and
-/// [`Listen::to`](super::Listen::to). A `Stream` of [`Notice`]s; it ends with the client.
+/// A stream of the events of an object, or of all objects that match a pattern.
 ///
-/// Dropped, nothing is listened to any more. It does not keep the client.
+/// It is created by [`Object::events`](super::super::Object::events) and
+/// [`Listen::to`](super::Listen::to). It is a `Stream` of [`Notice`]s, and ends with the client.
+/// Dropping it ends the subscription. It does not keep the client alive.
 pub struct Events {
-    hub: Arc<SubscriptionManager>,
-    tap: Arc<MessageBuffer>,
-    _heard: Heard,
+    subscriptions: Arc<SubscriptionManager>,
+    buffer: Arc<MessageBuffer>,
+    _subscription: Subscription,
     filter: Filter,
-    /// What is asked of servers at the beginning, and behind each interruption; nothing where they are not to be asked.
-    needed: Option<Needed>,
-    asking: Option<BoxFuture<'static, Result<(), ListenError>>>,
-    /// A gap is held back until they have answered, or this is over.
-    held: Option<BoxFuture<'static, ()>>,
-    /// A gap was told before they had answered: it is told once more behind that, as they may have told nothing until then.
-    again: bool,
+    /// The setting that servers are checked for, at the start and after each interruption. `None`
+    /// if they are not checked.
+    notify_config: Option<NotifyConfig>,
+    checking: Option<BoxFuture<'static, Result<(), ListenError>>>,
+    /// Delays a gap until the check has ended, but no longer than this.
+    delayed_gap: Option<BoxFuture<'static, ()>>,
+    /// A gap was reported before the check ended. It is reported once more after it, because
+    /// servers may have published nothing until then.
+    repeat_gap: bool,
     uncertain: Option<ListenError>,
 }
 
-/// How long a gap is held back while servers are asked what they tell: 1 s, many times what it takes.
-const HELD: Duration = Duration::from_secs(1);
+/// How long a gap is delayed while servers are checked: 1 s, many times what a check takes.
+const GAP_DELAY: Duration = Duration::from_secs(1);
 
-/// What is subscribed.
-pub(super) enum Heard {
-    One { _place: Registration },
-    All { _places: Vec<AllPrimariesSubscription> },
+/// The subscription of a stream.
+pub(super) enum Subscription {
+    Key { _registration: Registration },
+    Pattern { _subscriptions: Vec<AllPrimariesSubscription> },
 }
 
-/// What of that is wanted.
+/// The selection of events in it.
 pub(super) struct Filter {
     kinds: Kinds,
-    of: Of,
+    target: Target,
 }
 
-enum Of {
+enum Target {
     /// The channel is that of the key.
-    One(String),
-    /// The channel is that of the event, behind this prefix; names are behind the namespace.
-    Pattern { pattern: String, prefix: String, before: String },
+    Key(String),
+    /// The channel is that of the event, after this prefix. Names follow the namespace.
+    Pattern { pattern: String, prefix: String, name_prefix: String },
 }
 
 impl Filter {
-    pub(super) fn of_one(name: String, kinds: Kinds) -> Filter {
-        Filter { kinds, of: Of::One(name) }
+    pub(super) fn of_key(name: String, kinds: Kinds) -> Filter {
+        Filter { kinds, target: Target::Key(name) }
     }
 
-    pub(super) fn of_pattern(pattern: String, prefix: String, before: String, kinds: Kinds) -> Filter {
-        Filter { kinds, of: Of::Pattern { pattern, prefix, before } }
+    pub(super) fn of_pattern(pattern: String, prefix: String, name_prefix: String, kinds: Kinds) -> Filter {
+        Filter { kinds, target: Target::Pattern { pattern, prefix, name_prefix } }
     }
 
     fn event(&self, channel: &Bytes, payload: &Bytes) -> Option<Event> {
-        let (name, command) = match &self.of {
-            Of::One(name) => (name.clone(), text(payload)),
-            Of::Pattern { pattern, prefix, before } => {
-                let name = payload.strip_prefix(before.as_bytes())?;
+        let (name, command) = match &self.target {
+            Target::Key(name) => (name.clone(), text(payload)),
+            Target::Pattern { pattern, prefix, name_prefix } => {
+                let name = payload.strip_prefix(name_prefix.as_bytes())?;
                 let command = channel.strip_prefix(prefix.as_bytes())?;
                 if !matches(pattern.as_bytes(), name) {
                     return None;
@@ -88,20 +91,30 @@ fn text(bytes: &[u8]) -> String {
 
 impl Events {
     pub(super) fn new(
-        hub: Arc<SubscriptionManager>,
-        tap: Arc<MessageBuffer>,
-        heard: Heard,
+        subscriptions: Arc<SubscriptionManager>,
+        buffer: Arc<MessageBuffer>,
+        subscription: Subscription,
         filter: Filter,
-        needed: Option<Needed>,
+        notify_config: Option<NotifyConfig>,
     ) -> Events {
-        Events { hub, tap, _heard: heard, filter, needed, asking: None, held: None, again: false, uncertain: None }
+        Events {
+            subscriptions,
+            buffer,
+            _subscription: subscription,
+            filter,
+            notify_config,
+            checking: None,
+            delayed_gap: None,
+            repeat_gap: false,
+            uncertain: None,
+        }
     }
 
-    /// What comes next; `None` when the client has ended.
+    /// Returns the next item; `None` when the client has ended.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: what was not returned is returned by the next call.
+    /// Nothing is lost: an item that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Option<Notice> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
@@ -115,35 +128,37 @@ impl Stream for Events {
         if let Some(why) = self.uncertain.take() {
             return Poll::Ready(Some(Notice::Uncertain(why)));
         }
-        if let Some(asking) = &mut self.asking
-            && let Poll::Ready(answer) = asking.as_mut().poll(context)
+        if let Some(checking) = &mut self.checking
+            && let Poll::Ready(result) = checking.as_mut().poll(context)
         {
-            self.asking = None;
-            self.uncertain = answer.err();
-            if self.held.take().is_some() || std::mem::take(&mut self.again) {
+            self.checking = None;
+            self.uncertain = result.err();
+            if self.delayed_gap.take().is_some() || std::mem::take(&mut self.repeat_gap) {
                 return Poll::Ready(Some(INTERRUPTED));
             }
         }
-        // Events are not held up for long by a server that does not answer.
-        if let Some(held) = &mut self.held {
-            std::task::ready!(held.as_mut().poll(context));
-            (self.held, self.again) = (None, true);
+        // A server that does not answer delays events only for this time.
+        if let Some(delay) = &mut self.delayed_gap {
+            std::task::ready!(delay.as_mut().poll(context));
+            self.delayed_gap = None;
+            self.repeat_gap = true;
             return Poll::Ready(Some(INTERRUPTED));
         }
         loop {
-            return Poll::Ready(Some(match std::task::ready!(self.tap.poll_next(context)) {
+            return Poll::Ready(Some(match std::task::ready!(self.buffer.poll_next(context)) {
                 None => return Poll::Ready(None),
                 Some(BufferEvent::Message { channel, payload }) => match self.filter.event(&channel, &payload) {
                     Some(event) => Notice::Event(event),
                     None => continue,
                 },
                 Some(BufferEvent::Gap) => {
-                    let Some(needed) = self.needed.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
-                    // A server may be another one, with settings of its own: until it was asked, and set, it may tell nothing.
-                    let (hub, now) = (Arc::clone(&self.hub), self.hub.clock().now());
-                    let (until, clock) = (now + hub.settings().patience(), hub.clock().clone());
-                    self.asking = Some(Box::pin(needed.ensure(hub, until)));
-                    self.held = Some(Box::pin(async move { clock.sleep_until(now + HELD).await }));
+                    let Some(notify_config) = self.notify_config.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
+                    // The server may be another one, with its own setting. Until it is checked and
+                    // changed, it may publish nothing.
+                    let (subscriptions, now) = (Arc::clone(&self.subscriptions), self.subscriptions.clock().now());
+                    let (until, clock) = (now + subscriptions.settings().patience(), subscriptions.clock().clone());
+                    self.checking = Some(Box::pin(notify_config.ensure(subscriptions, until)));
+                    self.delayed_gap = Some(Box::pin(async move { clock.sleep_until(now + GAP_DELAY).await }));
                     return self.poll_next(context);
                 }
                 Some(BufferEvent::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),

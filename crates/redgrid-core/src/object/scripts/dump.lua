@@ -1,5 +1,9 @@
--- Each key's content, how many milliseconds it lives and when that ends since 1970 (0: it does not); nothing where the object
--- is absent. ARGV: the number of keys it exists by.
+-- dump.lua: returns the contents and the lifetimes of an object's keys.
+--
+-- KEYS     those of the object; first those by which it exists
+-- ARGV[1]  the number of keys by which it exists
+-- Returns  for each key: its content or nothing, its lifetime in milliseconds (0: none), and when
+--          that ends since 1970 (0: never); {} if the object is absent
 if redis.call('EXISTS', unpack(KEYS, 1, tonumber(ARGV[1]))) == 0 then
     return {}
 end
@@ -10,7 +14,7 @@ for i = 1, #KEYS do
     local ends = 0
     if left >= 0 then
         ends = time[1] * 1000 + math.floor(time[2] / 1000) + left
-        -- In its last millisecond it has an end all the same.
+        -- In its last millisecond it still has an end.
         left = math.max(left, 1)
     end
     parts[3 * i - 2] = redis.call('DUMP', KEYS[i])

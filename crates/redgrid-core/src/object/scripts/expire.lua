@@ -1,5 +1,11 @@
--- All keys of an object get the same end of life; the first key that exists decides whether. -1: absent, 0: not so, 1: done.
--- ARGV: the command, its time in milliseconds, what must be true of the end it has, and the number of keys it exists by.
+-- expire.lua: sets the lifetime of all keys of an object, if the current one meets a condition.
+--
+-- KEYS     those of the object; the first one that exists has the current lifetime
+-- ARGV[1]  PEXPIRE or PEXPIREAT
+-- ARGV[2]  its time in milliseconds
+-- ARGV[3]  the condition: none, some, later, sooner or empty
+-- ARGV[4]  the number of keys by which the object exists
+-- Returns  1: set; 0: the condition is not met; -1: the object is absent
 local left = -2
 for i = 1, tonumber(ARGV[4]) do
     if left == -2 then
@@ -17,11 +23,11 @@ if condition ~= '' then
         new = new - (now[1] * 1000 + math.floor(now[2] / 1000))
     end
     local endless = left == -1
-    local so = condition == 'none' and endless
+    local is_met = condition == 'none' and endless
         or condition == 'some' and not endless
         or condition == 'later' and not endless and new > left
         or condition == 'sooner' and (endless or new < left)
-    if not so then
+    if not is_met then
         return 0
     end
 end

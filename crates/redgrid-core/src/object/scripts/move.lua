@@ -1,6 +1,12 @@
--- Renames or copies the first half of the keys to the second, each to its own. -1: it is not there, 0: another is, 1: done.
--- ARGV: RENAME or COPY; 1 where another may be replaced; how many keys are the object's own: of those behind, the ones that are not
--- there leave what has their new name; by how many keys the object exists.
+-- move.lua: renames or copies an object. The first half of the keys become the second half.
+--
+-- KEYS     those of the object and those that are renamed with it; then their new names, in order
+-- ARGV[1]  RENAME or COPY
+-- ARGV[2]  1 to replace another object
+-- ARGV[3]  the number of the object's own keys; an absent one deletes what has its new name, and an
+--          absent one of the others keeps it
+-- ARGV[4]  the number of keys by which the object exists
+-- Returns  1: done; 0: another object has the name; -1: the object is absent
 local half, own, faces = #KEYS / 2, tonumber(ARGV[3]), tonumber(ARGV[4])
 if redis.call('EXISTS', unpack(KEYS, 1, faces)) == 0 then
     return -1

@@ -1,10 +1,16 @@
--- Makes the keys from what was dumped, all or none. {0}: what is there is to stay, {1, …}: done.
--- ARGV: "free" where nothing may be there, "any", or "same" where it must be what is said; 1 where the SHA-1 of each key's content is to
--- be told, nothing where it has none; how many keys are the object's own: of those behind, the ones without content stay as they are;
--- by how many keys the object exists.
--- Then of each key: 1 where it has content, the content, its lifetime in milliseconds (0: none), and the SHA-1 of what must be there.
+-- restore.lua: creates the keys of an object from their dumped contents, all or none.
+--
+-- KEYS     those of the object, and those that are renamed with it
+-- ARGV[1]  "free": the object must be absent; "any"; or "same": the keys must have the
+--          given contents
+-- ARGV[2]  1 to return the SHA-1 of each key's content
+-- ARGV[3]  the number of the object's own keys; the others stay as they are if they have no content
+-- ARGV[4]  the number of keys by which the object exists
+-- ARGV[5…] for each key: 1 if it has content, the content, its lifetime in milliseconds
+--          (0: none), and the SHA-1 of the present content with "same"
+-- Returns  {1, SHA-1s}: done, an empty SHA-1 for an absent key; {0}: the present object stays
 local own = tonumber(ARGV[3])
-local function part(i, n)
+local function arg_of(i, n)
     return ARGV[4 * i + n]
 end
 local function sha(i)
@@ -15,36 +21,36 @@ if ARGV[1] == 'free' and redis.call('EXISTS', unpack(KEYS, 1, tonumber(ARGV[4]))
     return {0}
 end
 for i = 1, ARGV[1] == 'same' and #KEYS or 0 do
-    if sha(i) ~= part(i, 4) then
+    if sha(i) ~= arg_of(i, 4) then
         return {0}
     end
 end
--- What is there, to be put back where a later one is refused.
+-- The present contents, to be restored if a later key is refused.
 local before, left = {}, {}
 for i = 1, #KEYS - 1 do
     before[i], left[i] = redis.call('DUMP', KEYS[i]), redis.call('PTTL', KEYS[i])
 end
 for i = 1, #KEYS do
-    local done
-    if part(i, 1) == '1' then
-        done = redis.pcall('RESTORE', KEYS[i], part(i, 3), part(i, 2), 'REPLACE')
+    local reply
+    if arg_of(i, 1) == '1' then
+        reply = redis.pcall('RESTORE', KEYS[i], arg_of(i, 3), arg_of(i, 2), 'REPLACE')
     elseif i <= own then
-        done = redis.pcall('DEL', KEYS[i])
+        reply = redis.pcall('DEL', KEYS[i])
     end
-    if type(done) == 'table' and done.err then
+    if type(reply) == 'table' and reply.err then
         for j = 1, i - 1 do
             if before[j] then
                 local lifetime = left[j] < 0 and 0 or math.max(left[j], 1)
                 redis.pcall('RESTORE', KEYS[j], string.format('%.0f', lifetime), before[j], 'REPLACE')
-            elseif part(j, 1) == '1' then
+            elseif arg_of(j, 1) == '1' then
                 redis.pcall('DEL', KEYS[j])
             end
         end
-        return done
+        return reply
     end
 end
-local told = {1}
+local result = {1}
 for i = 1, ARGV[2] == '1' and #KEYS or 0 do
-    told[i + 1] = sha(i)
+    result[i + 1] = sha(i)
 end
-return told
+return result

@@ -1,11 +1,11 @@
--- add.lua: change how many permits are left, for everybody. Behind once.lua.
+-- add.lua: changes the number of available permits. Appended to dedup.lua.
 --
--- KEYS[2]  left      string; how many permits are left; its lifetime stays
--- ARGV[4]  publish, [5] channel   how those who wait are told; the message is how many are left
--- ARGV[6]  permits   how many more; fewer, where negative
--- ARGV[7]  exists    `1`: only where permits were set
+-- KEYS[2]  left      string; the number of available permits; its lifetime stays
+-- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `left`
+-- ARGV[6]  permits   how many are added; negative to take some away
+-- ARGV[7]  exists    `1`: only if permits were set
 -- Returns  {1, left}
---          {0, 0}    none were set
+--          {0, 0}    no permits were set
 --
 -- Work: O(1), writes one key.
 if ARGV[7] == '1' and redis.call('EXISTS', KEYS[2]) == 0 then

@@ -1,17 +1,17 @@
--- count.lua: how many permits a semaphore has. Writes nothing: leases that ended count as left.
+-- count.lua: returns the number of permits of a semaphore. Expired leases count as available.
 --
 -- KEYS[1]  left    string
--- KEYS[2]  leases  sorted set; each leased permit by the millisecond of its end
+-- KEYS[2]  leases  sorted set; each leased permit by the end of its lease, in milliseconds
 -- Returns  {1, left, leased}
---          {0, 0, leased}   none were set
+--          {0, 0, leased}   no permits were set
 --
--- Work: O(log n).
+-- Work: O(log n), writes nothing.
 local time = redis.call('TIME')
 local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
 local left = redis.call('GET', KEYS[1])
-local ended = redis.call('ZCOUNT', KEYS[2], '-inf', now)
-local leased = redis.call('ZCARD', KEYS[2]) - ended
+local expired = redis.call('ZCOUNT', KEYS[2], '-inf', now)
+local leased = redis.call('ZCARD', KEYS[2]) - expired
 if not left then
   return {0, 0, leased}
 end
-return {1, tonumber(left) + ended, leased}
+return {1, tonumber(left) + expired, leased}

@@ -1,6 +1,6 @@
--- drain.lua: take all permits that are left, without a lease. Behind once.lua.
+-- drain.lua: takes all available permits, without leases. Appended to dedup.lua.
 --
--- KEYS[2]  left  string; how many permits are left; its lifetime stays
+-- KEYS[2]  left  string; the number of available permits; its lifetime stays
 -- Returns  {taken}
 --
 -- Work: O(1), writes one key.

@@ -1,37 +1,44 @@
--- exchange.lua: give back, renew and take permits of a semaphore, all that one client has to say about it. Behind once.lua.
+-- exchange.lua: returns, renews and takes permits of a semaphore, all of one client in one request.
+-- Appended to dedup.lua.
 --
--- KEYS[2]  left     string; how many permits are left. Redisson's; absent where none were set
--- KEYS[3]  leases   sorted set; each leased permit by the millisecond of its end. Redisson's
--- KEYS[4]  line     sorted set; who waits in the order of asking: `<client>:<permits>:<number>`. Only of a fair semaphore
--- KEYS[5]  living   sorted set; each client with a place in the line, by the millisecond until which it is believed to live
--- ARGV[4]  publish, [5] channel   how those who wait are told; the message is how many permits are left
--- ARGV[6]  capacity   to begin with where none were set; empty where that is not for us to say
--- ARGV[7]  returned   permits without a lease
--- ARGV[8]  r, [9] w, [10] g   how many ids are given back, how many are looked at, how many places are given up
--- ARGV[11] client     who stands in the line
--- ARGV[12] alive      milliseconds for which it is believed to live from now
--- then     r ids · w times: id, lease, exactly · g places · the requests, each: permits, place, lease, and with a lease an id
---          for each permit. `exactly` is `1` where the lease is to end then, and `0` where it is to end no earlier
--- Returns  {taken, left, told, next, back, kept}
---            taken   `1` or `0` for each request; `-` where none were set, and nothing was taken
---            left    permits
---            told    subscribers that heard of it; -1 where nothing was to be told; -2 - n where the message was refused, and n
---                    subscribers did not get it
---            next    milliseconds until the first lease ends; -1 where none does
---            back    `1` or `0` for each id given back: whether it was still there
---            kept    the same for each id looked at
+-- KEYS[2]  left          string; the number of available permits; absent if none were set.
+--                        Redisson's
+-- KEYS[3]  leases        sorted set; each leased permit by the end of its lease, in milliseconds.
+--                        Redisson's
+-- KEYS[4]  queue         sorted set; positions of waiters in the order of their requests, each
+--                        `<client>:<permits>:<number>`. Only for a fair semaphore
+-- KEYS[5]  live clients  sorted set; each client with a position, by the millisecond until which it
+--                        counts as live
+-- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `left`
+-- ARGV[6]  capacity      number of permits if none were set; empty to set none
+-- ARGV[7]  plain         number of returned permits without a lease
+-- ARGV[8]  r, [9] w, [10] g   number of returned ids, of checked leases and of cancelled positions
+-- ARGV[11] client        whose positions the requests have
+-- ARGV[12] ttl           milliseconds for which the client counts as live from now on
+-- then     r ids; w times id, lease, exact; g positions; and the requests, each: permits, position,
+--          lease, and with a lease an id for each permit. `exact` is `1` to end the lease then, and
+--          `0` to end it no earlier
+-- Returns  {granted, left, receivers, next, returned, held}
+--            granted    `1` or `0` for each request; `-` if no permits were set and none were taken
+--            left       number of available permits
+--            receivers  subscribers that got the message; -1 if there was none; -2 - n if it was
+--                       refused, and n subscribers did not get it
+--            next       milliseconds until the first lease ends; -1 without leases
+--            returned   `1` or `0` for each returned id: whether it was still held
+--            held       the same for each checked id
 --
--- While the slot moves, a key that is emptied can not be touched any more: what goes is only noted, and removed at the end.
+-- While the slot migrates, a key that has become empty cannot be accessed any more. Removals are
+-- therefore collected, and executed at the end.
 --
--- Work: O(what is said + leases that ended + the line's dead).
+-- Work: O(arguments + expired leases + dead entries of the queue).
 local now = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
-local said = redis.call('GET', KEYS[2])
-if said and not tonumber(said) then
+local stored = redis.call('GET', KEYS[2])
+if stored and not tonumber(stored) then
   return redis.error_reply('WRONGTYPE not a number of permits')
 end
-local ending, leaving, out = {}, {}, {}
-local function note(members, member)
-  members[#members + 1], out[member] = member, true
+local removed_leases, removed_positions, is_removed = {}, {}, {}
+local function mark_removed(members, member)
+  members[#members + 1], is_removed[member] = member, true
 end
 local function remove(key, members)
   for i = 1, #members, 5000 do
@@ -39,66 +46,67 @@ local function remove(key, members)
   end
 end
 local at = 13
-local back, kept, taken = {}, {}, {}
+local returned, still_held, granted = {}, {}, {}
 
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 1000)) do
-  note(ending, id)
+  mark_removed(removed_leases, id)
 end
 for i = 1, tonumber(ARGV[8]) do
-  local held = not out[ARGV[at]] and redis.call('ZSCORE', KEYS[3], ARGV[at])
+  local held = not is_removed[ARGV[at]] and redis.call('ZSCORE', KEYS[3], ARGV[at])
   if held then
-    note(ending, ARGV[at])
+    mark_removed(removed_leases, ARGV[at])
   end
-  back[i], at = held and 1 or 0, at + 1
+  returned[i], at = held and 1 or 0, at + 1
 end
-local freed = #ending
+local freed = #removed_leases
 if #ARGV == 12 + ARGV[8] + 3 * ARGV[9] + ARGV[10] then
-  -- What asks for nothing is not refused for want of memory: servers refuse only a script's first write.
+  -- Without requests, nothing is refused: a server out of memory refuses only the first write of a
+  -- script, and this one is never refused.
   redis.call('ZREM', KEYS[3], '')
 end
 for i = 1, tonumber(ARGV[9]) do
-  local held = not out[ARGV[at]] and redis.call('ZSCORE', KEYS[3], ARGV[at])
+  local held = not is_removed[ARGV[at]] and redis.call('ZSCORE', KEYS[3], ARGV[at])
   if held then
     local ends = now + ARGV[at + 1]
-    -- Its holder may believe in more, by an extension.
+    -- An extension may have set a later end, which its holder relies on.
     if ARGV[at + 2] == '1' or ends > tonumber(held) then
       redis.call('ZADD', KEYS[3], string.format('%.0f', ends), ARGV[at])
     end
   end
-  kept[i], at = held and 1 or 0, at + 3
+  still_held[i], at = held and 1 or 0, at + 3
 end
-back, kept = table.concat(back), table.concat(kept)
+returned, still_held = table.concat(returned), table.concat(still_held)
 
-local moved = false
+local queue_moved = false
 for _ = 1, tonumber(ARGV[10]) do
   if redis.call('ZSCORE', KEYS[4], ARGV[at]) then
-    note(leaving, ARGV[at])
-    moved = true
+    mark_removed(removed_positions, ARGV[at])
+    queue_moved = true
   end
   at = at + 1
 end
-if not said and ARGV[6] == '' then
-  remove(KEYS[3], ending)
-  remove(KEYS[4], leaving)
-  return answer({'-', 0, -1, -1, back, kept})
+if not stored and ARGV[6] == '' then
+  remove(KEYS[3], removed_leases)
+  remove(KEYS[4], removed_positions)
+  return answer({'-', 0, -1, -1, returned, still_held})
 end
 
-local left = said and tonumber(said) or ARGV[6] - redis.call('ZCARD', KEYS[3]) + freed
-if said then
+local left = stored and tonumber(stored) or ARGV[6] - redis.call('ZCARD', KEYS[3]) + freed
+if stored then
   left = left + freed + tonumber(ARGV[7])
 end
-local requests, places = {}, {}
+local requests, by_position = {}, {}
 while ARGV[at] do
-  local request = {n = tonumber(ARGV[at]), place = ARGV[at + 1], lease = tonumber(ARGV[at + 2]), ids = at + 3}
+  local request = {n = tonumber(ARGV[at]), position = ARGV[at + 1], lease = tonumber(ARGV[at + 2]), ids = at + 3}
   at = at + 3 + (request.lease > 0 and request.n or 0)
   requests[#requests + 1] = request
-  if request.place ~= '' then
-    places[request.place] = request
+  if request.position ~= '' then
+    by_position[request.position] = request
   end
 end
 local function take(request)
   left = left - request.n
-  request.taken = true
+  request.granted = true
   if request.lease > 0 then
     local ends = string.format('%.0f', now + request.lease)
     for i = request.ids, request.ids + request.n - 1 do
@@ -108,42 +116,42 @@ local function take(request)
 end
 
 if KEYS[4] then
-  if next(places) then
+  if next(by_position) then
     redis.call('ZADD', KEYS[5], string.format('%.0f', now + ARGV[12]), ARGV[11])
   end
   for _, request in ipairs(requests) do
-    if request.place ~= '' and not redis.call('ZSCORE', KEYS[4], request.place) then
+    if request.position ~= '' and not redis.call('ZSCORE', KEYS[4], request.position) then
       local last = redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2] or 0
-      redis.call('ZADD', KEYS[4], string.format('%.0f', last + 1), request.place)
+      redis.call('ZADD', KEYS[4], string.format('%.0f', last + 1), request.position)
     end
   end
-  local living, stands, rank = {}, false, 0
-  while not stands do
+  local is_live, is_blocked, rank = {}, false, 0
+  while not is_blocked do
     local head = redis.call('ZRANGE', KEYS[4], rank, rank)[1]
     if not head then
       break
     end
     local client, n = string.match(head, '^(.*):(%d+):%d+$')
-    if client and living[client] == nil then
-      living[client] = tonumber(redis.call('ZSCORE', KEYS[5], client) or 0) > now
+    if client and is_live[client] == nil then
+      is_live[client] = tonumber(redis.call('ZSCORE', KEYS[5], client) or 0) > now
     end
-    if out[head] then
+    if is_removed[head] then
       rank = rank + 1
-    elseif client and living[client] and (tonumber(n) > left or not places[head]) then
-      stands = true
+    elseif client and is_live[client] and (tonumber(n) > left or not by_position[head]) then
+      is_blocked = true
     else
-      if client and living[client] then
-        take(places[head])
+      if client and is_live[client] then
+        take(by_position[head])
       end
-      -- Whoever is next now may have looked before, and is told of what is left.
-      moved = true
-      note(leaving, head)
+      -- The next waiter may have polled before: publish what is left.
+      queue_moved = true
+      mark_removed(removed_positions, head)
       rank = rank + 1
     end
   end
   for _, request in ipairs(requests) do
-    -- One look, by who does not stand in the line: only where nobody does.
-    if request.place == '' and not stands and request.n <= left then
+    -- A try without a position: granted only if no waiter is left in the queue.
+    if request.position == '' and not is_blocked and request.n <= left then
       take(request)
     end
   end
@@ -159,16 +167,17 @@ else
   end
 end
 for i, request in ipairs(requests) do
-  taken[i] = request.taken and '1' or '0'
+  granted[i] = request.granted and '1' or '0'
 end
 
-if not said then
+if not stored then
   redis.call('SET', KEYS[2], string.format('%.0f', left))
-elseif left ~= tonumber(said) then
-  redis.call('INCRBY', KEYS[2], string.format('%.0f', left - said))
+elseif left ~= tonumber(stored) then
+  redis.call('INCRBY', KEYS[2], string.format('%.0f', left - stored))
 end
 if ARGV[9] ~= '0' or next(requests) and requests[1].lease > 0 then
-  -- Leases live as long as the number. Redisson's addPermits ends the lifetime of the number alone.
+  -- The leases have the lifetime of the number. Redisson's addPermits removes that of the number
+  -- only.
   local lifetime = redis.call('PTTL', KEYS[2])
   if lifetime > 0 then
     redis.call('PEXPIRE', KEYS[3], lifetime)
@@ -176,18 +185,19 @@ if ARGV[9] ~= '0' or next(requests) and requests[1].lease > 0 then
     redis.call('PERSIST', KEYS[3])
   end
 end
-local told = -1
-if left > 0 and (moved or freed > 0 or tonumber(ARGV[7]) > 0) then
-  told = redis.pcall(ARGV[4], ARGV[5], string.format('%.0f', left))
-  if type(told) ~= 'number' then
-    -- They are back already: a refused message does not undo it. Listeners notice it by their poll; without a count it is two.
-    local listeners = redis.pcall('PUBSUB', ARGV[4] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[5])
-    told = -2 - (listeners[2] or 2)
+local receivers = -1
+if left > 0 and (queue_moved or freed > 0 or tonumber(ARGV[7]) > 0) then
+  receivers = redis.pcall(ARGV[4], ARGV[5], string.format('%.0f', left))
+  if type(receivers) ~= 'number' then
+    -- A refused message does not undo the returns. Subscribers notice them by polling. If they
+    -- cannot be counted, two are assumed.
+    local subscribers = redis.pcall('PUBSUB', ARGV[4] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', ARGV[5])
+    receivers = -2 - (subscribers[2] or 2)
   end
 end
-remove(KEYS[3], ending)
-remove(KEYS[4], leaving)
--- It is not there any more, perhaps.
-local soonest = redis.pcall('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
-soonest = soonest and math.max(0, tonumber(soonest) - now) or -1
-return answer({table.concat(taken), string.format('%.0f', left), told, string.format('%.0f', soonest), back, kept})
+remove(KEYS[3], removed_leases)
+remove(KEYS[4], removed_positions)
+-- `pcall`: the key may be gone by now.
+local first_end = redis.pcall('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
+first_end = first_end and math.max(0, tonumber(first_end) - now) or -1
+return answer({table.concat(granted), string.format('%.0f', left), receivers, string.format('%.0f', first_end), returned, still_held})

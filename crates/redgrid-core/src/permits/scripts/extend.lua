@@ -1,17 +1,17 @@
--- extend.lua: set the lease of a permit from now on, whoever has it. Behind once.lua.
+-- extend.lua: sets the lease of a permit from now on, regardless of its holder. Appended to dedup.lua.
 --
--- KEYS[2]  leases     sorted set; each leased permit by the millisecond of its end
+-- KEYS[2]  leases     sorted set; each leased permit by the end of its lease, in milliseconds
 -- ARGV[4]  lease      milliseconds
 -- ARGV[5]  id
 -- Returns  {1}  set
---          {0}  not known, or its lease is over
+--          {0}  the id is unknown, or its lease has ended
 --
 -- Work: O(log n).
 local now = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
 if tonumber(redis.call('ZSCORE', KEYS[2], ARGV[5]) or 0) <= now then
   return answer({0})
 end
--- Servers refuse for want of memory only a script's first write.
+-- A server out of memory refuses only the first write of a script; this one is never refused.
 redis.call('ZREM', KEYS[2], '')
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[4]), ARGV[5])
 return answer({1})

@@ -1,17 +1,17 @@
--- lease.lua: how long a permit is still leased. Writes nothing.
+-- lease.lua: returns the remaining lease of a permit.
 --
--- KEYS[1]  leases  sorted set; each leased permit by the millisecond of its end
+-- KEYS[1]  leases  sorted set; each leased permit by the end of its lease, in milliseconds
 -- ARGV[1]  id
--- Returns  milliseconds, -1 without an end, -2 where it is not known or its lease is over
+-- Returns  milliseconds; -1 if the lease has no end; -2 if the id is unknown or its lease has ended
 --
--- Work: O(1).
+-- Work: O(1), writes nothing.
 local ends = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or 0)
 local time = redis.call('TIME')
 local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
 if ends <= now then
   return -2
 end
--- Redisson's end of a permit without a lease.
+-- The end that Redisson stores for a permit without a lease.
 if ends >= 922337203685477 then
   return -1
 end

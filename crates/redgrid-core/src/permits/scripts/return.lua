@@ -1,12 +1,12 @@
--- return.lua: give one leased permit back by its id, whoever has it. Behind once.lua.
+-- return.lua: returns one leased permit by its id, regardless of its holder. Appended to dedup.lua.
 --
--- KEYS[2]  left     string; how many permits are left
--- KEYS[3]  leases   sorted set; each leased permit by the millisecond of its end
+-- KEYS[2]  left     string; the number of available permits
+-- KEYS[3]  leases   sorted set; each leased permit by the end of its lease, in milliseconds
 -- ARGV[4]  id
--- ARGV[5]  publish, [6] channel   how those who wait are told; the message is how many are left
--- Returns  {1}   given back
---          {0}   its lease was over, and nobody had taken it back: given back now
---          {-1}  not known: given back before, or long over
+-- ARGV[5]  publish, [6] channel   the command and channel that wake waiters; the message is `left`
+-- Returns  {1}   returned
+--          {0}   its lease had ended, and the permit was still counted as held: returned now
+--          {-1}  the id is unknown: returned before, or expired long ago
 --
 -- Work: O(log n).
 local ends = redis.call('ZSCORE', KEYS[3], ARGV[4])
@@ -17,7 +17,7 @@ local left = redis.call('GET', KEYS[2])
 if left and not tonumber(left) then
   return redis.error_reply('WRONGTYPE not a number of permits')
 end
--- Not refused for want of memory: servers refuse only a script's first write.
+-- A server out of memory refuses only the first write of a script; this one is never refused.
 redis.call('ZREM', KEYS[3], '')
 if left then
   left = redis.call('INCRBY', KEYS[2], 1)

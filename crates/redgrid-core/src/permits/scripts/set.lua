@@ -1,34 +1,36 @@
--- set.lua: say how many permits a semaphore has. Behind once.lua.
+-- set.lua: sets the number of permits of a semaphore. Appended to dedup.lua.
 --
--- KEYS[2]  left      string; how many permits are left
--- KEYS[3]  leases    sorted set; each leased permit by the millisecond of its end
--- ARGV[4]  publish, [5] channel   how those who wait are told
--- ARGV[6]  permits   how many there are
--- ARGV[7]  anew      `1`: also where some were set before; those that are taken stay taken, so fewer than none may be left
--- ARGV[8]  lifetime  of the semaphore, its leases too, in milliseconds; empty for none
+-- KEYS[2]  left       string; the number of available permits
+-- KEYS[3]  leases     sorted set; each leased permit by the end of its lease, in milliseconds
+-- ARGV[4]  publish, [5] channel   the command and channel that wake waiters
+-- ARGV[6]  permits    the number of permits, held leased ones included
+-- ARGV[7]  overwrite  `1`: also if permits were set before; held permits stay held, so `left` may
+--                     become negative
+-- ARGV[8]  lifetime   of both keys, in milliseconds; empty for none
 -- Returns  {1}  set
---          {0}  it is as it was: there were some
+--          {0}  unchanged: permits were set before
 --
--- Work: O(leases that ended), at most 1,000.
-local said = redis.call('GET', KEYS[2])
-if said and ARGV[7] ~= '1' then
+-- Work: O(expired leases), at most 1,000.
+local stored = redis.call('GET', KEYS[2])
+if stored and ARGV[7] ~= '1' then
   return answer({0})
 end
 local now = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
-local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 1000)
-local left = ARGV[6] - redis.call('ZCARD', KEYS[3]) + #ended
-local same = said and tonumber(said) + #ended == left
+local expired = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 1000)
+local left = ARGV[6] - redis.call('ZCARD', KEYS[3]) + #expired
+local unchanged = stored and tonumber(stored) + #expired == left
 redis.call('SET', KEYS[2], string.format('%.0f', left))
 if ARGV[8] ~= '' then
   redis.call('PEXPIRE', KEYS[2], ARGV[8])
   redis.call('PEXPIRE', KEYS[3], ARGV[8])
 else
-  -- The lifetime of the number before: what is taken would be gone with it, and come back to nobody.
+  -- Removes the lifetime of an earlier number. Otherwise held permits would vanish with their
+  -- leases and never be available again.
   redis.call('PERSIST', KEYS[3])
 end
 redis.pcall(ARGV[4], ARGV[5], ARGV[6])
--- In the end: while the slot moves, a key that is emptied can not be touched any more.
-if #ended > 0 then
-  redis.call('ZREM', KEYS[3], unpack(ended))
+-- Last: while the slot migrates, a key that has become empty cannot be accessed any more.
+if #expired > 0 then
+  redis.call('ZREM', KEYS[3], unpack(expired))
 end
-return answer({same and 0 or 1})
+return answer({unchanged and 0 or 1})

@@ -1,0 +1,307 @@
+//! The common part of all synchronizers of this crate: requests under their name, and the poll loop
+//! of a wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::clock::Instant;
+use redgrid_core::name::{InvalidName, companion};
+use redgrid_core::object::{Layout, Object};
+use redgrid_core::{ChannelEvent, Client, FromReply, IdempotentRequest, Name, NotDriven, OrderedSubscription, Request};
+
+use crate::error::{AskError, WaitError};
+
+/// The poll interval of waiters whose subscription is not active: 100 ms.
+const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
+
+/// The poll interval of a subscribed waiter, in units of the client's `poll_interval`: 5, so 5 s
+/// unless configured.
+///
+/// A poll of the client is one request for all names; a poll of a waiter is a script call of its
+/// own.
+const POLL_FACTOR: u32 = 5;
+
+/// The pause before a poll is repeated that reached the server too late: 10 ms.
+const LATE_RETRY: Duration = Duration::from_millis(10);
+
+/// How long after a lease's end by the server's clock a poll is sent, so that it finds the lease
+/// expired: 2 ms.
+const LEASE_END_MARGIN: Duration = Duration::from_millis(2);
+
+/// The minimum time to wait for the reply to a leave request after a timeout: 50 ms. Without a
+/// reply by then, the request continues in the background.
+const MIN_LEAVE_WAIT: Duration = Duration::from_millis(50);
+
+/// The payload of a message that concerns all subscribers.
+const BROADCAST: &[u8] = b"0";
+
+/// A synchronizer: its client, its name, and the keys that belong to it.
+#[derive(Clone, Debug)]
+pub(crate) struct SyncHandle {
+    pub(crate) client: Client,
+    pub(crate) name: Name,
+    pub(crate) key: Bytes,
+    pub(crate) channel: Bytes,
+    object: &'static str,
+    /// The duration of the last answered request, in nanoseconds.
+    last_round_trip: Arc<AtomicU64>,
+}
+
+/// The outcome of one poll.
+pub(crate) enum PollOutcome<T> {
+    Done(T),
+    /// Not yet. The next relevant lease ends after this many milliseconds; negative if there is
+    /// none.
+    Wait(i64),
+    /// The poll reached the server too late, and did nothing.
+    Late,
+}
+
+impl SyncHandle {
+    pub(crate) fn new(client: &Client, object: &'static str, name: impl AsRef<str>) -> Result<SyncHandle, InvalidName> {
+        let name = Name::new(name)?;
+        let base_key = client.key(&name);
+        let channel = companion(&format!("redgrid_{object}__channel"), &base_key);
+        let key = companion(&format!("redgrid_{object}"), &base_key);
+        Ok(SyncHandle { client: client.clone(), key, name, channel, object, last_round_trip: Arc::default() })
+    }
+
+    /// Returns a companion key: `redgrid_<object>_<suffix>:{name}`.
+    pub(crate) fn companion_key(&self, suffix: &str) -> Bytes {
+        companion(&format!("redgrid_{}_{suffix}", self.object), &self.client.key(&self.name))
+    }
+
+    /// Returns how long a participant counts without renewal, in milliseconds.
+    pub(crate) fn lease(&self) -> i64 {
+        i64::try_from(self.client.watchdog_lease().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Sends a request, and returns its reply.
+    pub(crate) async fn run<T: FromReply>(&self, request: Request) -> Result<T, AskError> {
+        if self.client.is_shut_down() {
+            return Err(AskError::of(&self.name, self.client.ended()));
+        }
+        let clock = self.client.clock();
+        let sent = clock.now();
+        let reply = self.client.run(request).await.map_err(|error| self.to_ask_error(error))?;
+        let round_trip = clock.now().since(sent).as_nanos();
+        self.last_round_trip.store(u64::try_from(round_trip).unwrap_or(u64::MAX), Ordering::Relaxed);
+        Ok(reply)
+    }
+
+    /// Sends a final request, and waits for its reply no longer than a few round trips. Returns
+    /// `None` without a reply by then.
+    pub(crate) async fn run_briefly<T: FromReply>(&self, request: Request) -> Option<T> {
+        let few_round_trips = Duration::from_nanos(self.last_round_trip.load(Ordering::Relaxed)).saturating_mul(4);
+        let clock = self.client.clock();
+        tokio::select! {
+            biased;
+            reply = self.run(request) => reply.ok(),
+            () = clock.sleep_until(clock.now() + few_round_trips.max(MIN_LEAVE_WAIT)) => None,
+        }
+    }
+
+    /// Sends a request that is executed exactly once, and returns its reply.
+    pub(crate) async fn run_exactly_once<T: FromReply>(&self, request: IdempotentRequest) -> Result<T, AskError> {
+        if self.client.is_shut_down() {
+            return Err(AskError::of(&self.name, self.client.ended()));
+        }
+        self.client.run_exactly_once(request).await.map_err(|error| self.to_ask_error(error))
+    }
+
+    fn to_ask_error(&self, error: redgrid_core::ServerError) -> AskError {
+        // A request that a shutdown interrupted reports the shutdown.
+        if self.client.is_shut_down() {
+            AskError::of(&self.name, self.client.ended())
+        } else {
+            AskError::of(&self.name, error)
+        }
+    }
+
+    /// Drives a wait that ends with a grant, whether or not its caller polls it: see
+    /// [`Client::drive_acquire`].
+    pub(crate) async fn drive<T, E, F>(
+        &self,
+        timeout: Option<Duration>,
+        start: impl FnMut(Option<Duration>) -> F + Send,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<WaitError> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        self.client.drive_acquire(timeout, start).await.unwrap_or_else(|not_driven| {
+            let name = self.name.clone();
+            Err(E::from(match not_driven {
+                NotDriven::TimedOut => WaitError::TimedOut { name, waited: timeout.unwrap_or_default() },
+                NotDriven::Ended(source) => WaitError::Failed(AskError::of(&name, source)),
+            }))
+        })
+    }
+
+    /// Returns the options of a wait that begins now.
+    pub(crate) fn wait_options(&self, timeout: Option<Duration>) -> WaitOptions {
+        let began = self.client.clock().now();
+        let until = timeout.map_or(Instant::MAX, |timeout| began + timeout);
+        WaitOptions { began, until, had_contact: false, has_key: true, participant_id: None }
+    }
+
+    /// Polls until `parse` finds the wait done: at once, on each relevant message, when messages
+    /// may have been missed, when a lease ends, and periodically.
+    ///
+    /// The subscription starts after the first poll that does not end the wait.
+    pub(crate) async fn poll_until<T, E: From<WaitError>>(
+        &self,
+        options: WaitOptions,
+        poll_request: impl Fn() -> Request,
+        mut parse: impl FnMut(Vec<i64>) -> Result<PollOutcome<T>, E>,
+    ) -> Result<T, E> {
+        let clock = self.client.clock();
+        let (mut subscription, mut failure): (Option<OrderedSubscription>, _) = (None, None);
+        let mut last_reply = if options.had_contact { clock.now() } else { Instant::MIN };
+        let timed_out = |failure: Option<AskError>, last_reply: Instant| {
+            let no_reply = || {
+                AskError::of(&self.name, redgrid_core::ServerError::Unknown { reason: "no answer came in time".into() })
+            };
+            let no_contact = || Some(AskError::of(&self.name, self.client.out_of_contact(&self.key, last_reply)?));
+            match failure.or_else(no_contact).or_else(|| (last_reply == Instant::MIN).then(no_reply)) {
+                Some(failure) => E::from(WaitError::Failed(failure)),
+                None => {
+                    E::from(WaitError::TimedOut { name: self.name.clone(), waited: clock.now().since(options.began) })
+                }
+            }
+        };
+        loop {
+            let reply = tokio::select! {
+                biased;
+                reply = self.run::<Vec<i64>>(poll_request()) => reply,
+                () = clock.sleep_until(options.until) => return Err(timed_out(failure, last_reply)),
+            };
+            let pause = match reply {
+                Ok(reply) => {
+                    (last_reply, failure) = (clock.now(), None);
+                    match parse(reply)? {
+                        PollOutcome::Done(done) => return Ok(done),
+                        PollOutcome::Wait(lease_left) => u64::try_from(lease_left)
+                            .map_or(Duration::MAX, Duration::from_millis)
+                            .saturating_add(LEASE_END_MARGIN),
+                        PollOutcome::Late => LATE_RETRY,
+                    }
+                }
+                // A wait with a timeout lasts until then, even without contact.
+                Err(error) if error.is_passing() && options.has_timeout() => {
+                    failure = Some(error);
+                    self.unsubscribed_poll_interval()
+                }
+                Err(error) => return Err(E::from(WaitError::Failed(error))),
+            };
+            let subscription = subscription.get_or_insert_with(|| self.subscribe(options.has_key));
+            let max_pause =
+                if subscription.is_active() { self.poll_interval() } else { self.unsubscribed_poll_interval() };
+            tokio::select! {
+                biased;
+                () = self.client.shutting_down() => {
+                    return Err(E::from(WaitError::Failed(AskError::of(&self.name, self.client.ended()))));
+                }
+                () = until_notified(subscription, options.participant_id.as_deref()) => {}
+                () = clock.sleep_until(clock.now() + pause.min(max_pause)) => {}
+                () = clock.sleep_until(options.until) => return Err(timed_out(failure, last_reply)),
+            }
+        }
+    }
+
+    fn subscribe(&self, has_key: bool) -> OrderedSubscription {
+        if has_key {
+            self.client.subscribe_ordered([self.channel.clone()], &self.key)
+        } else {
+            // The client's poll would find no key, and make all waiters poll every second.
+            self.client.subscribe_ordered_unpolled([self.channel.clone()], &self.key)
+        }
+    }
+
+    /// Returns the poll interval of a waiter without an active subscription. It is at most a third
+    /// of a lease, because a poll renews the lease.
+    fn unsubscribed_poll_interval(&self) -> Duration {
+        UNSUBSCRIBED_POLL.min(self.client.watchdog_lease() / 3)
+    }
+
+    /// Returns the poll interval of a subscribed waiter. It is at most a third of a lease, because
+    /// a poll renews the lease.
+    fn poll_interval(&self) -> Duration {
+        (self.client.poll_interval() * POLL_FACTOR).min(self.client.watchdog_lease() / 3)
+    }
+}
+
+/// Returns the [`Object`] of a synchronizer with these keys.
+pub(crate) fn object(handle: &Result<SyncHandle, InvalidName>, layout: Layout) -> Object {
+    match handle {
+        Ok(handle) => Object::with_layout(&handle.client, Ok(handle.name.clone()), layout),
+        Err(invalid) => Object::unusable(invalid.clone()),
+    }
+}
+
+/// Completes when a message arrives that concerns the participant with this id, or when messages
+/// may have been missed.
+async fn until_notified(subscription: &mut OrderedSubscription, participant_id: Option<&[u8]>) {
+    let is_relevant = |event: &ChannelEvent| match event {
+        ChannelEvent::Message { payload, .. } => {
+            participant_id.is_none_or(|id| **payload == *id || **payload == *BROADCAST)
+        }
+        ChannelEvent::Resync => true,
+    };
+    while !is_relevant(&subscription.next().await) {}
+    // The next poll covers all messages that arrived before it.
+    while subscription.take().is_some() {}
+}
+
+/// The options of a wait: its time limit, and which messages concern it.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitOptions {
+    began: Instant,
+    until: Instant,
+    had_contact: bool,
+    has_key: bool,
+    participant_id: Option<Bytes>,
+}
+
+impl WaitOptions {
+    /// States that there was contact before the wait: reaching the time limit is then a timeout,
+    /// not a missing reply.
+    pub(crate) fn had_contact(self) -> WaitOptions {
+        WaitOptions { had_contact: true, ..self }
+    }
+
+    /// States that the key of the synchronizer need not exist.
+    pub(crate) fn without_key(self) -> WaitOptions {
+        WaitOptions { has_key: false, ..self }
+    }
+
+    /// Ignores messages for other participants.
+    pub(crate) fn only_messages_for(self, participant_id: Bytes) -> WaitOptions {
+        WaitOptions { participant_id: Some(participant_id), ..self }
+    }
+
+    pub(crate) fn has_timeout(&self) -> bool {
+        self.until != Instant::MAX
+    }
+
+    pub(crate) fn until(&self) -> Instant {
+        self.until
+    }
+}
+
+/// The text of a script, behind the prelude of all scripts of this crate.
+macro_rules! script {
+    ($($file:literal),+) => {
+        concat!("local k = KEYS\n", include_str!("scripts/seats.lua") $(, include_str!(concat!("scripts/", $file, ".lua")))+)
+    };
+}
+/// Like `script!`, for a script that is executed exactly once: its first key is for deduplication.
+macro_rules! exactly_once_script {
+    ($($file:literal),+) => {
+        concat!("local k = {unpack(KEYS, 2)}\n", include_str!("scripts/seats.lua") $(, include_str!(concat!("scripts/", $file, ".lua")))+)
+    };
+}
+pub(crate) use {exactly_once_script, script};

@@ -1,0 +1,122 @@
+//! The servers' setting for keyspace notifications: checked and, if requested, changed.
+
+use std::sync::Arc;
+
+use super::ListenError;
+use super::kind::missing_letters;
+use crate::clock::Instant;
+use crate::connection::{Reply, Request, Server};
+use crate::error::{Code, ServerError};
+use crate::pubsub::SubscriptionManager;
+
+const SETTING: &str = "notify-keyspace-events";
+
+/// How often a server's setting is changed while other clients change it, too.
+const MAX_CHANGES: usize = 3;
+
+/// The servers that publish the events.
+#[derive(Clone)]
+pub(super) enum EventSource {
+    /// The primary of a key.
+    Key(bytes::Bytes),
+    /// All primaries.
+    All,
+}
+
+impl EventSource {
+    fn nodes(&self, subscriptions: &SubscriptionManager) -> Vec<Arc<dyn Server>> {
+        match self {
+            EventSource::Key(key) => vec![subscriptions.topology().primary(key)],
+            EventSource::All => subscriptions.topology().primaries(),
+        }
+    }
+}
+
+/// The setting that these servers need.
+#[derive(Clone)]
+pub(super) struct NotifyConfig {
+    pub(super) source: EventSource,
+    pub(super) letters: String,
+    /// Missing letters are added.
+    pub(super) enable: bool,
+}
+
+impl NotifyConfig {
+    /// Checks all servers, and retries while one does not answer, until `until`.
+    ///
+    /// The topology may change meanwhile.
+    pub(super) async fn ensure(
+        self,
+        subscriptions: Arc<SubscriptionManager>,
+        until: Instant,
+    ) -> Result<(), ListenError> {
+        loop {
+            let nodes = self.source.nodes(&subscriptions);
+            let mut failed = nodes.is_empty().then(|| ServerError::not_sent("no server is known"));
+            let mut refused = None;
+            // Waiting does not help if every server refuses this client.
+            let is_lasting = !nodes.is_empty() && nodes.iter().all(|node| node.refusal().borrow().is_some());
+            for node in nodes {
+                match self.ensure_on(&*node).await {
+                    Ok(()) => {}
+                    Err(ListenError::Unavailable { source }) => failed = Some(source),
+                    Err(error) => refused = refused.or(Some(error)),
+                }
+            }
+            if let Some(refused) = refused {
+                return Err(refused);
+            }
+            let Some(source) = failed else { return Ok(()) };
+            let retry_at = subscriptions.clock().now() + subscriptions.settings().retry_delay;
+            if is_lasting || retry_at >= until {
+                return Err(ListenError::Unavailable { source });
+            }
+            subscriptions.clock().sleep_until(retry_at).await;
+        }
+    }
+
+    async fn ensure_on(&self, server: &dyn Server) -> Result<(), ListenError> {
+        let node = || server.id().clone();
+        let is_passing = |source: &ServerError| source.code().is_none_or(Code::is_passing);
+        let check_error = |source: ServerError| match source {
+            source if is_passing(&source) => ListenError::Unavailable { source },
+            source => ListenError::CannotCheck { node: node(), source },
+        };
+        // Another client may remove the letters that were added at the same moment.
+        for attempt in 0.. {
+            let set = read_setting(server).await.map_err(check_error)?;
+            let missing = missing_letters(&self.letters, &set);
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if !self.enable || attempt == MAX_CHANGES {
+                return Err(ListenError::Off { node: node(), missing, set });
+            }
+            let wanted = set + &missing;
+            match change_setting(server, &wanted).await {
+                Ok(()) => {}
+                Err(source) if is_passing(&source) => return Err(ListenError::Unavailable { source }),
+                Err(source) => return Err(ListenError::CannotEnable { node: node(), wanted, source }),
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn read_setting(server: &dyn Server) -> Result<String, ServerError> {
+    match call(server, Request::command("CONFIG").arg("GET").arg(SETTING)).await? {
+        Reply::Map(pairs) => match pairs.into_iter().next() {
+            Some((_, value)) => value.into_typed(),
+            None => Ok(String::new()),
+        },
+        reply => Ok(reply.into_typed::<Vec<String>>()?.into_iter().nth(1).unwrap_or_default()),
+    }
+}
+
+async fn change_setting(server: &dyn Server, wanted: &str) -> Result<(), ServerError> {
+    call(server, Request::command("CONFIG").arg("SET").arg(SETTING).arg(wanted.to_owned())).await?.into_typed()
+}
+
+async fn call(server: &dyn Server, request: Request) -> Result<Reply, ServerError> {
+    server.call(vec![request]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no answer")))
+}

@@ -1,0 +1,284 @@
+//! A semaphore in this process: its waiters, the permits it holds, and those to be returned.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::error::ReleaseError;
+use super::exchange::Source;
+use super::permit_set::PermitSet;
+use super::registry::SemaphoreRegistry;
+use super::semaphore_state::{Extension, PendingReturn, RequestStatus, SemaphoreState, Waiter};
+use crate::clock::{Clock, Instant};
+use crate::config::Durability;
+use crate::connection::{Client, CommitError, Core};
+use crate::error::ServerError;
+use crate::lock::{BackgroundTask, InlineTask, LeaseMode, LostReason};
+use crate::unpolled::{UNCLAIMED_AGE, Unpolled};
+
+/// A request for permits.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// The number of permits.
+    pub permits: u64,
+    /// The lease of each permit; `None` for permits without leases.
+    pub lease: Option<LeaseMode>,
+    /// The number of permits that the semaphore starts with if none were set yet.
+    pub capacity: Option<u64>,
+    /// If no permits were set yet, the request waits until some are.
+    pub awaits_init: bool,
+    /// Try only, without waiting.
+    pub once: bool,
+    /// How long the caller waits; `None` for no limit.
+    pub wait: Option<Duration>,
+    /// How durable the grant must be.
+    pub durability: Durability,
+}
+
+/// Why a request failed; the error adds the name of the semaphore.
+#[derive(Debug, Clone)]
+pub(super) enum AcquireFailure {
+    NotInitialised,
+    Unknown(ServerError),
+    Refused(ServerError),
+    NotDurable(CommitError),
+    /// The server does not accept this client.
+    Unauthorized(ServerError),
+    ShuttingDown,
+}
+
+/// The result of a request that did not fail.
+pub(super) enum AcquireOutcome {
+    /// The permits are in [`RequestStatus`]: the caller has a second to take them.
+    Offered,
+    /// A try-only request, and there were too few permits.
+    TooFew,
+}
+
+pub(super) type AcquireResult = Result<AcquireOutcome, AcquireFailure>;
+
+/// Which task runs the loop from now on.
+///
+/// Use it after the state is unlocked: polling the loop locks the state.
+#[derive(Default)]
+#[must_use]
+pub(super) struct DriverHandoff {
+    /// A new loop, which the caller may poll.
+    inline: Option<InlineTask>,
+    /// A loop that another caller polls. That caller may stop, so a task continues it.
+    to_background: Option<InlineTask>,
+}
+
+impl DriverHandoff {
+    /// Moves the other caller's loop to a task. Returns the new loop, for this caller to poll.
+    pub(super) fn into_inline(self, registry: &SemaphoreRegistry) -> Option<InlineTask> {
+        self.to_background.and_then(|task| task.take()).into_iter().for_each(|work| registry.spawn_background(work));
+        self.inline
+    }
+
+    /// Moves both loops to tasks.
+    pub(super) fn into_background(self, registry: &SemaphoreRegistry) {
+        let inline = self.into_inline(registry);
+        inline.and_then(|task| task.take()).into_iter().for_each(|work| registry.spawn_background(work));
+    }
+}
+
+/// A semaphore in this process.
+pub(super) struct LocalSemaphore {
+    pub(super) core: Arc<Core>,
+    pub(super) registry: Arc<SemaphoreRegistry>,
+    pub(super) source: Arc<Source>,
+    pub(super) state: Mutex<SemaphoreState>,
+    /// Wakes the loop.
+    pub(super) wake: Arc<Notify>,
+    /// Notified when a lease was lost.
+    pub(super) lost: Notify,
+}
+
+impl LocalSemaphore {
+    pub(super) fn new(core: &Arc<Core>, registry: &Arc<SemaphoreRegistry>, source: Arc<Source>) -> Arc<LocalSemaphore> {
+        let (core, registry) = (Arc::clone(core), Arc::clone(registry));
+        Arc::new(LocalSemaphore {
+            core,
+            registry,
+            source,
+            state: Mutex::new(SemaphoreState::new()),
+            wake: Arc::default(),
+            lost: Notify::new(),
+        })
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.core.clock
+    }
+
+    /// Returns whether permits are held or on their way back; false while the state is locked.
+    pub(super) fn holds(&self) -> bool {
+        self.state.try_lock().is_ok_and(|state| state.held > 0 || !state.returns.is_empty())
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, SemaphoreState> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Returns the last contact with the server.
+    ///
+    /// While the subscription is active and the server answers, waiting counts as contact.
+    pub(super) fn contact(&self, state: &SemaphoreState) -> Instant {
+        let subscribed = if state.is_subscribed { self.core.contact(&self.source.key) } else { None };
+        state.last_contact.max(subscribed.unwrap_or(Instant::MIN))
+    }
+
+    /// Wakes the loop, or starts it: the caller polls it until another request needs it.
+    pub(super) fn wake_or_start_loop(self: &Arc<Self>, state: &mut SemaphoreState) -> DriverHandoff {
+        if state.loop_running {
+            self.wake.notify_one();
+            return DriverHandoff { inline: None, to_background: state.inline_loop.take() };
+        }
+        state.loop_running = true;
+        let inline_loop = InlineTask::observed(&self.core.unpolled, Box::pin(Arc::clone(self).run_loop()));
+        state.inline_loop = Some(inline_loop.clone());
+        DriverHandoff { inline: Some(inline_loop), to_background: None }
+    }
+
+    /// Adds a request to the queue. A result that is clear at once is already sent.
+    pub(super) fn enqueue(
+        self: &Arc<Self>,
+        client: &Client,
+        request: Ask,
+        until: Instant,
+        status: &Arc<RequestStatus>,
+    ) -> (oneshot::Receiver<AcquireResult>, u64, DriverHandoff) {
+        let (result_sender, receiver) = oneshot::channel();
+        let now = self.clock().now();
+        let mut state = self.state();
+        state.last_id += 1;
+        let id = state.last_id;
+        if state.closed {
+            let _ = result_sender.send(Err(AcquireFailure::ShuttingDown));
+            return (receiver, id, DriverHandoff::default());
+        }
+        let has_waiters = state.queue.iter().any(|waiter| waiter.is_live(now));
+        if state.yield_plan.as_ref().is_some_and(|(_, quiet_until)| now >= *quiet_until) {
+            state.yield_plan = None;
+            state.should_request = true;
+        }
+        if request.once && state.others_go_first(now) && now < self.contact(&state) + client.patience() {
+            let _ = result_sender.send(Ok(AcquireOutcome::TooFew));
+            return (receiver, id, DriverHandoff::default());
+        }
+        // The first waiter triggers an exchange; later ones join it.
+        state.should_request |= !has_waiters && state.yield_plan.is_none();
+        let (client, status) = (client.clone(), Arc::clone(status));
+        state.push(Waiter { id, request, client, until, status, result_sender, may_be_queued: false });
+        let handoff = self.wake_or_start_loop(&mut state);
+        (receiver, id, handoff)
+    }
+
+    /// Removes a request whose caller was dropped.
+    pub(super) fn cancel(self: &Arc<Self>, id: u64) {
+        let mut state = self.state();
+        let Some(at) = state.queue.iter().position(|waiter| waiter.id == id) else { return };
+        state.remove(at, self);
+        // The waiters behind it may need fewer permits.
+        let handoff = self.wake_or_start_loop(&mut state);
+        drop(state);
+        handoff.into_background(&self.registry);
+    }
+
+    /// Queues a change of leases for the next exchange.
+    pub(super) fn extend(self: &Arc<Self>, extension: Extension) -> DriverHandoff {
+        let mut state = self.state();
+        if state.closed {
+            return DriverHandoff::default();
+        }
+        state.extensions.push_back(extension);
+        self.wake_or_start_loop(&mut state)
+    }
+
+    /// Returns permits to a local waiter or to the server, and reports the outcome.
+    pub(super) fn release(
+        self: &Arc<Self>,
+        permits: PermitSet,
+        result_sender: Option<oneshot::Sender<Result<(), ReleaseError>>>,
+    ) -> DriverHandoff {
+        let now = self.clock().now();
+        let lost = permits.lost();
+        let mut state = self.state();
+        state.held = state.held.saturating_sub(permits.count);
+        if state.closed {
+            // `close` has returned them together with all others.
+            drop(state);
+            let result = lost.map_or(Ok(()), |reason| Err(self.lost_error(reason)));
+            result_sender.map(|result_sender| result_sender.send(result));
+            return DriverHandoff::default();
+        }
+        let has_waiters = state.queue.iter().any(|waiter| waiter.is_live(now));
+        if has_waiters && lost.is_none() && state.yield_plan.is_none() && now < state.window_ends {
+            state.idle_permits.merge(permits);
+            result_sender.map(|result_sender| result_sender.send(Ok(())));
+        } else {
+            for lease in &permits.leases {
+                state.leases.remove(&lease.id);
+            }
+            state.returns.push(PendingReturn { permits, result_sender });
+        }
+        self.wake_or_start_loop(&mut state)
+    }
+
+    pub(super) fn lost_error(&self, reason: LostReason) -> ReleaseError {
+        ReleaseError::Lost { name: self.source.name.clone(), reason }
+    }
+
+    /// Leaves permits to the end of their leases. Those without a lease are never available again.
+    pub(super) fn forget(self: &Arc<Self>, permits: &PermitSet) {
+        let mut state = self.state();
+        state.held = state.held.saturating_sub(permits.count);
+        for lease in &permits.leases {
+            state.leases.remove(&lease.id);
+        }
+        drop(state);
+        self.registry.remove_if_idle(self);
+    }
+
+    /// Registers granted permits that the caller has not taken yet.
+    pub(super) fn register_unclaimed(
+        self: &Arc<Self>,
+        state: &mut SemaphoreState,
+        status: &Arc<RequestStatus>,
+        now: Instant,
+    ) {
+        state.unclaimed.push(now, Arc::downgrade(status));
+        if !std::mem::replace(&mut state.check_registered, true) {
+            self.core.unpolled.register_for_next_check(self);
+        }
+    }
+
+    /// Returns whether the state can be dropped.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state();
+        let nothing = state.queue.is_empty()
+            && state.idle_permits.is_empty()
+            && state.returns.is_empty()
+            && state.cancelled_positions.is_empty();
+        let nothing = nothing && state.extensions.is_empty();
+        nothing && !state.loop_running && state.held == 0 && state.leases.is_empty()
+    }
+}
+
+impl Unpolled for LocalSemaphore {
+    fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
+        let mut due = Vec::new();
+        let mut state = self.state();
+        state.unclaimed.take_due(self.clock().now() - UNCLAIMED_AGE, &mut due);
+        state.check_registered = !state.unclaimed.is_empty();
+        if state.check_registered {
+            self.core.unpolled.register_for_next_check(&self);
+        }
+        drop(state);
+        // They return themselves, and lock the state for that.
+        due.iter().for_each(|status| drop(status.take()));
+        None
+    }
+}

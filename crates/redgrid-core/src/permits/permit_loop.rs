@@ -1,0 +1,402 @@
+//! The loop of a semaphore: when it sends an exchange, and what the reply changes.
+//!
+//! It requests permits when a request becomes the first of the queue, when permits are returned,
+//! and when a lease of any process has ended. It also does so when its subscription is confirmed,
+//! and from then on at each message, gap and poll. After a hand-over window of this process others
+//! go first. Then it requests permits only at the end of the yield or of the quiet period.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join;
+
+use super::counter::return_request;
+use super::durability::{AwaitingDurability, GrantedPermits, LeaseConfirmation};
+use super::error::ReleaseError;
+use super::exchange::{ExchangeReply, ExchangeRequest, PermitRequest};
+use super::local_semaphore::{AcquireFailure, AcquireOutcome, LocalSemaphore};
+use super::permit_set::{PermitLease, PermitSet};
+use super::semaphore_state::{Exchange, Extension, PendingReturn, SemaphoreState, Waiter};
+use crate::clock::Instant;
+use crate::config::Durability;
+use crate::connection::RequestOutcome;
+use crate::error::ServerError;
+use crate::exactly_once;
+use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, deadline, stretch_length};
+use crate::pubsub::{OwnSubscription, ReplicaSubscribers, Watch};
+
+/// Pause before refused returns are sent again: 100 ms at first, doubled each time, up to 30 s.
+const REFUSED_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a semaphore without waiters may stay subscribed: 500 ms.
+const IDLE: Duration = Duration::from_millis(500);
+
+enum Step {
+    Done,
+    Exchange(Box<Exchange>),
+    Wait { until: Instant, subscribe: bool },
+}
+
+/// The state of one run of the loop.
+#[derive(Default)]
+struct PermitLoop {
+    watch: Option<Watch>,
+    /// Since when no request waits.
+    idle_since: Option<Instant>,
+    /// Number of messages received when the current quiet period began.
+    message_count: Option<u64>,
+}
+
+impl LocalSemaphore {
+    pub(super) async fn run_loop(self: Arc<Self>) {
+        let mut permit_loop = PermitLoop::default();
+        loop {
+            match self.step(&mut permit_loop) {
+                Step::Done => {
+                    self.registry.remove_if_idle(&self);
+                    return;
+                }
+                Step::Exchange(exchange) => self.exchange(*exchange).await,
+                Step::Wait { until, subscribe } => {
+                    if subscribe && permit_loop.watch.is_none() {
+                        let (channel, wake) = (self.source.channel.clone(), Arc::clone(&self.wake));
+                        permit_loop.watch =
+                            Some(self.core.subscriptions.watch_with_notify(channel, &self.source.key, wake));
+                    }
+                    tokio::select! {
+                        () = self.wake.notified() => {}
+                        () = self.clock().sleep_until(until) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn step(self: &Arc<Self>, permit_loop: &mut PermitLoop) -> Step {
+        let now = self.clock().now();
+        let woken = permit_loop.watch.as_mut().and_then(Watch::take);
+        let message_count = self.core.subscriptions.message_count(&self.source.channel);
+        let mut guard = self.state();
+        let state = &mut *guard;
+        state.is_subscribed = permit_loop.watch.as_ref().is_some_and(Watch::is_active);
+        state.prune(self, now);
+        if let Some((plan, quiet_until)) = &mut state.yield_plan {
+            if permit_loop.message_count != message_count {
+                permit_loop.message_count = message_count;
+                *quiet_until = now + plan.quiet_period(message_count) + self.handover_window();
+            }
+            if plan.is_over(message_count) || now >= *quiet_until {
+                state.silent_yield = plan.missing(message_count);
+                state.yield_plan = None;
+                state.should_request = true;
+            }
+        } else {
+            state.should_request |= woken.is_some();
+        }
+        if now >= state.poll_at.min(state.next_lease_end) {
+            state.poll_at = Instant::MAX;
+            state.next_lease_end = Instant::MAX;
+            state.should_request |= state.yield_plan.is_none();
+        }
+        state.serve_from_idle(self, now);
+        state.reject_try_waiters(now);
+        if let Some(exchange) = state.next_exchange(self, now) {
+            permit_loop.idle_since = None;
+            return Step::Exchange(Box::new(exchange));
+        }
+        if state.queue.is_empty() && !state.returns.is_empty() {
+            // The returns were refused, and are sent again.
+            return Step::Wait { until: state.paused_until, subscribe: false };
+        }
+        if state.queue.is_empty() {
+            let idle_since = *permit_loop.idle_since.get_or_insert(now);
+            let stays_subscribed = permit_loop.watch.is_some() && now < idle_since + IDLE && !state.closed;
+            if stays_subscribed {
+                return Step::Wait { until: idle_since + IDLE, subscribe: true };
+            }
+            state.loop_running = false;
+            state.inline_loop = None;
+            state.yield_plan = None;
+            state.contended = false;
+            return Step::Done;
+        }
+        permit_loop.idle_since = None;
+        let poll_at = state.next_poll(self, now);
+        state.poll_at = state.poll_at.min(poll_at);
+        let quiet_until = state.yield_plan.as_ref().map_or(Instant::MAX, |(_, quiet_until)| *quiet_until);
+        let paused = if state.returns.is_empty() { Instant::MAX } else { state.paused_until };
+        // The renewal task wakes the loop for renewals.
+        let until = [state.poll_at, state.next_lease_end, quiet_until, state.first_timeout, paused]
+            .into_iter()
+            .min()
+            .unwrap_or(poll_at);
+        Step::Wait {
+            until,
+            subscribe: state.contended
+                || state.yield_plan.is_some()
+                || now + self.handover_window() / 2 >= state.window_ends,
+        }
+    }
+
+    /// Returns how long permits pass from task to task without a request.
+    fn handover_window(&self) -> Duration {
+        if self.source.fair {
+            return Duration::ZERO;
+        }
+        stretch_length(self.core.settings.stretch, self.core.home(&self.source.key).time().round_trip())
+    }
+
+    async fn exchange(self: &Arc<Self>, exchange: Exchange) {
+        let request = exchange.request.encode(&self.core, &self.source, self.registry.next_sequence());
+        // The first transmission may be the one that was executed, so leases count from before it.
+        let sent = self.clock().now();
+        let sending = exactly_once::send_until_answered(&self.core, &request, &exchange.progress);
+        // The message of this exchange may arrive before its reply.
+        let own = self.core.subscriptions.own_subscription(&self.source.channel);
+        // Subscribers at a replica are counted there.
+        let channel = (&self.source.channel, &self.source.key);
+        let counting =
+            if exchange.ends_window { self.core.subscriptions.replica_subscribers(&[channel]) } else { None };
+        let ((reply, outcome), replica_subscribers) = match counting {
+            None => (sending.await, None),
+            Some(counting) => {
+                let (reply_and_outcome, counts) = join(sending, counting).await;
+                (reply_and_outcome, counts.first().copied())
+            }
+        };
+        match reply.and_then(ExchangeReply::parse) {
+            Ok(reply) => {
+                let awaiting = self.apply_reply(exchange, reply, (sent, &outcome), (own, replica_subscribers));
+                if !awaiting.is_empty() {
+                    self.await_durability(awaiting, outcome);
+                }
+            }
+            Err(error) => self.apply_error(exchange, error),
+        }
+    }
+
+    /// Applies a reply. Returns what is still to become as durable as requested.
+    fn apply_reply(
+        self: &Arc<Self>,
+        exchange: Exchange,
+        reply: ExchangeReply,
+        (sent, outcome): (Instant, &RequestOutcome),
+        (own, replica_subscribers): (OwnSubscription, Option<ReplicaSubscribers>),
+    ) -> Vec<AwaitingDurability> {
+        let now = self.clock().now();
+        let Exchange { request, returns, ends_window, durability, extension, .. } = exchange;
+        let mut guard = self.state();
+        let state = &mut *guard;
+        state.last_contact = now;
+        state.paused_until = Instant::MIN;
+        state.refusals = 0;
+        state.left = reply.left;
+        self.remember_returns(&request, outcome);
+        report_returns(self, returns, &reply.returned_found);
+        let returned = request.returned_plain + reply.returned_found.iter().filter(|found| **found).count() as u64;
+
+        let mut confirmed = Vec::new();
+        let mut losses = false;
+        for (check, held) in request.checks.iter().zip(&reply.still_held) {
+            match held {
+                true if check.duration.is_zero() => {}
+                true => {
+                    let until = deadline(sent, check.duration);
+                    confirmed.push((Arc::clone(&check.lease), until, check.times_shortened));
+                }
+                false => {
+                    check.lease.mark_lost(LostReason::Gone);
+                    state.leases.remove(&check.lease.id);
+                    losses = true;
+                }
+            }
+        }
+
+        let not_initialised = reply.granted.is_none();
+        let requested = request.requests.len();
+        let granted = reply.granted.unwrap_or_default();
+        let mut grants = Vec::new();
+        for (nth, permit_request) in request.requests.into_iter().enumerate() {
+            let at = state.queue.iter().position(|waiter| waiter.id == permit_request.id);
+            if granted.get(nth).copied().unwrap_or(false) {
+                let waiter = at.and_then(|at| state.queue.remove(at));
+                grants.push(self.granted_permits(waiter, permit_request, durability, sent));
+            } else if let Some(at) = at {
+                let waiter = &state.queue[at];
+                waiter.status.set_exchange(None);
+                let result = match () {
+                    () if not_initialised && !waiter.request.awaits_init => Some(Err(AcquireFailure::NotInitialised)),
+                    () if waiter.request.once => Some(Ok(AcquireOutcome::TooFew)),
+                    () => None,
+                };
+                if let Some(result) = result
+                    && let Some(waiter) = state.remove(at, self)
+                {
+                    let _ = waiter.result_sender.send(result);
+                }
+            }
+        }
+        if let Some((listeners, missing)) = state.silent_yield.take_if(|_| requested > 0) {
+            let granted: u64 = grants.iter().map(|grant| grant.permits.count).sum();
+            // Permits are taken without a message: if some are missing, a silent subscriber may
+            // have them.
+            let is_untouched =
+                reply.left.saturating_add_unsigned(granted) == state.left_at_yield.saturating_add_unsigned(returned);
+            if missing == 0 || granted > 0 && is_untouched {
+                state.phantom.turn_ended(listeners, missing, now);
+            }
+        }
+        if !grants.is_empty() && now >= state.window_ends {
+            state.window_ends = sent + self.handover_window();
+        }
+        let awaiting =
+            self.apply_grants(state, (grants, durability), LeaseConfirmation { leases: confirmed, extension });
+        state.update_contention(self.source.fair);
+        state.next_lease_end = reply.next_lease_end.map_or(Instant::MAX, |end| now + end + Duration::from_millis(1));
+        if let Some((plan, _)) = &mut state.yield_plan
+            && reply.receivers.is_some()
+        {
+            // Another return during the yield: its message comes from this process, too.
+            plan.let_pass();
+            state.left_at_yield = state.left_at_yield.saturating_add_unsigned(returned);
+        }
+        if ends_window {
+            let listeners = reply.receivers.unwrap_or(0);
+            let unannounced = reply.publish_refused.then_some(self.core.settings.poll_interval);
+            let subscribers =
+                SubscriberCount { listeners, unannounced, own, ..SubscriberCount::default() }.with(replica_subscribers);
+            let subscribers = state.phantom.without(subscribers, now);
+            let round_trip = outcome.received.since(outcome.sent);
+            match YieldPlan::after(subscribers, round_trip) {
+                Some(plan) => {
+                    // Another process sends no message during its hand-over window.
+                    let quiet_until = now + plan.quiet_period(own.message_count) + self.handover_window();
+                    state.yield_plan = Some((plan, quiet_until));
+                    state.left_at_yield = reply.left;
+                }
+                None => state.should_request = true,
+            }
+        }
+        if state.yield_plan.is_some() {
+            // The available permits are for other processes.
+            state.left = 0;
+        }
+        self.schedule_renewal(state, now);
+        drop(guard);
+        if losses {
+            self.lost.notify_waiters();
+        }
+        awaiting
+    }
+
+    /// Remembers returns of leased permits, to repeat them if another primary takes over.
+    ///
+    /// Permits without leases are only a number on the server: a second return would be one too
+    /// many.
+    fn remember_returns(&self, request: &ExchangeRequest, outcome: &RequestOutcome) {
+        for id in &request.returned_ids {
+            self.core.given_back.remember(&return_request(&self.source, *id), outcome);
+        }
+    }
+
+    /// Creates the granted permits of a request, whose waiter may have been dropped.
+    fn granted_permits(
+        &self,
+        waiter: Option<Waiter>,
+        request: PermitRequest,
+        durability: Durability,
+        sent: Instant,
+    ) -> GrantedPermits {
+        let mut permits = PermitSet { count: request.count, leases: Vec::new(), durability };
+        if let Some(mode) = request.lease {
+            let lease = |id| PermitLease::new(id, (mode, durability), sent, self.clock().clone());
+            permits.leases = request.ids.into_iter().map(lease).collect();
+        }
+        GrantedPermits { waiter, permits }
+    }
+
+    /// Makes the renewal task run when the next lease of this process is due.
+    pub(super) fn schedule_renewal(&self, state: &mut SemaphoreState, now: Instant) {
+        // Failed renewals are not repeated at once. Other exchanges do not postpone the next one.
+        let pause = now + Duration::from_millis(20);
+        let soonest = if state.renew_at > now { state.renew_at.min(pause) } else { pause };
+        state.renew_at = state.next_due().max(soonest);
+        self.registry.schedule_renewals(state.renew_at);
+    }
+
+    fn apply_error(self: &Arc<Self>, exchange: Exchange, error: ServerError) {
+        let now = self.clock().now();
+        let name = || self.source.name.clone();
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let Exchange { request, returns, extension, .. } = exchange;
+        state.left = i64::MAX;
+        if !state.closed {
+            state.cancelled_positions.extend(request.cancelled_positions);
+        }
+        request.checks.iter().for_each(|check| check.lease.make_due());
+        let refused = matches!(error, ServerError::Refused { .. } | ServerError::Unauthorized { .. });
+        if let Some(Extension { result_sender, .. }) = extension {
+            let _ = result_sender.send(Err(ExtendError::of(name(), error.clone())));
+        }
+        if matches!(error, ServerError::NotSent { .. }) && !state.closed {
+            // Nothing was executed, so everything is sent again. Waiters that time out leave the
+            // queue.
+            state.returns.splice(0..0, returns);
+            state.should_request |= !request.requests.is_empty();
+            self.schedule_renewal(state, now);
+            return;
+        }
+        tracing::debug!(name = %self.source.name, %error, "permits");
+        let alone = request.requests.is_empty();
+        state.send_separately |= refused && !alone && !(returns.is_empty() && request.checks.is_empty());
+        if refused && alone && !returns.is_empty() {
+            let pause = REFUSED_PAUSE.saturating_mul(1 << state.refusals.min(16)).min(LONGEST_PAUSE);
+            state.paused_until = now + pause;
+            state.refusals += 1;
+        }
+        for PendingReturn { permits, result_sender } in returns {
+            let release_error = match refused {
+                true => ReleaseError::Refused { name: name(), source: error.clone() },
+                false => ReleaseError::OutcomeUnknown { name: name(), source: error.clone() },
+            };
+            result_sender.map(|result_sender| result_sender.send(Err(release_error)));
+            // Each leased permit has an id, so a second return has no effect.
+            if !state.closed && (refused || !permits.leases.is_empty()) {
+                state.returns.push(PendingReturn { permits, result_sender: None });
+            }
+        }
+        for permit_request in request.requests {
+            let failure = match &error {
+                ServerError::Unauthorized { .. } => AcquireFailure::Unauthorized(error.clone()),
+                ServerError::Refused { .. } => AcquireFailure::Refused(error.clone()),
+                ServerError::ShuttingDown => AcquireFailure::ShuttingDown,
+                _ => AcquireFailure::Unknown(error.clone()),
+            };
+            if let Some(mode) = permit_request.lease.filter(|_| !error.is_not_done()) {
+                let lease = |id| PermitLease::new(id, (mode, Durability::Primary), now, self.clock().clone());
+                let leases = permit_request.ids.into_iter().map(lease).collect();
+                let permits = PermitSet { count: permit_request.count, leases, durability: Durability::Primary };
+                state.returns.push(PendingReturn { permits, result_sender: None });
+            }
+            let at = state.queue.iter().position(|waiter| waiter.id == permit_request.id);
+            if let Some(waiter) = at.and_then(|at| state.remove(at, self)) {
+                let _ = waiter.result_sender.send(Err(failure));
+            }
+        }
+        self.schedule_renewal(state, now);
+    }
+}
+
+/// Reports the outcome of returns.
+fn report_returns(semaphore: &LocalSemaphore, returns: Vec<PendingReturn>, found: &[bool]) {
+    let mut found = found.iter();
+    for PendingReturn { permits, result_sender } in returns {
+        let all_found =
+            permits.leases.iter().fold(true, |all_found, _| found.next().copied().unwrap_or(false) && all_found);
+        let lost = permits.lost().or((!all_found).then_some(LostReason::Gone));
+        let result = lost.map_or(Ok(()), |reason| Err(semaphore.lost_error(reason)));
+        result_sender.map(|result_sender| result_sender.send(result));
+    }
+}

@@ -1,0 +1,230 @@
+//! Permits that this process holds on the server: their number and, if they have leases, each
+//! lease.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::exchange::server_lease;
+use crate::clock::{Clock, Instant};
+use crate::config::Durability;
+use crate::lock::{Deadline, LeaseMode, LostReason, deadline};
+
+/// The id of a leased permit: 16 random bytes, displayed in hex as Redisson does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PermitId([u8; 16]);
+
+impl PermitId {
+    pub(super) fn new() -> Self {
+        PermitId(uuid::Uuid::new_v4().into_bytes())
+    }
+
+    /// Returns the 16 bytes that are stored on the server.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for PermitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is not the id of a permit: an id has 32 hex digits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the id of a permit: expected 32 hex digits")]
+pub struct InvalidPermitId(String);
+
+impl std::str::FromStr for PermitId {
+    type Err = InvalidPermitId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPermitId> {
+        let invalid = || InvalidPermitId(text.chars().take(64).collect());
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(invalid());
+        }
+        u128::from_str_radix(text, 16).map(|id| PermitId(id.to_be_bytes())).map_err(|_| invalid())
+    }
+}
+
+const HELD: u8 = 0;
+const EXPIRED: u8 = 1;
+const GONE: u8 = 2;
+const SHUT_DOWN: u8 = 3;
+
+/// A permit with a lease.
+pub(super) struct PermitLease {
+    pub(super) id: PermitId,
+    /// The lease it was granted with, which renewals write again.
+    pub(super) mode: LeaseMode,
+    /// The durability of the grant. A renewal must be as durable before it is valid.
+    pub(super) durability: Durability,
+    clock: Clock,
+    /// Until when the lease is valid locally.
+    deadline: Deadline,
+    /// When it is renewed or checked next, in nanoseconds.
+    due: AtomicU64,
+    times_shortened: AtomicU64,
+    ended: AtomicU8,
+}
+
+impl PermitLease {
+    /// Creates the lease of a permit whose request was sent at `sent`.
+    pub(super) fn new(
+        id: PermitId,
+        (mode, durability): (LeaseMode, Durability),
+        sent: Instant,
+        clock: Clock,
+    ) -> Arc<Self> {
+        let deadline = Deadline::new(deadline(sent, server_lease(mode)));
+        let (due, times_shortened, ended) = (AtomicU64::default(), AtomicU64::default(), AtomicU8::new(HELD));
+        let lease = PermitLease { id, mode, durability, clock, deadline, due, times_shortened, ended };
+        lease.reschedule(sent);
+        Arc::new(lease)
+    }
+
+    /// Returns when it is renewed or checked next.
+    ///
+    /// A renewed lease is due a third of its length after the last request. Every lease is due at
+    /// its deadline.
+    pub(super) fn due(&self) -> Instant {
+        Instant::from_nanos(self.due.load(Ordering::Acquire)).min(self.deadline())
+    }
+
+    /// Schedules the next renewal, after a request that was sent at `now`.
+    pub(super) fn reschedule(&self, now: Instant) {
+        let due = match self.mode {
+            LeaseMode::Renewed(duration) => now + duration / 3,
+            LeaseMode::Fixed(_) => Instant::MAX,
+        };
+        self.due.store(due.as_nanos(), Ordering::Release);
+    }
+
+    /// Makes it due at once.
+    pub(super) fn make_due(&self) {
+        self.due.store(Instant::MIN.as_nanos(), Ordering::Release);
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline.at()
+    }
+
+    /// Returns the reason if the permit was lost.
+    ///
+    /// A passed deadline counts even if the permit was not marked yet.
+    pub(super) fn lost(&self) -> Option<LostReason> {
+        match self.ended.load(Ordering::Acquire) {
+            HELD => self.deadline.has_passed(self.clock.now()).then_some(LostReason::Expired),
+            EXPIRED => Some(LostReason::Expired),
+            GONE => Some(LostReason::Gone),
+            _ => Some(LostReason::ShutDown),
+        }
+    }
+
+    pub(super) fn mark_lost(&self, reason: LostReason) {
+        let ended = match reason {
+            LostReason::Expired => EXPIRED,
+            LostReason::ShutDown => SHUT_DOWN,
+            _ => GONE,
+        };
+        let _ = self.ended.compare_exchange(HELD, ended, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Extends the deadline to `deadline` after a confirmation.
+    ///
+    /// A lost permit stays lost, because the loss may have been reported.
+    pub(super) fn confirm(&self, deadline: Instant) {
+        if self.lost().is_none() {
+            self.deadline.extend(deadline, self.clock.now());
+        }
+    }
+
+    /// Moves the deadline to `deadline` if that is earlier.
+    ///
+    /// Requests about the lease that were sent before confirm nothing any more.
+    pub(super) fn shorten(&self, deadline: Instant) {
+        self.times_shortened.fetch_add(1, Ordering::AcqRel);
+        self.deadline.lower(deadline);
+    }
+
+    /// Returns how often the lease was shortened.
+    pub(super) fn times_shortened(&self) -> u64 {
+        self.times_shortened.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_renewed(&self) -> bool {
+        matches!(self.mode, LeaseMode::Renewed(_))
+    }
+}
+
+/// A number of permits. If they have leases, each has its own entry.
+#[derive(Default)]
+pub(super) struct PermitSet {
+    pub(super) count: u64,
+    pub(super) leases: Vec<Arc<PermitLease>>,
+    /// The least durability of their grants.
+    pub(super) durability: Durability,
+}
+
+impl PermitSet {
+    /// Removes `count` permits. There must be as many.
+    pub(super) fn split(&mut self, count: u64) -> PermitSet {
+        self.count -= count;
+        let keep = usize::try_from(self.count).unwrap_or(usize::MAX).min(self.leases.len());
+        PermitSet { count, leases: self.leases.split_off(keep), durability: self.durability }
+    }
+
+    pub(super) fn merge(&mut self, mut other: PermitSet) {
+        self.durability = match (self.durability, other.durability) {
+            _ if other.is_empty() => self.durability,
+            (_, others) if self.is_empty() => others,
+            (own, others) if own.covers(others) => others,
+            (own, others) if others.covers(own) => own,
+            _ => Durability::Primary,
+        };
+        self.count += other.count;
+        self.leases.append(&mut other.leases);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns until when all of them are valid locally.
+    pub(super) fn deadline(&self) -> Instant {
+        self.leases.iter().map(|lease| lease.deadline()).min().unwrap_or(Instant::MAX)
+    }
+
+    /// Returns why the first lost permit among them was lost.
+    pub(super) fn lost(&self) -> Option<LostReason> {
+        self.leases.iter().find_map(|lease| lease.lost())
+    }
+
+    /// Returns whether they satisfy a request for `mode` and `durability` as they are.
+    ///
+    /// Permits with a fixed lease never do: a new grant starts a new lease.
+    pub(super) fn satisfies(&self, mode: Option<LeaseMode>, durability: Durability, now: Instant) -> bool {
+        if !self.durability.covers(durability) {
+            return false;
+        }
+        let Some(mode) = mode else { return self.leases.is_empty() };
+        let is_valid_for = |lease: &Arc<PermitLease>| {
+            let enough = lease.is_renewed() && lease.lost().is_none() && now + mode.duration() / 2 <= lease.deadline();
+            lease.mode == mode && enough
+        };
+        self.leases.iter().all(is_valid_for)
+    }
+}
+
+/// Returns a lease in whole milliseconds, rounded up.
+pub(super) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,498 @@
+//! The state of a semaphore in this process, and how the next exchange is built from it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::error::ReleaseError;
+use super::exchange::{CLIENT_TTL, ExchangeRequest, LeaseCheck, PermitRequest, Source, server_lease};
+use super::local_semaphore::{AcquireOutcome, AcquireResult, Ask, LocalSemaphore};
+use super::permit::Permit;
+use super::permit_set::{PermitId, PermitLease, PermitSet};
+use crate::clock::Instant;
+use crate::config::Durability;
+use crate::connection::{Client, Progress};
+use crate::lock::{ExtendError, InlineTask, LeaseMode, Phantom, YieldPlan, deadline};
+use crate::unpolled::AgeQueue;
+
+/// Maximum number of requests in one exchange, and of permit ids: a script that runs for some
+/// milliseconds.
+const MAX_REQUESTS: usize = 64;
+pub(super) const MAX_IDS: usize = 500;
+
+/// How often the loop polls while it receives no messages: 100 ms, as for other objects.
+const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
+
+/// State that a request shares with its caller.
+#[derive(Default)]
+pub(super) struct RequestStatus {
+    /// Permits that were granted and that the caller has not taken yet.
+    offer: Mutex<Option<Permit>>,
+    /// The last exchange that contained the request, and when that was sent.
+    exchange: Mutex<Option<(Arc<Progress>, Instant)>>,
+}
+
+impl RequestStatus {
+    pub(super) fn set_exchange(&self, exchange: Option<(&Arc<Progress>, Instant)>) {
+        let exchange = exchange.map(|(progress, since)| (Arc::clone(progress), since));
+        *self.exchange.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
+    }
+
+    /// Returns when the exchange was sent that may grant permits to the request and is not answered
+    /// yet.
+    pub(super) fn sent_since(&self) -> Option<Instant> {
+        let exchange = self.exchange.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        exchange.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
+    }
+
+    fn offer(&self, permit: Permit) {
+        *self.offer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(permit);
+    }
+
+    /// Takes the granted permits. `None` if they were taken back because the caller did not come in
+    /// time.
+    pub(super) fn take(&self) -> Option<Permit> {
+        self.offer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+    }
+}
+
+/// A waiting request.
+pub(super) struct Waiter {
+    pub(super) id: u64,
+    pub(super) request: Ask,
+    pub(super) client: Client,
+    pub(super) until: Instant,
+    pub(super) status: Arc<RequestStatus>,
+    pub(super) result_sender: oneshot::Sender<AcquireResult>,
+    /// It may have a position in the server queue.
+    pub(super) may_be_queued: bool,
+}
+
+impl Waiter {
+    pub(super) fn is_live(&self, now: Instant) -> bool {
+        !self.result_sender.is_closed() && self.until > now
+    }
+
+    /// Schedules the removal of its position in the server queue, if it has one. The waiters behind
+    /// it are served sooner then, so they are requested again.
+    fn cancel_position(
+        &self,
+        semaphore: &LocalSemaphore,
+        cancelled_positions: &mut Vec<Bytes>,
+        should_request: &mut bool,
+    ) {
+        if self.may_be_queued {
+            cancelled_positions.push(queue_position(&semaphore.source, &semaphore.core.id, self));
+            *should_request = true;
+        }
+    }
+}
+
+/// Permits to be returned to the server, and the receiver of the outcome.
+pub(super) struct PendingReturn {
+    pub(super) permits: PermitSet,
+    pub(super) result_sender: Option<oneshot::Sender<Result<(), ReleaseError>>>,
+}
+
+/// A change of leases, and the receiver of the outcome.
+pub(super) struct Extension {
+    pub(super) leases: Vec<Arc<PermitLease>>,
+    pub(super) lease: LeaseMode,
+    pub(super) result_sender: oneshot::Sender<Result<(), ExtendError>>,
+    pub(super) progress: Arc<Progress>,
+}
+
+/// The state of a semaphore in this process.
+pub(super) struct SemaphoreState {
+    pub(super) queue: VecDeque<Waiter>,
+    /// No waiter times out before this.
+    pub(super) first_timeout: Instant,
+    /// Try-only requests may be in the queue.
+    has_tries: bool,
+    pub(super) last_id: u64,
+    /// Permits of this process that no guard holds.
+    pub(super) idle_permits: PermitSet,
+    /// Permits to be returned to the server.
+    pub(super) returns: Vec<PendingReturn>,
+    /// Positions in the server queue whose requests have ended.
+    pub(super) cancelled_positions: Vec<Bytes>,
+    /// Changes of leases. An exchange carries one at a time, because the last one counts.
+    pub(super) extensions: VecDeque<Extension>,
+    /// Granted permits that may not have been taken yet.
+    pub(super) unclaimed: AgeQueue<Instant, RequestStatus>,
+    /// The semaphore is registered for the client's next check of unclaimed permits.
+    pub(super) check_registered: bool,
+    /// Number of permits that guards hold.
+    pub(super) held: u64,
+    /// Leases of this process: of guards, and of permits that no guard holds.
+    pub(super) leases: HashMap<PermitId, Arc<PermitLease>>,
+    /// When the first of them is renewed or checked next.
+    pub(super) renew_at: Instant,
+    /// Whether the loop runs and, while its caller polls it, the loop itself.
+    pub(super) loop_running: bool,
+    pub(super) inline_loop: Option<InlineTask>,
+    /// The next exchange is to request permits for the waiters.
+    pub(super) should_request: bool,
+    /// Number of available permits after the last reply; `i64::MAX` if unknown.
+    pub(super) left: i64,
+    /// When the hand-over window ends.
+    pub(super) window_ends: Instant,
+    /// Other processes go first; and when the quiet period ends, after which this process requests
+    /// anyway.
+    pub(super) yield_plan: Option<(YieldPlan, Instant)>,
+    /// Number of available permits when the yield began.
+    pub(super) left_at_yield: i64,
+    /// Subscribers that never acquire permits.
+    pub(super) phantom: Phantom,
+    /// The subscribers of a yield that has ended, and how many of them took no permits. The next
+    /// reply decides whether they count as phantoms.
+    pub(super) silent_yield: Option<(u64, u64)>,
+    /// The last reply left too few permits for a waiter.
+    pub(super) contended: bool,
+    /// When the loop polls next without a message.
+    pub(super) poll_at: Instant,
+    /// When the first lease of any process ends.
+    pub(super) next_lease_end: Instant,
+    /// When the server last answered.
+    pub(super) last_contact: Instant,
+    pub(super) is_subscribed: bool,
+    /// Until when refused returns are not sent again, and the number of refusals in a row.
+    pub(super) paused_until: Instant,
+    pub(super) refusals: u32,
+    /// An exchange with returns and requests was refused: the next one carries no requests.
+    pub(super) send_separately: bool,
+    pub(super) closed: bool,
+}
+
+/// What one exchange carries.
+pub(super) struct Exchange {
+    pub(super) request: ExchangeRequest,
+    pub(super) returns: Vec<PendingReturn>,
+    pub(super) progress: Arc<Progress>,
+    /// The durability of the requested permits.
+    pub(super) durability: Durability,
+    /// The last of the lease checks belong to this change.
+    pub(super) extension: Option<Extension>,
+    /// The hand-over window is over while a request waits.
+    pub(super) ends_window: bool,
+}
+
+impl SemaphoreState {
+    pub(super) fn new() -> SemaphoreState {
+        SemaphoreState {
+            queue: VecDeque::new(),
+            first_timeout: Instant::MAX,
+            has_tries: false,
+            last_id: 0,
+            idle_permits: PermitSet::default(),
+            returns: Vec::new(),
+            cancelled_positions: Vec::new(),
+            extensions: VecDeque::new(),
+            unclaimed: AgeQueue::default(),
+            check_registered: false,
+            held: 0,
+            leases: HashMap::new(),
+            renew_at: Instant::MAX,
+            loop_running: false,
+            inline_loop: None,
+            should_request: false,
+            left: i64::MAX,
+            window_ends: Instant::MIN,
+            yield_plan: None,
+            phantom: Phantom::default(),
+            silent_yield: None,
+            left_at_yield: 0,
+            contended: false,
+            poll_at: Instant::MAX,
+            next_lease_end: Instant::MAX,
+            last_contact: Instant::MIN,
+            is_subscribed: false,
+            paused_until: Instant::MIN,
+            refusals: 0,
+            send_separately: false,
+            closed: false,
+        }
+    }
+
+    pub(super) fn push(&mut self, waiter: Waiter) {
+        self.first_timeout = self.first_timeout.min(waiter.until);
+        self.has_tries |= waiter.request.once;
+        self.queue.push_back(waiter);
+    }
+
+    /// Removes a waiter without a grant. The next exchange cancels its position in the server
+    /// queue.
+    pub(super) fn remove(&mut self, at: usize, semaphore: &LocalSemaphore) -> Option<Waiter> {
+        let waiter = self.queue.remove(at)?;
+        waiter.cancel_position(semaphore, &mut self.cancelled_positions, &mut self.should_request);
+        Some(waiter)
+    }
+
+    /// Removes waiters that have timed out. A request that is dropped removes itself.
+    pub(super) fn prune(&mut self, semaphore: &LocalSemaphore, now: Instant) {
+        if now < self.first_timeout {
+            return;
+        }
+        let SemaphoreState { queue, cancelled_positions, should_request, .. } = self;
+        queue.retain(|waiter| {
+            let live = waiter.is_live(now);
+            if !live {
+                waiter.cancel_position(semaphore, cancelled_positions, should_request);
+            }
+            live
+        });
+        self.first_timeout = self.queue.iter().map(|waiter| waiter.until).min().unwrap_or(Instant::MAX);
+    }
+
+    /// Returns whether try-only requests fail because others go first, in this process or
+    /// elsewhere.
+    pub(super) fn others_go_first(&self, now: Instant) -> bool {
+        let is_waiting = |waiter: &Waiter| !waiter.request.once && waiter.is_live(now);
+        self.yield_plan.is_some() || self.contended && self.queue.iter().any(is_waiting)
+    }
+
+    /// Rejects try-only requests if others go first.
+    pub(super) fn reject_try_waiters(&mut self, now: Instant) {
+        if !self.has_tries || !self.others_go_first(now) {
+            return;
+        }
+        self.has_tries = false;
+        for at in (0..self.queue.len()).rev() {
+            if self.queue[at].request.once
+                && let Some(waiter) = self.queue.remove(at)
+            {
+                let _ = waiter.result_sender.send(Ok(AcquireOutcome::TooFew));
+            }
+        }
+    }
+
+    /// Returns whether permits might be granted to the first waiters.
+    ///
+    /// Either the last reply left enough for the first one, or one of them was not requested yet.
+    fn has_unrequested(&self, fair: bool) -> bool {
+        let may_be_granted =
+            |waiter: &Waiter| i64::try_from(waiter.request.permits).is_ok_and(|permits| permits <= self.left);
+        if !fair && self.queue.front().is_some_and(may_be_granted) {
+            return true;
+        }
+        let is_unrequested = |waiter: &Waiter| waiter.request.once || fair && !waiter.may_be_queued;
+        (fair || self.has_tries) && self.queue.iter().take(self.batch_len()).any(is_unrequested)
+    }
+
+    /// Returns how many waiters the next exchange requests permits for.
+    ///
+    /// All of them need the same durability, and together not too many ids.
+    fn batch_len(&self) -> usize {
+        let durability = self.queue.front().map(|first| first.request.durability);
+        let mut ids = 0;
+        let fits = |(nth, waiter): &(usize, &Waiter)| {
+            ids += if waiter.request.lease.is_some() { waiter.request.permits } else { 0 };
+            Some(waiter.request.durability) == durability && (*nth == 0 || ids <= MAX_IDS as u64)
+        };
+        self.queue.iter().take(MAX_REQUESTS).enumerate().take_while(fits).count()
+    }
+
+    /// Notes whether a waiter has been left with too few permits.
+    pub(super) fn update_contention(&mut self, fair: bool) {
+        let first = self.queue.iter().find(|waiter| !waiter.request.once);
+        self.contended = first.is_some_and(|waiter| match fair {
+            true => waiter.may_be_queued,
+            false => i64::try_from(waiter.request.permits).is_ok_and(|permits| permits > self.left),
+        });
+    }
+
+    /// Serves the first waiters from permits that no guard holds.
+    pub(super) fn serve_from_idle(&mut self, semaphore: &Arc<LocalSemaphore>, now: Instant) {
+        if self.yield_plan.is_some() || now >= self.window_ends {
+            return;
+        }
+        while let Some(first) = self.queue.front() {
+            let (count, mode) = (first.request.permits, first.request.lease);
+            if count > self.idle_permits.count || !self.idle_permits.satisfies(mode, first.request.durability, now) {
+                return;
+            }
+            let Some(waiter) = self.queue.pop_front() else { return };
+            let permits = self.idle_permits.split(count);
+            self.grant(semaphore, waiter, permits, now);
+        }
+    }
+
+    /// Grants permits of this process to a waiter.
+    ///
+    /// If its caller was dropped meanwhile, the permits become idle again.
+    pub(super) fn grant(&mut self, semaphore: &Arc<LocalSemaphore>, waiter: Waiter, permits: PermitSet, now: Instant) {
+        if waiter.result_sender.is_closed() {
+            self.idle_permits.merge(permits);
+            return;
+        }
+        self.held += permits.count;
+        let permit = Permit::new(waiter.client, Arc::clone(semaphore), permits);
+        // Before the result is sent: a caller that is dropped checks for an offer.
+        waiter.status.offer(permit);
+        if waiter.result_sender.send(Ok(AcquireOutcome::Offered)).is_ok() {
+            semaphore.register_unclaimed(self, &waiter.status, now);
+        } else if let Some(permit) = waiter.status.take() {
+            let permits = permit.disarm();
+            self.held -= permits.count;
+            self.idle_permits.merge(permits);
+        }
+    }
+
+    /// Builds the next exchange, or returns `None` if nothing is to be sent.
+    pub(super) fn next_exchange(&mut self, semaphore: &LocalSemaphore, now: Instant) -> Option<Exchange> {
+        let has_waiters = !self.queue.is_empty();
+        let window_over = now >= self.window_ends;
+        if !self.idle_permits.is_empty() {
+            // They did not suffice for the first waiter.
+            let permits = std::mem::take(&mut self.idle_permits);
+            for lease in &permits.leases {
+                self.leases.remove(&lease.id);
+            }
+            self.returns.push(PendingReturn { permits, result_sender: None });
+        }
+        let paused = now < self.paused_until && !self.closed;
+        let returns = if paused { Vec::new() } else { self.take_returns() };
+        let has_returns = !returns.is_empty();
+        let ends_window =
+            has_returns && has_waiters && window_over && !semaphore.source.fair && self.yield_plan.is_none();
+        let wanted = self.should_request || has_returns || self.has_unrequested(semaphore.source.fair);
+        let separately = self.send_separately && (has_returns || now >= self.renew_at);
+        self.send_separately &= !separately;
+        let requests_permits = has_waiters && self.yield_plan.is_none() && !ends_window && wanted && !separately;
+        self.should_request |= separately && has_waiters;
+        let mut request = ExchangeRequest::default();
+        if requests_permits || !paused {
+            request.cancelled_positions = std::mem::take(&mut self.cancelled_positions);
+        }
+        let extension = self.next_extension();
+        if now >= self.renew_at {
+            request.checks = self.due_checks(extension.as_ref(), now);
+            self.renew_at = self.next_due();
+        }
+        if let Some(Extension { leases, lease: mode, .. }) = &extension {
+            for lease in leases {
+                // A renewed lease only gets longer.
+                let exact = !lease.is_renewed();
+                if exact {
+                    // From now on the new lease may be in force.
+                    lease.shorten(deadline(now, server_lease(*mode)));
+                    semaphore.lost.notify_waiters();
+                }
+                let (lease, duration) = (Arc::clone(lease), server_lease(*mode));
+                let times_shortened = lease.times_shortened();
+                request.checks.push(LeaseCheck { lease, duration, exact, times_shortened });
+            }
+        }
+        let mut durability = Durability::Primary;
+        let progress = Arc::new(Progress::default());
+        if requests_permits {
+            self.should_request = false;
+            durability = self.queue.front().map_or(durability, |first| first.request.durability);
+            let batch_len = self.batch_len();
+            for waiter in self.queue.iter_mut().take(batch_len) {
+                waiter.status.set_exchange(Some((&progress, now)));
+                waiter.may_be_queued = semaphore.source.fair && !waiter.request.once;
+                let position = if waiter.may_be_queued {
+                    queue_position(&semaphore.source, &semaphore.core.id, waiter)
+                } else {
+                    Bytes::new()
+                };
+                let id_count = if waiter.request.lease.is_some() { waiter.request.permits } else { 0 };
+                let ids = (0..id_count).map(|_| PermitId::new()).collect();
+                request.requests.push(PermitRequest {
+                    id: waiter.id,
+                    count: waiter.request.permits,
+                    position,
+                    lease: waiter.request.lease,
+                    ids,
+                });
+                request.capacity = request.capacity.or(waiter.request.capacity);
+            }
+        }
+        for pending in &returns {
+            match pending.permits.leases.is_empty() {
+                true => request.returned_plain += pending.permits.count,
+                false => request.returned_ids.extend(pending.permits.leases.iter().map(|lease| lease.id)),
+            }
+        }
+        let nothing = !has_returns
+            && request.requests.is_empty()
+            && request.checks.is_empty()
+            && request.cancelled_positions.is_empty();
+        (!nothing).then_some(Exchange { request, returns, progress, durability, extension, ends_window })
+    }
+
+    /// Returns the next change of leases whose caller still waits.
+    fn next_extension(&mut self) -> Option<Extension> {
+        loop {
+            let next = self.extensions.pop_front()?;
+            if next.progress.begin() {
+                return Some(next);
+            }
+        }
+    }
+
+    /// Returns checks of the leases that are due, or nearly due, and need the same durability.
+    ///
+    /// Leases that end first come first.
+    fn due_checks(&self, extension: Option<&Extension>, now: Instant) -> Vec<LeaseCheck> {
+        let soon = |lease: &PermitLease| match lease.mode {
+            LeaseMode::Renewed(duration) => now + duration / 6,
+            LeaseMode::Fixed(_) => now,
+        };
+        let is_due = |lease: &&Arc<PermitLease>| lease.lost().is_none() && lease.due() <= soon(lease);
+        let mut due: Vec<_> = self.leases.values().filter(is_due).cloned().collect();
+        if let Some(extension) = extension {
+            due.retain(|lease| extension.leases.iter().all(|other| other.id != lease.id));
+        }
+        due.sort_by_key(|lease| lease.deadline());
+        let durability = due.first().map(|lease| lease.durability);
+        due.retain(|lease| Some(lease.durability) == durability);
+        due.truncate(MAX_IDS);
+        let check = |lease: Arc<PermitLease>| {
+            lease.reschedule(now);
+            let duration = if lease.is_renewed() { server_lease(lease.mode) } else { Duration::ZERO };
+            let times_shortened = lease.times_shortened();
+            LeaseCheck { lease, duration, exact: false, times_shortened }
+        };
+        due.into_iter().map(check).collect()
+    }
+
+    /// Returns when the next lease of this process is due.
+    pub(super) fn next_due(&self) -> Instant {
+        self.leases.values().map(|lease| lease.due()).min().unwrap_or(Instant::MAX)
+    }
+
+    /// Returns when the loop polls next without a message.
+    ///
+    /// In a server queue it polls often enough for this client to count as live.
+    pub(super) fn next_poll(&self, semaphore: &LocalSemaphore, now: Instant) -> Instant {
+        let settings = &semaphore.core.settings;
+        now + match (self.is_subscribed, semaphore.source.fair) {
+            (false, _) => UNSUBSCRIBED_POLL.min(settings.poll_interval),
+            (true, false) => settings.poll_interval,
+            (true, true) => settings.poll_interval.min(CLIENT_TTL / 3),
+        }
+    }
+
+    /// Takes as many returns as fit into one exchange.
+    fn take_returns(&mut self) -> Vec<PendingReturn> {
+        let mut ids = 0;
+        let end = self.returns.iter().position(|pending| {
+            ids += pending.permits.leases.len();
+            ids > MAX_IDS
+        });
+        let rest = self.returns.split_off(end.unwrap_or(self.returns.len()).max(1).min(self.returns.len()));
+        std::mem::replace(&mut self.returns, rest)
+    }
+}
+
+/// Returns the position of a request in the server queue. It is unique, and contains the number of
+/// permits.
+fn queue_position(source: &Source, client: &str, waiter: &Waiter) -> Bytes {
+    debug_assert!(source.fair);
+    format!("{client}:{}:{}", waiter.request.permits, waiter.id).into()
+}

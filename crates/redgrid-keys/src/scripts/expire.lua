@@ -1,0 +1,36 @@
+-- expire.lua: sets or removes the TTLs of objects and of all keys that belong to them. Appended to
+-- ownership.lua.
+--
+-- KEYS     rows, as described in ownership.lua
+-- ARGV[1]  PEXPIRE, PEXPIREAT or PERSIST
+-- ARGV[2]  the number of keys of a row
+-- ARGV[3]  look: leave rows that may be multimaps to the client; empty if the client knows that no
+--          row is a multimap
+-- ARGV[4]  milliseconds, except for PERSIST
+-- Returns  for each row 1 if anything was changed, or 0; -3 if it may be a multimap: it was not
+--          changed
+--
+-- Work: O(keys), writes those that exist. Sent twice, it does the same; the second copy of a
+-- PEXPIRE sets a later end.
+local command, width = ARGV[1], tonumber(ARGV[2])
+local rows = {}
+for at = 1, #KEYS, width do
+  rows[#rows + 1] = owned_keys(at, width)
+end
+local changed = {}
+for i = 1, #rows do
+  local is_left = ARGV[3] == 'look' and may_be_multimap(rows[i][1])
+  changed[i] = is_left and -3 or 0
+  for n = 1, is_left and 0 or #rows[i] do
+    local done
+    if command == 'PERSIST' then
+      done = redis.call('PERSIST', rows[i][n])
+    else
+      done = redis.call(command, rows[i][n], ARGV[4])
+    end
+    if done == 1 then
+      changed[i] = 1
+    end
+  end
+end
+return changed

@@ -1,0 +1,13 @@
+-- heartbeat.lua: publishes a message of a cache to itself, with the map's lifetime. It arrives
+-- after all earlier messages.
+--
+-- KEYS[1]  map
+-- ARGV[1]  publish  PUBLISH or SPUBLISH
+-- ARGV[2]  channel of this cache
+-- ARGV[3]  number of the heartbeat
+-- Returns  number of subscribers that received it
+--
+-- The message is the number, a space and the reply of PTTL: milliseconds, -1 without expiry, -2 if
+-- the map does not exist.
+-- Work: O(1), writes nothing. Sent twice, it is published twice: the second has no effect.
+return redis.call(ARGV[1], ARGV[2], ARGV[3] .. ' ' .. redis.call('PTTL', KEYS[1]))

@@ -1,0 +1,32 @@
+//! Acquires of several steps. The grants of earlier steps do not depend on the caller polling.
+
+use std::time::Duration;
+
+use redgrid_core::{Client, Name, NotDriven, ServerError};
+
+use crate::AcquireError;
+
+/// Drives an acquire of `name` that waits for at most `wait`: see [`Client::drive_acquire`].
+pub(crate) async fn drive<T, E, F>(
+    client: &Client,
+    name: &Name,
+    wait: Option<Duration>,
+    start: impl FnMut(Option<Duration>) -> F + Send,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<AcquireError> + Send + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+{
+    client.drive_acquire(wait, start).await.unwrap_or_else(|not_driven| {
+        let name = name.clone();
+        Err(match not_driven {
+            NotDriven::TimedOut => {
+                AcquireError::TimedOut { name, waited: wait.unwrap_or_default(), by_this_client: false }
+            }
+            NotDriven::Ended(ServerError::ShuttingDown) => AcquireError::ShuttingDown { name },
+            NotDriven::Ended(source) => AcquireError::Unavailable { name, source },
+        }
+        .into())
+    })
+}

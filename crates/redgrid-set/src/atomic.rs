@@ -1,0 +1,62 @@
+//! Atomic changes of several values.
+
+use std::borrow::Borrow;
+
+use redgrid_codecs::{Codec, Encode};
+use redgrid_core::object::ObjectError;
+use redgrid_core::{Request, Script};
+
+use crate::set::Set;
+
+static INSERT_ALL: Script<1> = Script::new("set/insert_all", include_str!("scripts/insert_all.lua"));
+pub(crate) static RETAIN: Script<1> =
+    Script::new("set/retain", concat!(include_str!("scripts/retain.lua"), include_str!("scripts/retained.lua")));
+
+impl<T, C: Codec> Set<T, C> {
+    /// Inserts all of the values, up to 100,000, if the set contains none of them. Returns whether
+    /// they were inserted.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] for more values.
+    ///
+    /// # Cancel safety
+    ///
+    /// A request that was already sent is executed even if the future is dropped.
+    #[doc(alias = "tryAdd")]
+    pub async fn try_insert_all<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<bool, ObjectError>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q>,
+    {
+        let values = self.inner.encode_limited(values)?;
+        let request = values.into_iter().fold(self.inner.script(&INSERT_ALL)?, Request::arg);
+        self.inner.place.change(request).await
+    }
+
+    /// Moves a value to another set, in one step. Returns whether this set contained it.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`ObjectError::InvalidArgument`] if the name is in another slot of a cluster.
+    ///
+    /// # Cancel safety
+    ///
+    /// A request that was already sent is executed even if the future is dropped.
+    #[doc(alias = "move")]
+    pub async fn move_to<Q: ?Sized>(&self, other: impl AsRef<str>, value: &Q) -> Result<bool, ObjectError>
+    where
+        T: Borrow<Q>,
+        C: Encode<Q>,
+    {
+        let (_, key) = self.inner.place.named()?;
+        let other = self.inner.place.beside("name", other)?;
+        let value = self.inner.encode(value)?;
+        self.inner.place.change(Request::command("SMOVE").key(key.clone()).key(other).arg(value)).await
+    }
+}

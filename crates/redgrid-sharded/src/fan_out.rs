@@ -1,0 +1,395 @@
+//! The handle inside of every sharded object: its shard layout, its shards, and requests to many of
+//! them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use redgrid_core::clock::Instant;
+use redgrid_core::object::layouts::sharded;
+use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::{Client, Name, Pairs, Request, ServerError};
+
+use crate::layout::{Kind, ShardLayout, ShardLayoutRequest};
+use crate::tags::{MAX_TAG_LENGTH, tag};
+
+/// The maximum length of a name: those of the shards are longer by a colon and a tag in braces.
+const MAX_NAME_LENGTH: usize = 1024 - MAX_TAG_LENGTH - 3;
+
+/// How long a client uses a cached shard layout before it reads it again. If an object is deleted
+/// and created with another layout, other clients notice that within this time.
+const LAYOUT_TTL: Duration = Duration::from_secs(10);
+
+/// The maximum number of requests in flight.
+const MAX_IN_FLIGHT: usize = 64;
+
+/// A plain object that is a shard of a sharded one.
+pub(crate) trait Shard: Clone {
+    /// The options of a shard, apart from its name.
+    type Options: Clone;
+
+    fn kind(options: &Self::Options) -> Kind;
+
+    fn new(client: &Client, name: String, options: &Self::Options) -> Self;
+}
+
+/// A cached shard layout, and until when it is used.
+type CachedLayout = Mutex<Option<(ShardLayout, Instant)>>;
+
+/// The shards of an object, by its layout.
+pub(crate) struct Shards<P> {
+    pub(crate) layout: ShardLayout,
+    pub(crate) all: Vec<P>,
+}
+
+impl<P: Shard> Shards<P> {
+    /// Returns the shard of an encoded key, value or element.
+    pub(crate) fn shard_of(&self, bytes: &[u8]) -> P {
+        self.all[self.layout.shard_of(bytes) as usize].clone()
+    }
+
+    /// Returns the numbers of all shards, as targets without arguments.
+    pub(crate) fn every_shard(&self) -> impl Iterator<Item = (u32, ())> + use<P> {
+        (0..self.layout.shards).map(|shard| (shard, ()))
+    }
+}
+
+/// The handle of a sharded object.
+pub(crate) struct Sharded<P: Shard> {
+    pub(crate) place: Place,
+    pub(crate) options: P::Options,
+    pub(crate) requested: ShardLayoutRequest,
+    cached_layout: Arc<CachedLayout>,
+    shards: Arc<Mutex<Option<Arc<Shards<P>>>>>,
+}
+
+impl<P: Shard> Sharded<P> {
+    pub(crate) fn new(client: &Client, name: impl AsRef<str>, options: P::Options) -> Self {
+        let place = Place::new(client, name);
+        // Shared by all handles of the client.
+        let cached_layout =
+            place.named().map(|(_, key)| client.shared(&sharded(key)[0], CachedLayout::default)).unwrap_or_default();
+        Sharded { place, options, requested: ShardLayoutRequest::default(), cached_layout, shards: Arc::default() }
+    }
+
+    /// Returns a handle of the same object with shards of another type.
+    pub(crate) fn with_shard_type<O: Shard>(&self, options: O::Options) -> Sharded<O> {
+        Sharded {
+            place: self.place.clone(),
+            options,
+            requested: self.requested,
+            cached_layout: Arc::clone(&self.cached_layout),
+            shards: Arc::default(),
+        }
+    }
+
+    /// Returns the key of the shard layout. Checks the name.
+    fn config_key(&self) -> Result<Bytes, ObjectError> {
+        let (name, key) = self.place.named()?;
+        if name.as_str().contains('{') {
+            let expected = "one without a hash tag, as the parts have tags of their own";
+            return Err(self.place.invalid("name", expected, name));
+        }
+        let length = name.as_str().len();
+        if length > MAX_NAME_LENGTH {
+            let expected = format_args!("up to {MAX_NAME_LENGTH} bytes, as those of the parts are longer");
+            return Err(self.place.invalid("name", expected, format_args!("{length} bytes")));
+        }
+        Ok(sharded(key).remove(0))
+    }
+
+    pub(crate) fn forget_layout(&self) {
+        *self.cached_layout.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn cache_layout(&self, layout: ShardLayout) {
+        let until = self.place.client().clock().now() + LAYOUT_TTL;
+        *self.cached_layout.lock().unwrap_or_else(PoisonError::into_inner) = Some((layout, until));
+    }
+
+    /// Returns the shards for a read. If no layout is stored, it is the one of this handle.
+    pub(crate) async fn shards_to_read(&self) -> Result<Arc<Shards<P>>, ObjectError> {
+        Ok(self.shards(self.layout(false).await?))
+    }
+
+    /// Returns the shards for a change. If no layout is stored, the one of this handle is.
+    pub(crate) async fn shards_to_change(&self) -> Result<Arc<Shards<P>>, ObjectError> {
+        Ok(self.shards(self.layout(true).await?))
+    }
+
+    async fn layout(&self, create: bool) -> Result<ShardLayout, ObjectError> {
+        let (config, kind) = (self.config_key()?, P::kind(&self.options));
+        let cached = *self.cached_layout.lock().unwrap_or_else(PoisonError::into_inner);
+        // A cached layout of another type is ignored: the server will report the type.
+        let cached = cached.filter(|(layout, _)| layout.kind == kind);
+        if let Some((layout, _)) = cached.filter(|(_, until)| self.place.client().clock().now() < *until) {
+            return layout.checked(&self.place, self.requested);
+        }
+        let cached = cached.map(|(layout, _)| layout);
+        let new_layout = ShardLayout::requested(&self.place, kind, self.requested, cached)?;
+        let stored: Result<Pairs<Bytes, Bytes>, ObjectError> = if create {
+            self.place.ask(new_layout.create_request(&config)).await.map(|(_, fields): (bool, _)| fields)
+        } else {
+            self.place.ask(Request::command("HGETALL").key(config)).await
+        };
+        match (stored, cached) {
+            (Ok(fields), _) => match ShardLayout::parse(&self.place, kind, fields)? {
+                Some(layout) => {
+                    self.cache_layout(layout);
+                    layout.checked(&self.place, self.requested)
+                }
+                None => Ok(new_layout),
+            },
+            // Shards on other nodes may be reachable.
+            (Err(ObjectError::Unavailable { .. }), Some(layout)) => {
+                self.cache_layout(layout);
+                layout.checked(&self.place, self.requested)
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Reads the layout from the server and returns its shards; `None` if none is stored.
+    pub(crate) async fn stored_shards(&self) -> Result<Option<Arc<Shards<P>>>, ObjectError> {
+        let request = Request::command("HGETALL").key(self.config_key()?);
+        match ShardLayout::parse(&self.place, P::kind(&self.options), self.place.ask(request).await?)? {
+            Some(layout) => {
+                self.cache_layout(layout);
+                Ok(Some(self.shards(layout.checked(&self.place, self.requested)?)))
+            }
+            None => {
+                self.forget_layout();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns the shards for an operation that clears or expires all of them, and whether their
+    /// layout is stored.
+    ///
+    /// The layout is read from the server. A cached one could be that of a deleted object, and lack
+    /// shards.
+    pub(crate) async fn verified_shards(&self) -> Result<(Arc<Shards<P>>, bool), ObjectError> {
+        match self.stored_shards().await? {
+            Some(shards) => Ok((shards, true)),
+            None => {
+                let (kind, requested) = (P::kind(&self.options), self.requested);
+                Ok((self.shards(ShardLayout::requested(&self.place, kind, requested, None)?), false))
+            }
+        }
+    }
+
+    /// Deletes the stored layout, if it is still this one.
+    pub(crate) async fn delete_layout(&self, layout: &ShardLayout) -> Result<(), ObjectError> {
+        let request = layout.delete_request(&self.config_key()?);
+        let _: bool = self.place.change(request).await?;
+        self.forget_layout();
+        Ok(())
+    }
+
+    /// Stores the layout, if none is stored. Returns whether it did.
+    #[cfg(feature = "bits")]
+    pub(crate) async fn create_layout(
+        &self,
+        requested: ShardLayoutRequest,
+    ) -> Result<(bool, Arc<Shards<P>>), ObjectError> {
+        let (config, kind, new_layout) =
+            (self.config_key()?, P::kind(&self.options), self.requested_layout(requested)?);
+        let (created, fields) = self.place.change(new_layout.create_request(&config)).await?;
+        let layout = ShardLayout::parse(&self.place, kind, fields)?.unwrap_or(new_layout);
+        self.cache_layout(layout);
+        Ok((created, self.shards(layout.checked(&self.place, self.requested)?)))
+    }
+
+    /// Returns the requested layout, if it is valid.
+    #[cfg(feature = "bits")]
+    pub(crate) fn requested_layout(&self, requested: ShardLayoutRequest) -> Result<ShardLayout, ObjectError> {
+        self.config_key()?;
+        ShardLayout::requested(&self.place, P::kind(&self.options), requested, None)
+    }
+
+    /// Returns the shards of a layout, without a request.
+    pub(crate) fn shards(&self, layout: ShardLayout) -> Arc<Shards<P>> {
+        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shards) = shards.as_ref().filter(|shards| shards.layout == layout) {
+            return Arc::clone(shards);
+        }
+        let name = self.place.name().map_or("", Name::as_str);
+        let shard =
+            |shard| P::new(self.place.client(), format!("{name}:{{{}}}", tag(shard, layout.shards)), &self.options);
+        let all = Arc::new(Shards { layout, all: (0..layout.shards).map(shard).collect() });
+        *shards = Some(Arc::clone(&all));
+        all
+    }
+
+    /// Runs a call on some shards, several at a time, and waits for all. Returns the result of
+    /// each, in the order of the shards.
+    ///
+    /// Calls that were not started within the call's time limit are not started any more.
+    pub(crate) async fn fan_out_collect<A, T, F>(
+        &self,
+        shards: &Shards<P>,
+        targets: impl IntoIterator<Item = (u32, A)>,
+        call: impl Fn(P, A) -> F,
+    ) -> Vec<(u32, Result<T, ObjectError>)>
+    where
+        F: Future<Output = Result<T, ObjectError>>,
+    {
+        let (client, name) = (self.place.client(), self.place.name());
+        let until = client.clock().now() + client.patience();
+        let calls: Vec<_> = targets
+            .into_iter()
+            .map(|(number, argument)| {
+                let running = call(shards.all[number as usize].clone(), argument);
+                async move {
+                    match name {
+                        Some(name) if client.clock().now() >= until => {
+                            let reason = "the call's time was over before it came to this shard".into();
+                            (number, Err(ObjectError::of(name, ServerError::NotSent { reason })))
+                        }
+                        _ => (number, running.await),
+                    }
+                }
+            })
+            .collect();
+        let mut results: Vec<_> = stream::iter(calls).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        results.sort_by_key(|(number, _)| *number);
+        results
+    }
+
+    /// Runs a call on some shards like [`Self::fan_out_collect`]; fails if one of them failed.
+    pub(crate) async fn fan_out<A, T, F>(
+        &self,
+        shards: &Shards<P>,
+        targets: impl IntoIterator<Item = (u32, A)>,
+        call: impl Fn(P, A) -> F,
+    ) -> Result<Vec<(u32, T)>, ObjectError>
+    where
+        F: Future<Output = Result<T, ObjectError>>,
+    {
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for (number, result) in self.fan_out_collect(shards, targets, call).await {
+            match result {
+                Ok(value) => done.push((number, value)),
+                Err(error) => failed.push((number, error)),
+            }
+        }
+        match ObjectError::of_shards(self.place.named()?.0, failed) {
+            Some(failed) => Err(failed),
+            None => Ok(done),
+        }
+    }
+
+    /// Runs a call on some shards like [`Self::fan_out`], and returns the sum of the results.
+    pub(crate) async fn fan_out_sum<A, F>(
+        &self,
+        shards: &Shards<P>,
+        targets: impl IntoIterator<Item = (u32, A)>,
+        call: impl Fn(P, A) -> F,
+    ) -> Result<u64, ObjectError>
+    where
+        F: Future<Output = Result<u64, ObjectError>>,
+    {
+        Ok(self
+            .fan_out(shards, targets, call)
+            .await?
+            .into_iter()
+            .fold(0, |sum, (_, result)| result.saturating_add(sum)))
+    }
+
+    /// Returns whether a call is true for any shard. One such shard is enough, even if others
+    /// failed.
+    pub(crate) async fn fan_out_any<F>(
+        &self,
+        shards: &Shards<P>,
+        call: impl Fn(P, ()) -> F,
+    ) -> Result<bool, ObjectError>
+    where
+        F: Future<Output = Result<bool, ObjectError>>,
+    {
+        let mut failed = Vec::new();
+        let mut found = false;
+        for (number, result) in self.fan_out_collect(shards, shards.every_shard(), call).await {
+            match result {
+                Ok(is_true) => found |= is_true,
+                Err(error) => failed.push((number, error)),
+            }
+        }
+        match ObjectError::of_shards(self.place.named()?.0, failed).filter(|_| !found) {
+            Some(failed) => Err(failed),
+            None => Ok(found),
+        }
+    }
+}
+
+impl<P: Shard> Clone for Sharded<P> {
+    fn clone(&self) -> Self {
+        let Sharded { place, options, requested, cached_layout, shards } = self;
+        let (cached_layout, shards) = (Arc::clone(cached_layout), Arc::clone(shards));
+        Sharded { place: place.clone(), options: options.clone(), requested: *requested, cached_layout, shards }
+    }
+}
+
+/// Arguments or results of many items, grouped by shard; each with its position in the request.
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
+pub(crate) type ByShard<A> = Vec<(u32, Vec<(usize, A)>)>;
+
+/// Groups items by shard.
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
+pub(crate) fn group_by_shard<A>(items: impl IntoIterator<Item = (u32, A)>) -> ByShard<A> {
+    let mut groups = std::collections::BTreeMap::<u32, Vec<(usize, A)>>::new();
+    for (position, (shard, item)) in items.into_iter().enumerate() {
+        groups.entry(shard).or_default().push((position, item));
+    }
+    groups.into_iter().collect()
+}
+
+/// Returns results in the order of the request.
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
+pub(crate) fn in_request_order<T>(groups: ByShard<T>) -> Vec<T> {
+    let mut results: Vec<(usize, T)> = groups.into_iter().flat_map(|(_, results)| results).collect();
+    results.sort_by_key(|(position, _)| *position);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Chooses `count` random entries, all with the same probability, from shards of these sizes.
+/// Returns how many to take from each shard; no more than exist.
+#[cfg(any(feature = "map", feature = "set"))]
+pub(crate) fn allocate_randomly(mut sizes: Vec<(u32, u64)>, count: u32) -> Vec<(u32, u32)> {
+    let mut total: u64 = sizes.iter().map(|(_, size)| size).sum();
+    let mut taken = vec![0; sizes.len()];
+    for _ in 0..u64::from(count).min(total) {
+        let mut position = fastrand::u64(..total);
+        for (taken, (_, remaining)) in taken.iter_mut().zip(&mut sizes) {
+            if position < *remaining {
+                *taken += 1;
+                *remaining -= 1;
+                break;
+            }
+            position -= *remaining;
+        }
+        total -= 1;
+    }
+    sizes.into_iter().zip(taken).filter(|(_, taken)| *taken > 0).map(|((shard, _), taken)| (shard, taken)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_the_order_of_the_request() {
+        let groups = group_by_shard([(3, 'a'), (1, 'b'), (3, 'c'), (0, 'd')]);
+        assert_eq!(groups.iter().map(|(shard, all)| (*shard, all.len())).collect::<Vec<_>>(), [(0, 1), (1, 1), (3, 2)]);
+        assert_eq!(in_request_order(groups), ['a', 'b', 'c', 'd']);
+    }
+
+    #[test]
+    fn entries_are_chosen_with_equal_probability() {
+        assert_eq!(allocate_randomly(vec![(0, 2), (1, 0), (2, 3)], 9), [(0, 2), (2, 3)]);
+        assert_eq!(allocate_randomly(vec![(0, 0)], 1), []);
+        let from_large = (0..4000).filter(|_| allocate_randomly(vec![(0, 1), (1, 9)], 1) == [(1, 1)]).count();
+        assert!((3450..3750).contains(&from_large), "{from_large}");
+    }
+}
