@@ -63,5 +63,5 @@ pub fn scripts() -> [String; 4] {
         };
     }
     let once = |text| crate::sha(&[ONCE, text].concat());
-    [once(text!("set")), once(text!("count_down")), once(text!("delete")), crate::sha(text!("look"))]
+    [once(text!("set")), once(text!("count_down")), once(text!("delete")), crate::sha(text!("state"))]
 }

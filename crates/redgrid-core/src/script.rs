@@ -178,7 +178,7 @@ impl BulkScript {
 ///
 /// - the number of these keys;
 /// - until when the batch may be executed: the earliest time of all calls, in microseconds of the
-/// server's clock, and 0 if none has one;
+///   server's clock, and 0 if none has one;
 /// - the command by which it publishes;
 /// - the other arguments of each call, in the order of the keys.
 ///

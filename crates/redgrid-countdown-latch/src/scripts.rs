@@ -40,7 +40,8 @@ impl Keys {
         until: Instant,
     ) -> Result<(i64, Option<u64>), ServerError> {
         let request = COUNT_DOWN.with(self.both()).int(by).int(millis(KEPT_OVER)).publish_here().arg(self.over.clone());
-        let mut answer = client.run_exactly_once_until::<Vec<Reply>>(self.with_channel(request), until).await?.into_iter();
+        let mut answer =
+            client.run_exactly_once_until::<Vec<Reply>>(self.with_channel(request), until).await?.into_iter();
         let before = answer.next().unwrap_or(Reply::Nil).into_typed()?;
         // An administrator may have written something else than a number.
         let ended = answer.next().map(|round| round.into_typed().unwrap_or(0));
@@ -146,7 +147,8 @@ mod tests {
     fn a_state_is_read() {
         let state = |parts: [&str; 3]| LatchState::read(&parts.map(str::to_owned));
         let lasting = state(["3", "17", "250"]).unwrap();
-        let expected = LatchState { is_open: false, round: Some(17), over: 0, ends_in: Some(Duration::from_millis(250)) };
+        let expected =
+            LatchState { is_open: false, round: Some(17), over: 0, ends_in: Some(Duration::from_millis(250)) };
         assert_eq!(lasting, expected);
         let after_ours = state(["3", "-17", "-1"]).unwrap();
         assert_eq!((after_ours.round, after_ours.over), (Some(0), 17));
