@@ -307,7 +307,7 @@ pub(crate) fn sha_of(file: &str) -> String {
         "phaser.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser.lua"),
         "barrier_arrive.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/barrier_arrive.lua"),
         "line_wait.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/line_wait.lua"),
-        "once.lua" => include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua"),
+        "dedup.lua" => include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua"),
         "phaser_end.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_end.lua"),
         "phaser_register.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_register.lua"),
         "phaser_arrive.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_arrive.lua"),
@@ -319,7 +319,7 @@ pub(crate) fn sha_of(file: &str) -> String {
         _ => "",
     };
     let front: &[&str] = match file {
-        "phaser_end.lua" => &[read("once.lua"), "local k = {unpack(KEYS, 2)}\n"],
+        "phaser_end.lua" => &[read("dedup.lua"), "local k = {unpack(KEYS, 2)}\n"],
         _ => &["local k = KEYS\n"],
     };
     redgrid_tests::sha(&[front, &[read("seats.lua"), between, read(file)]].concat().concat())

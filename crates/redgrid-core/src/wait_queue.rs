@@ -36,7 +36,7 @@ const AFTER_CHANGE: Duration = Duration::from_millis(2);
 
 /// A poll that is due or in flight for longer is overdue. Far above a round trip.
 ///
-/// What the last reply said is not reported as current any more.
+/// The last reply no longer counts as current then.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Number of a waiter. Later waiters of a queue have higher numbers.
@@ -49,9 +49,9 @@ pub type PollFuture<T> = Pin<Box<dyn Future<Output = Result<T, ServerError>> + S
 ///
 /// Its methods are called by the task of the queue, one at a time.
 pub trait Resource: Send + Sync + Sized + 'static {
-    /// What a waiter asks for.
+    /// The request of a waiter.
     type Request: Send;
-    /// What a wait ends with.
+    /// The result of a wait.
     type Outcome: Send;
     /// The reply of a poll.
     type Reply: Send;
@@ -81,7 +81,7 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// A poll has failed. The queue ends the waits of those that had come when it was sent.
     fn failed(&self) {}
 
-    /// Reads a message, and may end waits by it.
+    /// Reads a message or a gap in the messages, and may end waits by it.
     fn received(&self, queue: &WaitQueue<Self>, event: &ChannelEvent) -> NextPoll;
 }
 

@@ -153,7 +153,7 @@ mod tests {
         rounds.round_ended(0);
         assert_eq!(rounds.poll_replied(&closed(7)), Ended::Nothing);
         assert!(rounds.is_due(), "the message may be younger than the look");
-        // A round of Redisson's has no number to be told by.
+        // A round of Redisson's has no number, so its end is not recognized.
         let mut rounds = tracking(0);
         assert_eq!(rounds.round_ended(0), Ended::Nothing);
     }
@@ -192,7 +192,7 @@ mod tests {
             rounds.poll_sent();
             assert_eq!(rounds.poll_replied(&behind(over)), expected, "{over}");
         }
-        // Those who asked by that look are in Redisson's.
+        // The waiters of that poll are in Redisson's round.
         let mut rounds = tracking(7);
         rounds.poll_sent();
         rounds.poll_replied(&behind(7));

@@ -12,7 +12,7 @@ use redgrid_core::{Client, Script, ServerError};
 use crate::lock::Lock;
 use crate::scripts::RETAINED;
 
-static POSITIONS: Script<2> = Script::new("fair/places", include_str!("scripts/fair_positions.lua"));
+static POSITIONS: Script<2> = Script::new("fair/positions", include_str!("scripts/fair_positions.lua"));
 pub(crate) static INSPECT: Script<1> = Script::new("lock/inspect", include_str!("scripts/inspect.lua"));
 
 /// Maximum number of holders that are read of one lock: 1,000. They keep the server busy for about

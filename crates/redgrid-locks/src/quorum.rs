@@ -20,8 +20,9 @@ use crate::many::{Acquirable, AcquireMany, TryAcquireMany, sealed};
 use crate::quorum_guard::QuorumGuard;
 use crate::scripts::{VOTE, VOTE_COUNTED};
 
-static MARK_INCARNATION: Script<1> = Script::new("lock/birth", include_str!("scripts/server_incarnation.lua"));
-static RAISE_TOKEN: Script<1> = Script::new("lock/raise", include_str!("scripts/raise_token.lua"));
+static MARK_INCARNATION: Script<1> =
+    Script::new("lock/server_incarnation", include_str!("scripts/server_incarnation.lua"));
+static RAISE_TOKEN: Script<1> = Script::new("lock/raise_token", include_str!("scripts/raise_token.lua"));
 
 /// Default longest lease: a minute. A new process of a server abstains for a tenth longer.
 const LONGEST_LEASE: Duration = Duration::from_secs(60);

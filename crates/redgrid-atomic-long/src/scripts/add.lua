@@ -1,4 +1,4 @@
--- add.lua: add to a number, within bounds. Behind once.lua or plain.lua, and integers.lua or
+-- add.lua: add to a number, within bounds. Behind dedup.lua or plain.lua, and integers.lua or
 -- doubles.lua.
 --
 -- KEYS[2]  number    string; the number in decimal; absent is 0

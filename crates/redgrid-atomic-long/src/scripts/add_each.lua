@@ -1,4 +1,4 @@
--- add_each.lua: add several summands to a number, in order. Behind once.lua or plain.lua, and
+-- add_each.lua: add several summands to a number, in order. Behind dedup.lua or plain.lua, and
 -- integers.lua or doubles.lua.
 --
 -- KEYS[2]  number    string; the number in decimal; absent is 0

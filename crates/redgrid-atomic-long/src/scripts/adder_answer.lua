@@ -1,4 +1,4 @@
--- adder_answer.lua: answer a round of an adder, as Redisson does. Behind once.lua.
+-- adder_answer.lua: answer a round of an adder, as Redisson does. Behind dedup.lua.
 --
 -- KEYS[2]  counter    string; the sum of the answers
 -- KEYS[3]  semaphore  string; the number of answers

@@ -1,4 +1,4 @@
--- compare_and_set.lua: set a number if it equals an expected one. Behind once.lua or plain.lua, and
+-- compare_and_set.lua: set a number if it equals an expected one. Behind dedup.lua or plain.lua, and
 -- integers.lua or doubles.lua.
 --
 -- KEYS[2]  number    string; the number in decimal; absent is 0

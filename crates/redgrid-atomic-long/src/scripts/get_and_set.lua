@@ -1,4 +1,4 @@
--- get_and_set.lua: set or delete a number, and return the previous one. Behind once.lua or
+-- get_and_set.lua: set or delete a number, and return the previous one. Behind dedup.lua or
 -- plain.lua, and integers.lua or doubles.lua.
 --
 -- KEYS[2]  number    string; the number in decimal; absent is 0

@@ -1,4 +1,4 @@
--- replace_if.lua: set or delete a number if a comparison holds. Behind once.lua or plain.lua, and
+-- replace_if.lua: set or delete a number if a comparison holds. Behind dedup.lua or plain.lua, and
 -- integers.lua or doubles.lua.
 --
 -- KEYS[2]  number    string; the number in decimal; absent is 0

@@ -1,4 +1,4 @@
--- event_reset.lua: reset an event. Behind once.lua: it is executed exactly once.
+-- event_reset.lua: reset an event. Behind dedup.lua: it is executed exactly once.
 --
 -- KEYS[2]  event  hash: see event.lua
 -- Answers  {1} if it was set, {0} if not

@@ -1,4 +1,4 @@
--- event_set.lua: set an event. Behind once.lua: it is executed exactly once.
+-- event_set.lua: set an event. Behind dedup.lua: it is executed exactly once.
 --
 -- KEYS[2]  event     hash: see event.lua
 -- ARGV[4]  lifetime  milliseconds after which it is no longer set; 0: none

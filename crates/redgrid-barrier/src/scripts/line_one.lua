@@ -1,4 +1,4 @@
--- line_one.lua: notify one waiter. Behind once.lua: it is executed exactly once.
+-- line_one.lua: notify one waiter. Behind dedup.lua: it is executed exactly once.
 --
 -- KEYS     behind the deduplication key: the hash, the queue, notified participants: see line.lua
 -- ARGV[4]  publish       PUBLISH or SPUBLISH

@@ -1,4 +1,4 @@
--- phaser_end.lua: end a phaser, or delete one that has ended. Behind once.lua: it is executed
+-- phaser_end.lua: end a phaser, or delete one that has ended. Behind dedup.lua: it is executed
 -- exactly once.
 --
 -- KEYS     behind the deduplication key: the phaser, its parties, arrived parties: see phaser.lua

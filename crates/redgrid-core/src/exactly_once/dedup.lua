@@ -1,4 +1,4 @@
--- dedup.lua: what a script begins with that acts exactly once, however often it is sent.
+-- dedup.lua: the beginning of a script that is executed exactly once, however often it is sent.
 --
 -- KEYS[1]  memory     string; the number of the client's last request about this name, and its answer; has a lifetime
 -- ARGV[1]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done

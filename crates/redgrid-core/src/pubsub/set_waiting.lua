@@ -1,10 +1,10 @@
--- set_waiting.lua: tell those who hold names that somebody waits who gets no messages.
+-- set_waiting.lua: announce to the holders of locks a waiter that receives no messages.
 --
--- KEYS     any number of marks, of one slot
+-- KEYS     any number of flags, of one slot
 -- ARGV[1]  lifetime  milliseconds
--- Returns  how many marks there are
+-- Returns  the number of flags
 --
--- Work: O(keys), writes each. Sent twice, it marks a little longer.
+-- Work: O(keys), writes each. Sent twice, the flags last a little longer.
 for _, key in ipairs(KEYS) do
   redis.call('SET', key, '1', 'PX', ARGV[1])
 end

@@ -2,16 +2,15 @@
 --
 -- KEYS[1]  count    string; how many are left
 -- KEYS[2]  round    string; the number of the round, `-` before that of one that is over. Redisson writes none.
--- ARGV[1]  kept     lifetime of the round's number in milliseconds, renewed here at its half
--- ARGV[2]  over     how long the number is kept when the round is over, in milliseconds
--- Returns  {count, round, left}  in text: what is left, 0 and below where the latch is open; the round's number, 0 where it
---                                has none, below 0 that of the last one of which it is known that it is over; the lifetime of
---                                the count as of PTTL
+-- ARGV[1]  kept     lifetime of the round's number in milliseconds; renewed here after half of it
+-- ARGV[2]  over     lifetime of the number after the end of the round, in milliseconds
+-- Returns  {count, round, left}  as text. count: 0 or less if the latch is open. round: its number; 0 if it has none; if
+--                                negative, the number of the last round that is known to be over. left: PTTL of the count.
 --
--- Work: O(1), writes at most one key, and tells where it may not write, too. Sent twice, it looks twice.
+-- Work: O(1), writes at most one key; replies also if it may not write. Sent twice, it reads twice.
 local count = redis.call('GET', KEYS[1])
 if not count then
-  -- Ended by who knows nothing of its number. A number of another type is nobody's.
+  -- Ended by a client that does not know the number, Redisson for example. A key of another type is left as it is.
   local round = redis.pcall('GET', KEYS[2])
   if type(round) == 'string' and string.sub(round, 1, 1) ~= '-' then
     redis.pcall('SET', KEYS[2], '-' .. round, 'PX', ARGV[2])

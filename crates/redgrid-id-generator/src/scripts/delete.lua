@@ -1,4 +1,4 @@
--- delete.lua: delete a generator. Behind once.lua.
+-- delete.lua: delete a generator. Behind dedup.lua.
 --
 -- KEYS[2]  next        string; the first id of the next block
 -- KEYS[3]  allocation  string; the number of ids of a block

@@ -1,4 +1,4 @@
--- try_init.lua: set the first id and the block size, in the format of Redisson. Behind once.lua.
+-- try_init.lua: set the first id and the block size, in the format of Redisson. Behind dedup.lua.
 --
 -- KEYS[2]  next        string; the first id of the next block
 -- KEYS[3]  allocation  string; the number of ids of a block

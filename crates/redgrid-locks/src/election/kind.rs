@@ -7,7 +7,7 @@ use redgrid_core::{BulkScript, Request, Script, Token};
 use crate::scripts::{PLAIN, millis};
 
 static PROCLAIM: Script<2> = Script::new("leader/proclaim", include_str!("../scripts/leader_proclaim.lua"));
-static INSPECT: Script<2> = Script::new("leader/look", include_str!("../scripts/leader_inspect.lua"));
+static INSPECT: Script<2> = Script::new("leader/inspect", include_str!("../scripts/leader_inspect.lua"));
 static RESIGN: Script<3> = Script::new("leader/resign", include_str!("../scripts/leader_resign.lua"));
 static RENEW: BulkScript = BulkScript::new("leader/renew", include_str!("../scripts/leader_renew.lua"));
 static RESIGN_MANY: BulkScript =

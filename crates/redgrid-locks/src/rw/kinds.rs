@@ -15,15 +15,15 @@ static READ: Script<3> = Script::new("rw/read", include_str!("../scripts/rw_read
 static WRITE: Script<2> = Script::new("rw/write", include_str!("../scripts/rw_write.lua"));
 static ANNOUNCE: Script<1> = Script::new("rw/announce", include_str!("../scripts/rw_announce.lua"));
 static WITHDRAW: Script<2> = Script::new("rw/withdraw", include_str!("../scripts/rw_withdraw.lua"));
-static RELEASE_READ: Script<3> = Script::new("rw/end-read", include_str!("../scripts/rw_release_read.lua"));
-static RELEASE_WRITE: Script<2> = Script::new("rw/end-write", include_str!("../scripts/rw_release_write.lua"));
-static RELEASE_MANY: BulkScript = BulkScript::new("rw/end-many", include_str!("../scripts/rw_release_many.lua"));
-static EXTEND: Script<2> = Script::new("rw/lease", include_str!("../scripts/rw_extend.lua"));
+static RELEASE_READ: Script<3> = Script::new("rw/release-read", include_str!("../scripts/rw_release_read.lua"));
+static RELEASE_WRITE: Script<2> = Script::new("rw/release-write", include_str!("../scripts/rw_release_write.lua"));
+static RELEASE_MANY: BulkScript = BulkScript::new("rw/release-many", include_str!("../scripts/rw_release_many.lua"));
+static EXTEND: Script<2> = Script::new("rw/extend", include_str!("../scripts/rw_extend.lua"));
 static RETAIN: Script<3> = Script::new("rw/linger", include_str!("../scripts/rw_linger.lua"));
 static RENEW_READS: BulkScript = BulkScript::new("rw/renew", include_str!("../scripts/rw_renew.lua"));
 static TAKE_OVER: Script<1> = Script::new("rw/seize", include_str!("../scripts/rw_seize.lua"));
-static EVICT_READER: Script<3> = Script::new("rw/evict", include_str!("../scripts/rw_evict_reader.lua"));
-static EVICT_EXPIRED: BulkScript = BulkScript::new("rw/bury", include_str!("../scripts/rw_evict_expired.lua"));
+static EVICT_READER: Script<3> = Script::new("rw/evict-reader", include_str!("../scripts/rw_evict_reader.lua"));
+static EVICT_EXPIRED: BulkScript = BulkScript::new("rw/evict-expired", include_str!("../scripts/rw_evict_expired.lua"));
 
 /// Lifetime of the announcement of a waiting writer: 1 s. Readers wait that long for a crashed
 /// writer.

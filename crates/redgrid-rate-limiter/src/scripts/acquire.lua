@@ -1,4 +1,4 @@
--- acquire.lua: take permits for those who ask, in their order. Behind once.lua and log.lua, whose keys it has.
+-- acquire.lua: take permits for those who ask, in their order. Behind dedup.lua and log.lua, whose keys it has.
 --
 -- ARGV[4]  id       16 bytes, of which the last two are replaced by the number of the entry
 -- ARGV[5…] three for each who asks: permits; ahead, in milliseconds: they may be taken for so much later; waits: `1`: if they can not be

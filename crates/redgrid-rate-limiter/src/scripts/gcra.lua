@@ -1,4 +1,4 @@
--- gcra.lua: take permits by the generic cell rate algorithm, for those who ask, in their order. Behind once.lua.
+-- gcra.lua: take permits by the generic cell rate algorithm, for those who ask, in their order. Behind dedup.lua.
 --
 -- KEYS[2]  time     string; when all that was taken is replenished (the theoretical arrival time): microseconds since 1970 by this
 --                   server's clock, a space, and the rest of a microsecond in parts of `rate`. A missing one is past. Lives until then

@@ -1,4 +1,4 @@
--- give_back.lua: give back permits of one entry of the log, as far as it still counts. Behind once.lua and log.lua, whose keys it has.
+-- give_back.lua: give back permits of one entry of the log, as far as it still counts. Behind dedup.lua and log.lua, whose keys it has.
 --
 -- ARGV[4]  id       16 bytes, of the entry
 -- ARGV[5]  score    of the entry

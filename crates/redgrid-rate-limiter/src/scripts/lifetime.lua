@@ -1,4 +1,4 @@
--- lifetime.lua: end a limiter now, at a time, or never. Behind once.lua.
+-- lifetime.lua: end a limiter now, at a time, or never. Behind dedup.lua.
 --
 -- KEYS[2…7]         as in log.lua
 -- ARGV[4]  what     a lifetime in milliseconds; `delete`; `persist`

@@ -1,4 +1,4 @@
--- log.lua: the log of a rate limiter, in Redisson's format. Behind once.lua.
+-- log.lua: the log of a rate limiter, in Redisson's format. Behind dedup.lua.
 --
 -- KEYS[2]  config   hash; rate, interval in milliseconds, type (1: each client has a log of its own), keepAliveTime
 -- KEYS[3]  value    string; how many permits are free: the rate less what is in the log. A missing one is counted anew

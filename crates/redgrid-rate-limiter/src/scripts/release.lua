@@ -1,4 +1,4 @@
--- release.lua: give back permits of the oldest entries of the log, whoever took them. Behind once.lua and log.lua, whose keys it has.
+-- release.lua: give back permits of the oldest entries of the log, whoever took them. Behind dedup.lua and log.lua, whose keys it has.
 --
 -- ARGV[4]  permits  how many
 -- ARGV[5]  publish  PUBLISH or SPUBLISH

@@ -1,4 +1,4 @@
--- set.lua: set the rate of a limiter. Behind once.lua.
+-- set.lua: set the rate of a limiter. Behind dedup.lua.
 --
 -- KEYS[2…7]          as in log.lua
 -- ARGV[4]  rate, [5] interval, [6] type, [7] keepAliveTime   as in the hash

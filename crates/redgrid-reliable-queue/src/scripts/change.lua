@@ -1,4 +1,4 @@
--- change.lua: what tasks of one client do to a queue at the same time, in their order. Behind once.lua and queue.lua.
+-- change.lua: what tasks of one client do to a queue at the same time, in their order. Behind dedup.lua and queue.lua.
 --
 -- ARGV[4]   publish  PUBLISH or SPUBLISH
 -- ARGV[5]   channel  on which those who wait are told

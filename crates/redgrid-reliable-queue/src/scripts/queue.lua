@@ -1,4 +1,4 @@
--- queue.lua: what the scripts of a reliable queue begin with, behind state.lua and once.lua or what stands for it.
+-- queue.lua: what the scripts of a reliable queue begin with, behind state.lua and dedup.lua or what stands for it.
 --
 -- KEYS[2]   queue    hash; its settings, the number of the last message (`seq`), and how often what happened
 -- KEYS[3]   bodies   hash; message -> its bytes
