@@ -509,11 +509,6 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, told
     loop {
         let Some(mut bytes) = pipeline.outgoing() else {
             shared.more.notified().await;
-            // With several requests outstanding, yield so that imminent ones join the same write. A
-            // lone request is sent at once.
-            if pipeline.queue().waiting.len() > 1 {
-                tokio::task::yield_now().await;
-            }
             continue;
         };
         let mut had_to_wait = false;
