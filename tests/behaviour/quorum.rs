@@ -211,6 +211,28 @@ async fn two_of_five_that_are_gone_are_not_missed_and_three_are() {
     wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_majority_an_acquire_ends_with_its_timeout_or_with_that_of_the_client() {
+    let servers = servers().await;
+    let mut clients = Vec::new();
+    for server in &servers {
+        clients.push(client_with(&server.url(), |config| config.response_timeout(100 * MS).retries(1)).await);
+    }
+    let quorum = Quorum::new(clients).unwrap().share(100 * MS);
+    quorum.bootstrap().await.unwrap();
+    for server in &servers[..3] {
+        server.pause().await.unwrap();
+    }
+    let (lock, began) = (quorum.lock("a"), Instant::now());
+    lock.acquire().timeout(600 * MS).await.unwrap_err();
+    assert!(began.elapsed() >= 600 * MS, "longer than the client's 200 ms: {:?}", began.elapsed());
+    let unbounded = tokio::time::timeout(Duration::from_secs(10), lock.acquire().into_future());
+    unbounded.await.expect("ends after some 200 ms").unwrap_err();
+    for server in &servers[..3] {
+        server.resume().await.unwrap();
+    }
+}
+
 /// The median of so many acquires.
 async fn median(lock: &QuorumLock) -> Duration {
     let mut times = Vec::new();

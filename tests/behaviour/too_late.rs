@@ -56,7 +56,7 @@ fn scripted(answers: Vec<Result<Reply, ServerError>>) -> (Arc<Made>, Client, Ide
         answers[nth].clone()
     }));
     let config = Config::single("scripted").unwrap().response_timeout(Duration::from_millis(100));
-    let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
+    let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::runtime()).unwrap();
     let key = client.key(&"a".try_into().unwrap());
     (server, client, COUNTED.with([key]))
 }
@@ -80,8 +80,8 @@ async fn a_copy_that_is_too_late_tells_the_time_there() {
 
 static DATED: Script<1> = Script::new("dated", "return 5");
 
-/// The same of what does not act once.
-#[tokio::test]
+/// The same of what does not act once. The clock is paused: no request is in flight when the time ends.
+#[tokio::test(start_paused = true)]
 async fn what_tells_the_time_is_asked_again_while_its_caller_waits() {
     let late = || Ok(Reply::Array(vec![Reply::Int(-1), Reply::Bytes(Bytes::from_static(b"1700000000000000"))]));
     let (server, client, _) = scripted(vec![late(), Ok(Reply::Int(5))]);

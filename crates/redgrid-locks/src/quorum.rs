@@ -41,10 +41,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(128);
 /// Another attempt is needed only if another holder got a higher token meanwhile.
 const WRITE_BACKS: usize = 3;
 
-/// How long a majority may be unreachable before an acquire gives up, even with a longer timeout:
-/// 15 s.
-const CONTACT_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// Several independent servers, of which a majority decides.
 ///
 /// Each server is a deployment of its own, with a client of its own.
@@ -430,6 +426,8 @@ impl QuorumLock {
         }
         let (client, began) = (lock.locks[0].client(), lock.clock_now());
         let until = options.wait.map_or(Instant::MAX, |wait| began + wait);
+        // How long a majority may be unreachable before an acquire without a timeout gives up.
+        let contact_timeout = if options.wait.is_some() { Duration::MAX } else { client.patience() };
         let (mut contact, mut tries) = (began, 0_u32);
         let mut watches: Vec<Watch> = Vec::new();
         loop {
@@ -440,7 +438,7 @@ impl QuorumLock {
             };
             let now = lock.clock_now();
             match failed {
-                Some(error) if try_only || now >= contact + CONTACT_TIMEOUT || now >= until => return Err(error),
+                Some(error) if try_only || now >= contact + contact_timeout || now >= until => return Err(error),
                 Some(_) => {}
                 None if try_only => return Ok(None),
                 None => contact = now,
