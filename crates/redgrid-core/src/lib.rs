@@ -22,6 +22,7 @@ pub mod config;
 mod connection;
 mod error;
 mod exactly_once;
+mod failure;
 pub mod fence;
 mod inline_bytes;
 mod lifetime;
@@ -52,6 +53,7 @@ pub use connection::{
 };
 pub use error::{Code, ServerError};
 pub use exactly_once::{IdempotentBulkScript, IdempotentRequest, IdempotentScript};
+pub use failure::{Failure, Operation};
 pub use lifetime::{LIFETIMES, LIFETIMES_EXPECTED, TIMES_EXPECTED, describe_time, unix_millis};
 pub use lock::Holder;
 pub use name::{InvalidName, Name};

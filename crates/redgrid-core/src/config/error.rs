@@ -1,5 +1,5 @@
-//! Where a value came from, and what can be wrong with it. No password is in any of this, and no address or URL that may
-//! hold one.
+//! The origins of settings, and the errors of configurations. None of them contains a password, or
+//! an address or URL that may contain one.
 
 use std::fmt;
 use std::io;
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 
 use crate::name::InvalidName;
 
-/// Where a setting's value came from.
+/// The origin of a setting's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody set it.
+    /// The setting has its default.
     Default {
         /// The setting.
         key: &'static str,
     },
-    /// Set in code.
+    /// The value was set in code.
     Code {
         /// The setting.
         key: &'static str,
@@ -25,12 +25,12 @@ pub enum Origin {
     Url {
         /// The part, such as `host`, or the setting's name in its query.
         key: String,
-        /// Where the URL was: `the URL`, a variable, or a key of a file.
+        /// The origin of the URL: `the URL`, a variable, or a key of a file.
         url: String,
     },
     /// A key of a file.
     File {
-        /// The key as the file has it; with its section in a file of Redisson's.
+        /// The key as written in the file; with its section in a file of Redisson.
         key: String,
         /// The file.
         path: PathBuf,
@@ -53,12 +53,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Something in a configuration that has no effect here.
+/// An entry of a configuration that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// What it is about.
+    /// The entry.
     pub origin: Origin,
-    /// What is to be known, as a clause.
+    /// The reason, as a clause.
     pub clause: String,
 }
 
@@ -68,79 +68,80 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A configuration that can not work.
+/// The error of an invalid configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A value is not understood, or out of its bounds.
+    /// A value cannot be parsed, or is out of range.
     #[error("{origin}: expected {expected}")]
     Value {
-        /// Which one.
+        /// The setting.
         origin: Origin,
-        /// What was expected, and what was found where that can not be a secret.
+        /// The allowed values, and the given one if it cannot be a secret.
         expected: String,
     },
-    /// The URL is not understood. (It is not repeated here: it may hold a password.)
+    /// The URL cannot be parsed. The error does not contain it, because it may contain a password.
     #[error("{url} is not understood: expected {expected}")]
     Url {
-        /// Where the URL was: `the URL`, a variable, or a key of a file.
+        /// The origin of the URL: `the URL`, a variable, or a key of a file.
         url: String,
-        /// What was expected.
+        /// The expected form.
         expected: String,
     },
-    /// There is no setting of this name.
+    /// No setting has this name.
     #[error("{origin} is no setting{}", nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
     Unknown {
-        /// The name, and where it stands.
+        /// The name and its origin.
         origin: Origin,
-        /// The name most like it, if there is one.
+        /// The most similar name, if there is one.
         nearest: Option<&'static str>,
     },
-    /// Two values do not fit together.
+    /// Two values contradict each other.
     #[error("{left} and {right} do not fit: {rule}")]
     Relation {
-        /// The one, with its value where that can not be a secret.
+        /// The first, with its value if that cannot be a secret.
         left: String,
-        /// The other.
+        /// The second.
         right: String,
-        /// The rule that they break, as a clause.
+        /// The violated rule, as a clause.
         rule: &'static str,
     },
-    /// Something that it means can not be done here.
+    /// An entry is not supported.
     #[error("{origin} {clause}")]
     Unsupported {
-        /// What.
+        /// The entry.
         origin: Origin,
-        /// Why not, and what to do instead.
+        /// The reason, and what to do instead, as a clause.
         clause: String,
     },
-    /// No server is named.
+    /// The configuration contains no server.
     #[error("no server is named: expected {expected}")]
     NoServer {
-        /// What would name one.
+        /// The entries that would name one.
         expected: String,
     },
-    /// The namespace can not be used.
-    #[error("the namespace can not be used")]
+    /// The namespace is invalid.
+    #[error("invalid namespace: {0}")]
     Namespace(#[source] InvalidName),
-    /// The file can not be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {kind}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         kind: io::ErrorKind,
     },
-    /// The file is not in the format that its name promises. (What it says there is not repeated: it may be a password.)
+    /// The file is not in the format of its name's extension. The error does not contain the invalid
+    /// text, because it may be a password.
     #[error("{} is not {format}: line {line}, column {column} can not be understood", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
         /// YAML, TOML or JSON.
         format: &'static str,
-        /// From 1.
+        /// The line, from 1.
         line: usize,
-        /// From 1.
+        /// The column, from 1.
         column: usize,
     },
 }
@@ -151,7 +152,8 @@ impl ConfigError {
     }
 }
 
-/// The name most like `key`, where one is like it: a third of its letters may differ.
+/// Returns the name that is most similar to `key`, if one is: up to a third of its letters may
+/// differ.
 pub(super) fn nearest(key: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     let far = |name: &&str| strsim::osa_distance(&key.to_lowercase(), &name.to_lowercase());
     let best = names.into_iter().min_by_key(far)?;

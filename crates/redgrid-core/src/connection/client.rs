@@ -472,10 +472,10 @@ pub struct InHand {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The configuration is invalid.
-    #[error("the configuration can not work")]
+    #[error("invalid configuration: {0}")]
     Config(#[from] ConfigError),
     /// The underlying client could not be built.
-    #[error("the client could not be built")]
+    #[error("cannot create the client: {0}")]
     Client(#[source] ServerError),
 }
 
@@ -490,7 +490,7 @@ impl From<std::convert::Infallible> for ConnectError {
 #[non_exhaustive]
 pub enum NotReady {
     /// Not every server answered in time, or the runtime of the client has ended.
-    #[error("not every server answered within {waited:?}")]
+    #[error("not every server answered within {waited:?}: {source}")]
     Unavailable {
         /// How long the call waited.
         waited: Duration,
@@ -502,7 +502,7 @@ pub enum NotReady {
     /// certificate is refused.
     ///
     /// The client keeps trying, in case this is corrected.
-    #[error("a server refuses this client, or its certificate is refused")]
+    #[error("a server does not accept this client, or its certificate is rejected: {source}")]
     Unauthorized {
         /// The message of the server, or what is wrong with the certificate.
         #[source]

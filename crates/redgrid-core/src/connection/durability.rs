@@ -74,19 +74,19 @@ pub enum CommitError {
         acknowledged: u32,
     },
     /// The server cannot provide this durability, however long the caller waits.
-    #[error("the server can not do it: {missing}")]
+    #[error("the server does not support this durability: {missing}")]
     Unsupported {
         /// What is missing, in a clause.
         missing: Cow<'static, str>,
     },
     /// The process, its data or the connection may have changed since the reply.
-    #[error("nothing is proven: {reason}")]
+    #[error("cannot confirm the durability: {reason}")]
     Unproven {
         /// What has changed, in a clause.
         reason: Cow<'static, str>,
     },
     /// The request was not sent, was refused, or was not answered.
-    #[error("the server could not be asked, or did not answer")]
+    #[error("cannot confirm the durability: {0}")]
     Asking(#[from] ServerError),
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::connection::{Client, Request};
 use crate::error::ServerError;
+use crate::failure::{Failure, Operation};
 use crate::name::{InvalidName, Name, companion, same_slot};
 use crate::object::Lives;
 use crate::script::Script;
@@ -288,7 +289,7 @@ impl Fence {
     }
 
     fn guarded(&self) -> Result<&Guarded, FenceError> {
-        self.guarded.as_ref().map_err(|invalid| FenceError::InvalidName(invalid.clone()))
+        self.guarded.as_ref().map_err(|invalid| invalid.clone().into())
     }
 
     fn lifetime_millis(&self) -> i64 {
@@ -307,11 +308,7 @@ fn millis(duration: Duration) -> i64 {
 
 impl Guarded {
     fn write_error(&self, source: ServerError) -> FenceError {
-        let name = self.name.clone();
-        match source {
-            ServerError::Unknown { .. } | ServerError::Decode { .. } => FenceError::OutcomeUnknown { name, source },
-            source => FenceError::NotWritten { name, source },
-        }
+        Failure::of_change(Operation::new("write under the fence", &self.name), source).into()
     }
 }
 
@@ -353,21 +350,14 @@ impl Write {
             _ => 1,
         };
         if !(1..=MAX_FIELDS).contains(&count) {
-            return Err(FenceError::InvalidArgument {
-                name: name.clone(),
-                option: "fields",
-                expected: format!("1 to {MAX_FIELDS} at a time"),
-                got: count.to_string(),
-            });
+            let expected = format!("1 to {MAX_FIELDS} at a time");
+            return Err(Failure::invalid_argument(name, "fields", expected, count).into());
         }
         Ok(match self {
             Write::Set { value, lives } => {
-                let options = lives.as_options().map_err(|invalid| FenceError::InvalidArgument {
-                    name: name.clone(),
-                    option: "lifetime",
-                    expected: invalid.expected.into(),
-                    got: invalid.got,
-                })?;
+                let options = lives.as_options();
+                let options = options
+                    .map_err(|invalid| Failure::invalid_argument(name, "lifetime", invalid.expected, invalid.got))?;
                 ("SET", std::iter::once(value).chain(options).collect())
             }
             Write::HashSet { fields } => {
@@ -385,7 +375,7 @@ impl Write {
 #[non_exhaustive]
 pub enum FenceError {
     /// A newer holder has passed before. Nothing was written.
-    #[error("token {token} is stale for `{name}`: {highest} has passed before")]
+    #[error("token {token} is stale for the fence `{name}`: token {highest} has passed before")]
     Stale {
         /// Name of the fence.
         name: Name,
@@ -398,7 +388,7 @@ pub enum FenceError {
     /// passed.
     ///
     /// Nothing was written.
-    #[error("token {token} is older than what the fence `{name}` remembers ({lifetime:?})")]
+    #[error("token {token} is older than the memory of the fence `{name}` ({lifetime:?})")]
     Aged {
         /// Name of the fence.
         name: Name,
@@ -416,42 +406,18 @@ pub enum FenceError {
         /// The key of the write.
         key: Name,
     },
-    /// The request was not sent, or was refused: wrong type under the key, no permission, no
-    /// memory.
+    /// The request failed as it can fail for every object.
     ///
-    /// Nothing was written.
-    #[error("could not write under the fence `{name}`")]
-    NotWritten {
-        /// Name of the fence.
-        name: Name,
-        /// The obstacle.
-        #[source]
-        source: ServerError,
-    },
-    /// The request was sent and not answered. The write may be executed, now or a moment later.
-    #[error("wrote under the fence `{name}` and got no answer; the outcome is unknown")]
-    OutcomeUnknown {
-        /// Name of the fence.
-        name: Name,
-        /// What happened to the reply.
-        #[source]
-        source: ServerError,
-    },
-    /// An argument is not allowed. No request was sent.
-    #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
-    InvalidArgument {
-        /// The key of the write.
-        name: Name,
-        /// The argument.
-        option: &'static str,
-        /// What is allowed.
-        expected: String,
-        /// The value that was given.
-        got: String,
-    },
-    /// The name of the fence, or of the key, cannot be used. No request was sent.
+    /// Nothing was written, unless it is [`Failure::OutcomeUnknown`]: then the write may be
+    /// executed, now or a moment later.
     #[error(transparent)]
-    InvalidName(#[from] InvalidName),
+    Failed(#[from] Failure),
+}
+
+impl From<InvalidName> for FenceError {
+    fn from(invalid: InvalidName) -> Self {
+        FenceError::Failed(invalid.into())
+    }
 }
 
 #[cfg(test)]
@@ -471,6 +437,6 @@ mod tests {
     fn the_error_of_a_stale_token_names_both_tokens() {
         let name = Name::new("ledger").unwrap();
         let error = FenceError::Stale { name, token: Token::new(5), highest: Token::new(7) };
-        assert_eq!(error.to_string(), "token 5 is stale for `ledger`: 7 has passed before");
+        assert_eq!(error.to_string(), "token 5 is stale for the fence `ledger`: token 7 has passed before");
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::connection::CommitError;
 use crate::error::ServerError;
-use crate::name::Name;
+use crate::failure::{Failure, Operation};
+use crate::name::{InvalidName, Name};
 
 /// Describes the holder of a lock in an error message.
 fn holder(by_this_client: bool) -> &'static str {
@@ -27,51 +28,10 @@ pub enum AcquireError {
         /// Whether a guard of this very client held the lock: of another task, or the caller's own.
         by_this_client: bool,
     },
-    /// No server was reached in time. Nothing is held.
-    #[error("could not ask for `{name}`")]
-    Unavailable {
-        /// Name of the lock.
-        name: Name,
-        /// The last obstacle.
-        #[source]
-        source: ServerError,
-    },
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. Nothing is held.
-    #[error("not authorized to ask for `{name}`")]
-    Unauthorized {
-        /// Name of the lock.
-        name: Name,
-        /// The server's message, or what is wrong with the certificate.
-        #[source]
-        source: ServerError,
-    },
-    /// The server refused the request: wrong type under the name, no permission, no memory. Nothing
-    /// is held.
-    #[error("the server refused to grant `{name}`")]
-    Refused {
-        /// Name of the lock.
-        name: Name,
-        /// The server's message and its class.
-        #[source]
-        source: ServerError,
-    },
-    /// The request was sent and not answered.
-    ///
-    /// The lock may be held for a moment: its release is in progress, and its lease ends it at the
-    /// latest.
-    #[error("asked for `{name}` and got no answer; the outcome is unknown")]
-    OutcomeUnknown {
-        /// Name of the lock.
-        name: Name,
-        /// What happened to the reply.
-        #[source]
-        source: ServerError,
-    },
     /// Granted, but not confirmed to be as durable as requested in time.
     ///
     /// The grant was released; nothing is held.
-    #[error("`{name}` was granted and not made as durable as asked; it was given back")]
+    #[error("`{name}` was granted, was not confirmed to be durable, and was released: {source}")]
     NotDurable {
         /// Name of the lock.
         name: Name,
@@ -80,45 +40,48 @@ pub enum AcquireError {
         source: CommitError,
     },
     /// The holder that requests to reenter has lost its hold.
-    #[error("the holder that asks for `{name}` again has lost it")]
+    #[error("cannot acquire `{name}` again: the holder has lost it")]
     Lost {
         /// Name of the lock.
         name: Name,
     },
     /// The holder already has the lock, and the lock is not reentrant. The holder keeps it.
-    #[error("the holder that asks for `{name}` again holds it, and nobody enters this lock twice")]
+    #[error("cannot acquire `{name}` again: its holder is the caller, and the lock is not reentrant")]
     AlreadyHeld {
         /// Name of the lock.
         name: Name,
     },
     /// The caller would wait for itself: the holder of its own scope has the lock, but the request
     /// is made as another holder.
-    #[error("waiting for `{name}` would never end: the caller's own scope holds it")]
+    #[error("cannot wait for `{name}`: the caller's own scope holds it (pass its holder)")]
     WouldDeadlock {
         /// Name of the lock.
         name: Name,
     },
-    /// The client is shutting down. Nothing is held.
-    #[error("the client is shutting down; `{name}` was not acquired")]
-    ShuttingDown {
-        /// Name of the lock.
-        name: Name,
-    },
-    /// The name cannot be used. No request was sent.
+    /// The request failed as it can fail for every object.
+    ///
+    /// Nothing is held, unless it is [`Failure::OutcomeUnknown`]: then the lock may be held for a
+    /// moment. Its release is in progress, and its lease ends it at the latest.
     #[error(transparent)]
-    InvalidName(#[from] crate::name::InvalidName),
-    /// An option has a value that is not allowed. No request was sent.
-    #[error("invalid {option} for `{name}`: expected {expected}, got {got:?}")]
-    InvalidArgument {
-        /// Name of the lock.
-        name: Name,
-        /// The option.
-        option: &'static str,
-        /// What is allowed.
-        expected: &'static str,
-        /// The value that was given.
-        got: Duration,
-    },
+    Failed(#[from] Failure),
+}
+
+impl AcquireError {
+    /// Returns the operation of a failed acquire of `name`.
+    pub fn operation(name: &Name) -> Operation {
+        Operation::new("acquire", name)
+    }
+
+    /// Returns the error of an option with an invalid duration. No request was sent.
+    pub fn invalid_argument(name: &Name, option: &'static str, expected: &'static str, got: Duration) -> Self {
+        Failure::invalid_argument(name, option, expected, format!("{got:?}")).into()
+    }
+}
+
+impl From<InvalidName> for AcquireError {
+    fn from(invalid: InvalidName) -> Self {
+        AcquireError::Failed(invalid.into())
+    }
 }
 
 /// Reason why a release did not end a hold that was valid until then.
@@ -134,7 +97,7 @@ pub enum ReleaseError {
         reason: LostReason,
     },
     /// The server did not confirm the release; the lease ends the hold at the latest.
-    #[error("released `{name}` and got no answer; its lease ends it at the latest")]
+    #[error("the release of `{name}` is not confirmed, the end of its lease releases it at the latest: {source}")]
     OutcomeUnknown {
         /// Name of the lock.
         name: Name,
@@ -146,7 +109,7 @@ pub enum ReleaseError {
     ///
     /// If the user had no permission, the release is sent again until then, in the background, in
     /// case permissions come back.
-    #[error("the server refused to release `{name}`; its lease ends it")]
+    #[error("cannot release `{name}`, the end of its lease releases it: {source}")]
     Refused {
         /// Name of the lock.
         name: Name,
@@ -172,7 +135,7 @@ pub enum ExtendError {
     ///
     /// The lease is as it was. If a shorter one was requested, the hold ends by the local clock as
     /// if it had been granted.
-    #[error("the lease of `{name}` could not be changed")]
+    #[error("cannot change the lease of `{name}`: {source}")]
     NotExtended {
         /// Name of the lock.
         name: Name,
@@ -181,7 +144,7 @@ pub enum ExtendError {
         source: ServerError,
     },
     /// No reply arrived. Of the old and the new lease, the earlier end is valid.
-    #[error("the lease of `{name}` was to be changed and no answer came")]
+    #[error("tried to change the lease of `{name}`, the outcome is unknown: {source}")]
     OutcomeUnknown {
         /// Name of the lock.
         name: Name,
@@ -193,7 +156,7 @@ pub enum ExtendError {
     /// time.
     ///
     /// The old lease is valid.
-    #[error("the lease of `{name}` was changed and not made as durable as asked")]
+    #[error("the lease of `{name}` was changed, and was not confirmed to be durable: {source}")]
     NotDurable {
         /// Name of the lock.
         name: Name,
@@ -230,7 +193,7 @@ impl ExtendError {
 #[non_exhaustive]
 pub enum DetachError {
     /// Other guards of the same hold live: it was reentered, and they would still count as valid.
-    #[error("`{name}` has other guards in this process")]
+    #[error("cannot detach `{name}`: it has other guards in this process")]
     Shared {
         /// Name of the lock.
         name: Name,
@@ -244,7 +207,7 @@ pub enum DetachError {
         reason: LostReason,
     },
     /// The renewal failed that gives the other process time to attach.
-    #[error("the lease of `{name}` could not be renewed before handing it over")]
+    #[error("cannot detach `{name}`: {source}")]
     NotRenewed {
         /// Name of the lock.
         name: Name,
@@ -253,7 +216,7 @@ pub enum DetachError {
         source: ExtendError,
     },
     /// There is no contact to the server, by whose clock the end of a fixed lease is reported.
-    #[error("the end of the lease of `{name}` could not be told")]
+    #[error("cannot detach `{name}`, the end of its lease is not known: {source}")]
     Unavailable {
         /// Name of the lock.
         name: Name,
@@ -262,7 +225,7 @@ pub enum DetachError {
         source: ServerError,
     },
     /// Holds of this kind cannot be handed to another process.
-    #[error("`{name}` is held as a {kind}, which can not be handed to another process")]
+    #[error("cannot detach `{name}`: a {kind} cannot be handed to another process")]
     Unsupported {
         /// Name of the lock.
         name: Name,
@@ -278,13 +241,13 @@ pub enum AttachError {
     /// The detached hold is gone: it was attached before, taken by force, or its lease has ended.
     ///
     /// Nothing is held.
-    #[error("`{name}` is not detached any more: attached elsewhere, taken, or at the end of its lease")]
+    #[error("cannot attach `{name}`: it was attached elsewhere or taken, or its lease has ended")]
     Gone {
         /// Name of the lock.
         name: Name,
     },
     /// The hold was detached from another lock. No request was sent.
-    #[error("a hold of `{detached}` was to be attached to `{name}`")]
+    #[error("cannot attach `{name}`: the detached hold is of `{detached}`")]
     OtherLock {
         /// Name of the lock.
         name: Name,

@@ -21,6 +21,7 @@ use super::terms::AcquireRequest;
 use crate::clock::Instant;
 use crate::connection::{Client, Core, Progress};
 use crate::error::ServerError;
+use crate::failure::Failure;
 use crate::name::Name;
 use crate::observe::{About, Observed};
 
@@ -45,18 +46,19 @@ pub(super) fn into_acquire_error(core: &Core, failure: AcquireFailure, name: Nam
 
 /// Like `into_acquire_error`; `ended` returns why the client has shut down.
 fn of_failure(failure: AcquireFailure, name: Name, ended: impl FnOnce() -> ServerError) -> AcquireError {
-    match failure {
-        AcquireFailure::Unavailable(source) => AcquireError::Unavailable { name, source },
-        AcquireFailure::Unknown(source) => AcquireError::OutcomeUnknown { name, source },
-        AcquireFailure::Refused(source) => AcquireError::Refused { name, source: source.of_object() },
-        AcquireFailure::AlreadyHeld | AcquireFailure::Reenters => AcquireError::AlreadyHeld { name },
-        AcquireFailure::NotDurable(source) => AcquireError::NotDurable { name, source },
-        AcquireFailure::Unauthorized(source) => AcquireError::Unauthorized { name, source },
+    let operation = AcquireError::operation(&name);
+    AcquireError::Failed(match failure {
+        AcquireFailure::AlreadyHeld | AcquireFailure::Reenters => return AcquireError::AlreadyHeld { name },
+        AcquireFailure::NotDurable(source) => return AcquireError::NotDurable { name, source },
+        AcquireFailure::Unavailable(source) => Failure::Unavailable { operation, source },
+        AcquireFailure::Unknown(source) => Failure::OutcomeUnknown { operation, source },
+        AcquireFailure::Refused(source) => Failure::Refused { operation, source: source.of_object() },
+        AcquireFailure::Unauthorized(source) => Failure::Unauthorized { operation, source },
         AcquireFailure::ShuttingDown => match ended() {
-            ServerError::ShuttingDown => AcquireError::ShuttingDown { name },
-            source => AcquireError::Unavailable { name, source },
+            ServerError::ShuttingDown => Failure::ShuttingDown { operation },
+            source => Failure::Unavailable { operation, source },
         },
-    }
+    })
 }
 
 impl AcquireError {
@@ -258,8 +260,8 @@ impl PendingAcquire {
         let name = self.keys.name.clone();
         let is_current = now.since(contact) <= self.table.core.settings.response_timeout;
         if self.status.may_be_executed(now) {
-            let source = ServerError::unknown("a request without an answer may still be carried out");
-            AcquireError::OutcomeUnknown { name, source }
+            let source = ServerError::unknown("a request without a reply may still be executed");
+            Failure::OutcomeUnknown { operation: AcquireError::operation(&name), source }.into()
         } else if self.status.is_busy() && now >= self.until && is_current {
             let by_this_client = self.table.holds_key(self.kind, &self.keys);
             AcquireError::TimedOut { name, waited: now.since(self.entered), by_this_client }

@@ -416,13 +416,9 @@ pub(super) fn reenter(
                 return Some(Err(AcquireError::AlreadyHeld { name: name() }));
             }
             if request.at_least > hold.request.at_least {
-                let (expected, got) = ("as set by the holder's first acquire", request.at_least);
-                return Some(Err(AcquireError::InvalidArgument {
-                    name: name(),
-                    option: "hold_at_least",
-                    expected,
-                    got,
-                }));
+                let expected = "as set by the holder's first acquire";
+                let error = AcquireError::invalid_argument(&target.name, "hold_at_least", expected, request.at_least);
+                return Some(Err(error));
             }
             return Some(Ok(Arc::clone(hold)));
         }

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::error::ServerError;
+use crate::failure::{Failure, Operation};
 use crate::fence::FenceError;
 use crate::name::{InvalidName, Name};
 
@@ -12,87 +14,32 @@ use crate::name::{InvalidName, Name};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// No server was reached in time. This request changed nothing.
+    /// The request failed as it can fail for every object.
     ///
-    /// Earlier parts of a call in several parts may have been executed, as the call says.
-    #[error("could not ask for `{name}`")]
-    Unavailable {
-        /// Name of the object.
-        name: Name,
-        /// The obstacle.
-        #[source]
-        source: ServerError,
-    },
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. Nothing is changed.
-    #[error("not authorized to ask for `{name}`")]
-    Unauthorized {
-        /// Name of the object.
-        name: Name,
-        /// The server's message, or what is wrong with the certificate.
-        #[source]
-        source: ServerError,
-    },
-    /// The client is shut down. Nothing is changed.
-    #[error("the client is shut down; nothing was asked of `{name}`")]
-    ShuttingDown {
-        /// Name of the object.
-        name: Name,
-    },
-    /// The server refused the request, which changed nothing.
-    ///
-    /// Earlier parts of a call in several parts may have been executed, as the call says.
-    #[error("the server refused a request about `{name}`")]
-    Refused {
-        /// Name of the object.
-        name: Name,
-        /// The server's message.
-        #[source]
-        source: ServerError,
-    },
+    /// It changed nothing, unless it is [`Failure::OutcomeUnknown`]: then the object may be
+    /// changed, now or later. Earlier parts of a call in several parts may have been executed, as
+    /// the call says.
+    #[error(transparent)]
+    Failed(#[from] Failure),
     /// The server does not support the request; a newer one does. Nothing is changed.
-    #[error("the server can not do what is asked of `{name}`: {needed}")]
+    #[error("cannot {operation}: {needed} ({source})")]
     Unsupported {
-        /// Name of the object.
-        name: Name,
-        /// What supports it.
+        /// The operation.
+        operation: Operation,
+        /// What supports it, as a sentence.
         needed: &'static str,
         /// The server's message.
         #[source]
         source: ServerError,
     },
-    /// The request was sent and not answered: the object may be changed, now or later.
-    #[error("no answer about `{name}`: it may be changed, or not")]
-    OutcomeUnknown {
-        /// Name of the object.
-        name: Name,
-        /// The obstacle.
-        #[source]
-        source: ServerError,
-    },
     /// The request was executed, but its reply is not what was expected.
-    #[error("an answer about `{name}` is not what was expected")]
+    #[error("the request about `{name}` was executed: {source}")]
     Unexpected {
         /// Name of the object.
         name: Name,
         /// What was expected, and what was received.
         #[source]
         source: ServerError,
-    },
-    /// The name cannot be used. No request was sent.
-    #[error(transparent)]
-    InvalidName(#[from] InvalidName),
-    /// An argument is not allowed. No request was sent.
-    #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
-    InvalidArgument {
-        /// Name of the object.
-        name: Name,
-        /// The argument.
-        option: &'static str,
-        /// What is allowed.
-        expected: String,
-        /// The value that was given.
-        got: String,
     },
     /// The object has fewer elements. This request changed nothing.
     #[error("`{name}` has {len} elements, and none at index {index}")]
@@ -107,7 +54,7 @@ pub enum ObjectError {
     /// Some parts of a call were executed, and then one was not.
     ///
     /// The call says which parts come first.
-    #[error("`{name}`: failed after {done} elements; the rest was not applied")]
+    #[error("`{name}`: failed after {done} elements, the rest was not applied: {source}")]
     Partial {
         /// Name of the object.
         name: Name,
@@ -118,7 +65,7 @@ pub enum ObjectError {
         source: Box<ObjectError>,
     },
     /// Some shards of a sharded object did not execute the call; the others did.
-    #[error("{} of the shards of `{name}` that were asked failed, first shard {}", failed.len(), first(failed))]
+    #[error("`{name}`: {} shards failed, the first is shard {}: {source}", failed.len(), first(failed))]
     Shards {
         /// Name of the sharded object.
         name: Name,
@@ -129,7 +76,7 @@ pub enum ObjectError {
         source: Box<ObjectError>,
     },
     /// The object does not exist.
-    #[error("there is no `{name}`")]
+    #[error("`{name}` does not exist")]
     Absent {
         /// Name of the object.
         name: Name,
@@ -137,7 +84,7 @@ pub enum ObjectError {
     /// Other clients changed the object before each attempt, until the time of the call was over.
     ///
     /// The object is as they left it.
-    #[error("`{name}` was changed by others each time it was to be changed, {times} times")]
+    #[error("cannot change `{name}`: other clients changed it before each of {times} attempts")]
     Contended {
         /// Name of the object.
         name: Name,
@@ -147,7 +94,7 @@ pub enum ObjectError {
     /// A fence rejected the write: a newer holder has written, or the token is too old.
     ///
     /// Nothing is changed.
-    #[error("the fence of `{name}` let nothing pass")]
+    #[error("cannot write `{name}`: {source}")]
     Fenced {
         /// Name of the object.
         name: Name,
@@ -156,7 +103,7 @@ pub enum ObjectError {
         source: FenceError,
     },
     /// A value cannot be encoded. No request was sent.
-    #[error("a value for `{name}` can not be encoded by {codec}")]
+    #[error("cannot encode a value for `{name}` with {codec}: {source}")]
     Encode {
         /// Name of the object.
         name: Name,
@@ -167,7 +114,7 @@ pub enum ObjectError {
         source: Arc<dyn Error + Send + Sync>,
     },
     /// A stored value cannot be decoded as the requested type. It concerns this value alone.
-    #[error("what is stored in `{name}`{} can not be decoded by {codec}", at(.field))]
+    #[error("cannot decode the value in `{name}`{} with {codec}: {source}", at(.field))]
     Decode {
         /// Name of the object.
         name: Name,
@@ -199,16 +146,32 @@ impl ObjectError {
         Some(ObjectError::Shards { name: name.clone(), failed, source })
     }
 
-    /// Creates the error of a request about `name`.
+    /// Creates the error of a request that changes `name`.
     pub fn of(name: &Name, source: ServerError) -> Self {
-        let name = name.clone();
+        ObjectError::unless_unexpected(name, source, |source| {
+            Failure::of_change(Operation::new("change", name), source)
+        })
+    }
+
+    /// Creates the error of a request that only reads: without a reply, nothing is changed.
+    pub fn of_read(name: &Name, source: ServerError) -> Self {
+        ObjectError::unless_unexpected(name, source, |source| Failure::of_read(Operation::new("read", name), source))
+    }
+
+    /// Creates the error of an argument of a call about `name`. No request was sent.
+    pub fn invalid_argument(
+        name: impl AsRef<str>,
+        option: &'static str,
+        expected: impl Into<Cow<'static, str>>,
+        got: impl fmt::Display,
+    ) -> Self {
+        Failure::invalid_argument(name, option, expected, got).into()
+    }
+
+    fn unless_unexpected(name: &Name, source: ServerError, failure: impl FnOnce(ServerError) -> Failure) -> Self {
         match source {
-            ServerError::NotSent { .. } => ObjectError::Unavailable { name, source },
-            ServerError::Unauthorized { .. } => ObjectError::Unauthorized { name, source },
-            ServerError::ShuttingDown => ObjectError::ShuttingDown { name },
-            ServerError::Refused { .. } => ObjectError::Refused { name, source },
-            ServerError::Unknown { .. } => ObjectError::OutcomeUnknown { name, source },
-            ServerError::Decode { .. } => ObjectError::Unexpected { name, source },
+            ServerError::Decode { .. } => ObjectError::Unexpected { name: name.clone(), source },
+            source => failure(source).into(),
         }
     }
 
@@ -217,8 +180,8 @@ impl ObjectError {
     /// `needed` says which servers know the command.
     pub fn or_unsupported(self, needed: &'static str) -> Self {
         match self {
-            ObjectError::Refused { name, source } if source.is_unknown_command() => {
-                ObjectError::Unsupported { name, needed, source }
+            ObjectError::Failed(Failure::Refused { operation, source }) if source.is_unknown_command() => {
+                ObjectError::Unsupported { operation, needed, source }
             }
             other => other,
         }
@@ -227,13 +190,10 @@ impl ObjectError {
     /// Creates the error of a fenced write of `name`.
     pub fn of_fence(name: &Name, source: FenceError) -> Self {
         match source {
-            FenceError::NotWritten { source, .. } | FenceError::OutcomeUnknown { source, .. } => {
-                ObjectError::of(name, source)
+            FenceError::Failed(Failure::OutcomeUnknown { source: source @ ServerError::Decode { .. }, .. }) => {
+                ObjectError::Unexpected { name: name.clone(), source }
             }
-            FenceError::InvalidName(invalid) => invalid.into(),
-            FenceError::InvalidArgument { name, option, expected, got } => {
-                ObjectError::InvalidArgument { name, option, expected, got }
-            }
+            FenceError::Failed(failure) => failure.into(),
             FenceError::Stale { .. } | FenceError::Aged { .. } | FenceError::OtherSlot { .. } => {
                 ObjectError::Fenced { name: name.clone(), source }
             }
@@ -264,12 +224,10 @@ impl ObjectError {
             done => ObjectError::Partial { name: name.clone(), done, source: Box::new(self) },
         }
     }
+}
 
-    /// Creates the error of a request that only reads: without a reply, nothing is changed.
-    pub fn of_read(name: &Name, source: ServerError) -> Self {
-        match source {
-            ServerError::Unknown { .. } => ObjectError::Unavailable { name: name.clone(), source },
-            source => ObjectError::of(name, source),
-        }
+impl From<InvalidName> for ObjectError {
+    fn from(invalid: InvalidName) -> Self {
+        ObjectError::Failed(invalid.into())
     }
 }

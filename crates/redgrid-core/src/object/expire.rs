@@ -90,7 +90,7 @@ impl NewEnding {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] if the time is out of range.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the time is out of range.
     pub fn words(self, name: &Name) -> Result<(&'static str, Bytes, &'static str), ObjectError> {
         let (command, millis) = match self.when {
             When::In(lifetime) => ("PEXPIRE", millis(name, lifetime)?),

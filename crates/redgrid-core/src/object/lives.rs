@@ -27,7 +27,7 @@ impl Lives {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] if it is out of range.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if it is out of range.
     pub fn options(self, name: &Name) -> Result<Vec<Bytes>, ObjectError> {
         self.as_options().map_err(|invalid| invalid.into_error(name))
     }
@@ -52,7 +52,7 @@ pub(crate) struct InvalidLifetime {
 impl InvalidLifetime {
     fn into_error(self, name: &Name) -> ObjectError {
         let InvalidLifetime { expected, got } = self;
-        ObjectError::InvalidArgument { name: name.clone(), option: "lifetime", expected: expected.into(), got }
+        ObjectError::invalid_argument(name, "lifetime", expected, got)
     }
 }
 
@@ -60,7 +60,7 @@ impl InvalidLifetime {
 ///
 /// # Errors
 ///
-/// [`ObjectError::InvalidArgument`] if it is not 1 ms to 3650 days.
+/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if it is not 1 ms to 3650 days.
 pub fn millis(name: &Name, lifetime: Duration) -> Result<Bytes, ObjectError> {
     checked_millis(lifetime).map_err(|invalid| invalid.into_error(name))
 }

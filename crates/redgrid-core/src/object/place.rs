@@ -40,7 +40,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidName`].
+    /// [`Failure::InvalidName`](crate::Failure::InvalidName).
     pub fn named(&self) -> Result<(&Name, &Bytes), ObjectError> {
         self.key.as_ref().map(|(name, key)| (name, key)).map_err(|invalid| invalid.clone().into())
     }
@@ -59,8 +59,8 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] if it is in another slot of a cluster,
-    /// [`ObjectError::InvalidName`].
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if it is in another slot of a
+    /// cluster, [`Failure::InvalidName`](crate::Failure::InvalidName).
     pub fn beside(&self, option: &'static str, other: impl AsRef<str>) -> Result<Bytes, ObjectError> {
         let (name, key) = self.named()?;
         let other = self.client.key(&Name::new(other)?);
@@ -74,12 +74,7 @@ impl Place {
     /// Returns the error of an argument that is not allowed.
     pub fn invalid(&self, option: &'static str, expected: impl fmt::Display, got: impl fmt::Display) -> ObjectError {
         match self.named() {
-            Ok((name, _)) => ObjectError::InvalidArgument {
-                name: name.clone(),
-                option,
-                expected: expected.to_string(),
-                got: got.to_string(),
-            },
+            Ok((name, _)) => ObjectError::invalid_argument(name, option, expected.to_string(), got),
             Err(invalid) => invalid,
         }
     }
@@ -88,7 +83,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidName`].
+    /// [`Failure::InvalidName`](crate::Failure::InvalidName).
     pub fn command(&self, name: &'static str) -> Result<Request, ObjectError> {
         Ok(Request::command(name).key(self.named()?.1.clone()))
     }

@@ -77,8 +77,8 @@ impl Rounds {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::ShuttingDown`] if the client is shut down, [`ObjectError::Unavailable`] if
-    /// the time is over.
+    /// [`Failure::ShuttingDown`](crate::Failure::ShuttingDown) if the client is shut down,
+    /// [`Failure::Unavailable`](crate::Failure::Unavailable) if the time is over.
     ///
     /// # Cancel safety
     ///
@@ -88,8 +88,7 @@ impl Rounds {
         let turns = client.shared(key, UpdateTurns::default);
         let round_trip = client.core().topology.primary(key).time().round_trip();
         let stall_timeout = STALL_TIMEOUT.max(4 * round_trip);
-        let unavailable =
-            |reason| ObjectError::Unavailable { name: name.clone(), source: ServerError::not_sent(reason) };
+        let unavailable = |reason| ObjectError::of(name, ServerError::not_sent(reason));
         let mut turn_lock = std::pin::pin!(Arc::clone(&turns.lock).lock_owned());
         loop {
             let seen = turns.completed.load(Ordering::Relaxed);
@@ -120,7 +119,7 @@ impl Rounds {
     ///
     /// # Errors
     ///
-    /// As [`Rounds::in_line`]; [`ObjectError::InvalidName`].
+    /// As [`Rounds::in_line`]; [`Failure::InvalidName`](crate::Failure::InvalidName).
     ///
     /// # Cancel safety
     ///
@@ -188,8 +187,8 @@ impl Rounds {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] if the time is over, [`ObjectError::ShuttingDown`] if the client
-    /// is shut down.
+    /// [`ObjectError::Contended`] if the time is over,
+    /// [`Failure::ShuttingDown`](crate::Failure::ShuttingDown) if the client is shut down.
     ///
     /// # Cancel safety
     ///

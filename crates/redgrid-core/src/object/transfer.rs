@@ -171,12 +171,12 @@ impl Inner {
         let other = Inner { faces: self.faces, ..other };
         let (own_keys, other_keys) = (self.all_keys(), other.all_keys());
         if own_keys[0] != other_keys[0] && own_keys.iter().any(|key| other_keys.contains(key)) {
-            return Err(ObjectError::InvalidArgument {
-                name: self.name.clone(),
-                option: "name",
-                expected: "one whose keys are not those of the object itself".into(),
-                got: to.into(),
-            });
+            return Err(ObjectError::invalid_argument(
+                &self.name,
+                "name",
+                "one whose keys are not those of the object itself",
+                to,
+            ));
         }
         Ok(other)
     }
@@ -377,12 +377,8 @@ impl Restore {
 
     async fn execute(self) -> Result<bool, ObjectError> {
         let inner = self.object.inner()?;
-        let invalid = |option, expected: String, got| ObjectError::InvalidArgument {
-            name: inner.name.clone(),
-            option,
-            expected,
-            got,
-        };
+        let invalid =
+            |option, expected: String, got: String| ObjectError::invalid_argument(&inner.name, option, expected, got);
         let lifetime = match self.lifetime {
             Some(lifetime) if !LIFETIMES.contains(&lifetime) => {
                 return Err(invalid("lifetime", LIFETIMES_EXPECTED.into(), format!("{lifetime:?}")));

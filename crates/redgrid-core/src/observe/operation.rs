@@ -1,6 +1,7 @@
 //! One operation of a user: its span, and what is counted of it. With neither feature its future passes through as it is.
 
 use crate::clock::{Clock, Instant};
+use crate::failure::Failure;
 use crate::lock::{AcquireError, ExtendError, HoldGuard, ReleaseError};
 use crate::name::Name;
 use crate::permits::{self, Permit};
@@ -51,20 +52,28 @@ impl Done for Result<Option<HoldGuard>, AcquireError> {
     }
 }
 
+impl Done for Failure {
+    fn outcome(&self) -> &'static str {
+        match self {
+            Failure::Unavailable { .. } => "unavailable",
+            Failure::Unauthorized { .. } => "unauthorized",
+            Failure::Refused { .. } => "refused",
+            Failure::OutcomeUnknown { .. } => UNKNOWN,
+            Failure::ShuttingDown { .. } => "shutting_down",
+            Failure::InvalidName(_) | Failure::InvalidArgument { .. } => "invalid",
+        }
+    }
+}
+
 impl Done for AcquireError {
     fn outcome(&self) -> &'static str {
         match self {
             AcquireError::TimedOut { .. } => TIMED_OUT,
-            AcquireError::Unavailable { .. } => "unavailable",
-            AcquireError::Unauthorized { .. } => "unauthorized",
-            AcquireError::Refused { .. } => "refused",
-            AcquireError::OutcomeUnknown { .. } => UNKNOWN,
             AcquireError::NotDurable { .. } => "not_durable",
             AcquireError::Lost { .. } => "lost",
             AcquireError::AlreadyHeld { .. } => "already_held",
             AcquireError::WouldDeadlock { .. } => "would_deadlock",
-            AcquireError::ShuttingDown { .. } => "shutting_down",
-            AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. } => "invalid",
+            AcquireError::Failed(failure) => failure.outcome(),
         }
     }
 }
@@ -78,13 +87,8 @@ impl Done for Result<Option<Permit>, permits::AcquireError> {
             Err(AcquireError::TimedOut { .. }) => TIMED_OUT,
             Err(AcquireError::NotInitialised { .. }) => "not_initialised",
             Err(AcquireError::Closed { .. }) => "closed",
-            Err(AcquireError::Unavailable { .. }) => "unavailable",
-            Err(AcquireError::Unauthorized { .. }) => "unauthorized",
-            Err(AcquireError::Refused { .. }) => "refused",
-            Err(AcquireError::OutcomeUnknown { .. }) => UNKNOWN,
             Err(AcquireError::NotDurable { .. }) => "not_durable",
-            Err(AcquireError::ShuttingDown { .. }) => "shutting_down",
-            Err(AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. }) => "invalid",
+            Err(AcquireError::Failed(failure)) => failure.outcome(),
         }
     }
 }

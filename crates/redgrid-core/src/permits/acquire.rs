@@ -11,6 +11,7 @@ use super::error::AcquireError;
 use super::local_semaphore::Ask;
 use super::permit::Permit;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
+use crate::failure::Failure;
 use crate::lock::LeaseMode;
 
 /// Maximum number of permits of one request: what Redisson can count.
@@ -37,8 +38,7 @@ impl Options {
     async fn request(self, try_only: bool) -> Result<Option<Permit>, AcquireError> {
         let source = self.counter.source.as_ref().map_err(Clone::clone)?;
         let name = || source.name.clone();
-        let invalid =
-            |option, expected, got| Err(AcquireError::InvalidArgument { name: name(), option, expected, got });
+        let invalid = |option, expected, got| Err(Failure::invalid_argument(name(), option, expected, got).into());
         let (max, expected) = match source.leased {
             true => (MAX_LEASED, "0 to 1000, where permits have leases"),
             false => (MAX_PERMITS, "0 to 2147483647"),
@@ -82,7 +82,7 @@ impl Options {
             let empty = client
                 .semaphores()
                 .empty_permit(client, source)
-                .ok_or_else(|| AcquireError::ShuttingDown { name: name() });
+                .ok_or_else(|| Failure::ShuttingDown { operation: AcquireError::operation(&name()) }.into());
             return empty.map(Some);
         }
         let outcome = client.permits(source, request).outcome();

@@ -8,13 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::acquire::MAX_PERMITS;
-use super::error::SemaphoreError;
 use super::exchange::Source;
 use super::permit_set::{PermitId, millis};
 use crate::config::LONGEST_LEASE;
 use crate::connection::{Client, FromReply, Request};
 use crate::error::ServerError;
 use crate::exactly_once::IdempotentScript;
+use crate::failure::{Failure, Operation};
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 use crate::name::InvalidName;
 use crate::object::{Layout, Lifetime, Object};
@@ -86,22 +86,22 @@ impl Counter {
         self
     }
 
-    fn source(&self) -> Result<&Arc<Source>, SemaphoreError> {
+    fn source(&self) -> Result<&Arc<Source>, Failure> {
         self.source.as_ref().map_err(|invalid| invalid.clone().into())
     }
 
     /// Returns the conversion of an error of a request that only reads.
-    fn read_error(source: &Source) -> impl FnOnce(ServerError) -> SemaphoreError {
-        let name = source.name.clone();
+    fn read_error(source: &Source) -> impl FnOnce(ServerError) -> Failure {
+        let operation = Operation::new("read the semaphore", &source.name);
         |source| match source {
-            ServerError::Unknown { .. } => SemaphoreError::Unavailable { name, source },
-            other => SemaphoreError::of(name, other),
+            ServerError::Unknown { .. } => Failure::Unavailable { operation, source },
+            other => Failure::of_change(operation, other.of_object()),
         }
     }
 
-    fn write_error(source: &Source) -> impl FnOnce(ServerError) -> SemaphoreError {
-        let name = source.name.clone();
-        |error| SemaphoreError::of(name, error)
+    fn write_error(source: &Source) -> impl FnOnce(ServerError) -> Failure {
+        let operation = Operation::new("change the semaphore", &source.name);
+        |error| Failure::of_change(operation, error.of_object())
     }
 
     /// Sets the number of permits. With `overwrite`, it also replaces an earlier number.
@@ -110,8 +110,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the number may have been set.
-    pub async fn set(&self, permits: u64, overwrite: bool, lifetime: Option<Duration>) -> Result<bool, SemaphoreError> {
+    /// [`Failure`] says whether the number may have been set.
+    pub async fn set(&self, permits: u64, overwrite: bool, lifetime: Option<Duration>) -> Result<bool, Failure> {
         let source = self.source()?;
         check_range(source, "permits", 0..=MAX_PERMITS, permits, "0 to 2147483647")?;
         if let Some(lifetime) = lifetime {
@@ -130,8 +130,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the permits may have been added.
-    pub async fn add(&self, permits: i64, if_set: bool) -> Result<Option<i64>, SemaphoreError> {
+    /// [`Failure`] says whether the permits may have been added.
+    pub async fn add(&self, permits: i64, if_set: bool) -> Result<Option<i64>, Failure> {
         let source = self.source()?;
         let max = i64::try_from(MAX_PERMITS).unwrap_or(i64::MAX);
         check_range(source, "permits", -max..=max, permits, "-2147483647 to 2147483647")?;
@@ -146,8 +146,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the permits may have been added.
-    pub async fn release(&self, permits: u32) -> Result<(), SemaphoreError> {
+    /// [`Failure`] says whether the permits may have been added.
+    pub async fn release(&self, permits: u32) -> Result<(), Failure> {
         match permits {
             0 => self.source().map(drop),
             permits => self.add(permits.into(), false).await.map(drop),
@@ -158,8 +158,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the permits may have been taken.
-    pub async fn drain(&self) -> Result<u64, SemaphoreError> {
+    /// [`Failure`] says whether the permits may have been taken.
+    pub async fn drain(&self) -> Result<u64, Failure> {
         let source = self.source()?;
         let call = DRAIN.with([source.key.clone()]);
         let reply: Vec<u64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(source))?;
@@ -170,8 +170,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] if there was no reply.
-    pub async fn count(&self) -> Result<Counts, SemaphoreError> {
+    /// [`Failure`] if there was no reply.
+    pub async fn count(&self) -> Result<Counts, Failure> {
         let source = self.source()?;
         let call = COUNT.with([source.key.clone(), source.leases.clone()]).reads();
         let (set, available, leased): (bool, i64, u64) =
@@ -184,8 +184,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the lease may have been set.
-    pub async fn extend(&self, id: PermitId, lease: Duration) -> Result<bool, SemaphoreError> {
+    /// [`Failure`] says whether the lease may have been set.
+    pub async fn extend(&self, id: PermitId, lease: Duration) -> Result<bool, Failure> {
         let source = self.source()?;
         check_range(source, "lease", MIN_UPDATED_LEASE..=LONGEST_LEASE, lease, "1 ms to 30 days")?;
         let call = EXTEND.with([source.leases.clone()]).int(millis(lease)).arg(Bytes::copy_from_slice(id.as_bytes()));
@@ -197,8 +197,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] if there was no reply.
-    pub async fn lease(&self, id: PermitId) -> Result<Lifetime, SemaphoreError> {
+    /// [`Failure`] if there was no reply.
+    pub async fn lease(&self, id: PermitId) -> Result<Lifetime, Failure> {
         let source = self.source()?;
         let call = LEASE.with([source.leases.clone()]).arg(Bytes::copy_from_slice(id.as_bytes())).reads();
         self.client.run(call).await.map(Lifetime::of).map_err(Self::read_error(source))
@@ -208,8 +208,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the permit may have been returned.
-    pub async fn give_back(&self, id: PermitId) -> Result<Returned, SemaphoreError> {
+    /// [`Failure`] says whether the permit may have been returned.
+    pub async fn give_back(&self, id: PermitId) -> Result<Returned, Failure> {
         let source = self.source()?;
         let call = RETURN.with([source.key.clone(), source.leases.clone()]);
         let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_here().arg(source.channel.clone());
@@ -231,8 +231,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the semaphore may have been deleted.
-    pub async fn delete(&self) -> Result<bool, SemaphoreError> {
+    /// [`Failure`] says whether the semaphore may have been deleted.
+    pub async fn delete(&self) -> Result<bool, Failure> {
         let source = self.source()?;
         let request = Request::command("DEL").keys([source.key.clone(), source.leases.clone()]);
         let deleted = self.client.run(request).await.and_then(u64::from_reply).map_err(Self::write_error(source))?;
@@ -253,9 +253,9 @@ fn check_range<T: PartialOrd + Debug>(
     range: RangeInclusive<T>,
     value: T,
     expected: &'static str,
-) -> Result<(), SemaphoreError> {
+) -> Result<(), Failure> {
     if range.contains(&value) {
         return Ok(());
     }
-    Err(SemaphoreError::InvalidArgument { name: source.name.clone(), option, expected, got: format!("{value:?}") })
+    Err(Failure::invalid_argument(&source.name, option, expected, format!("{value:?}")))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::connection::CommitError;
 use crate::error::ServerError;
+use crate::failure::{Failure, Operation};
 use crate::lock::LostReason;
 use crate::name::{InvalidName, Name};
 
@@ -12,7 +13,7 @@ use crate::name::{InvalidName, Name};
 #[non_exhaustive]
 pub enum AcquireError {
     /// The timeout passed while there were too few permits. Nothing is held.
-    #[error("`{name}` had too few permits for {waited:?}")]
+    #[error("`{name}` still had too few permits after {waited:?}")]
     TimedOut {
         /// Name of the semaphore.
         name: Name,
@@ -22,7 +23,7 @@ pub enum AcquireError {
     /// No permits were ever set, or the semaphore was deleted, and this handle has no capacity.
     ///
     /// Nothing is held.
-    #[error("`{name}` has not been given any permits yet")]
+    #[error("the number of permits of `{name}` is not set")]
     NotInitialised {
         /// Name of the semaphore.
         name: Name,
@@ -33,52 +34,10 @@ pub enum AcquireError {
         /// Name of the semaphore.
         name: Name,
     },
-    /// No server was reached in time. Nothing is held.
-    #[error("could not ask for permits of `{name}`")]
-    Unavailable {
-        /// Name of the semaphore.
-        name: Name,
-        /// The last obstacle.
-        #[source]
-        source: ServerError,
-    },
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. Nothing is held.
-    #[error("not authorized to ask for permits of `{name}`")]
-    Unauthorized {
-        /// Name of the semaphore.
-        name: Name,
-        /// The server's message, or what is wrong with the certificate.
-        #[source]
-        source: ServerError,
-    },
-    /// The server refused the request: wrong type under the name, no permission, no memory. Nothing
-    /// is held.
-    #[error("the server refused permits of `{name}`")]
-    Refused {
-        /// Name of the semaphore.
-        name: Name,
-        /// The server's message and its class.
-        #[source]
-        source: ServerError,
-    },
-    /// The request was sent and not answered.
-    ///
-    /// It is sent until it is answered, for 30 s. Permits that it took are returned then. If it is
-    /// never answered, leased permits are available again at the end of their lease, and others may
-    /// be lost.
-    #[error("asked for permits of `{name}` and got no answer; the outcome is unknown")]
-    OutcomeUnknown {
-        /// Name of the semaphore.
-        name: Name,
-        /// What happened to the reply.
-        #[source]
-        source: ServerError,
-    },
     /// Granted, but not confirmed to be as durable as requested in time.
     ///
     /// The permits were returned; nothing is held.
-    #[error("permits of `{name}` were granted and not made as durable as asked; they were given back")]
+    #[error("permits of `{name}` were granted, were not confirmed to be durable, and were returned: {source}")]
     NotDurable {
         /// Name of the semaphore.
         name: Name,
@@ -86,27 +45,26 @@ pub enum AcquireError {
         #[source]
         source: CommitError,
     },
-    /// The client is shutting down. Nothing is held.
-    #[error("the client is shutting down; no permits of `{name}` were acquired")]
-    ShuttingDown {
-        /// Name of the semaphore.
-        name: Name,
-    },
-    /// The name cannot be used. No request was sent.
+    /// The request failed as it can fail for every object.
+    ///
+    /// Nothing is held, unless it is [`Failure::OutcomeUnknown`]: the request is sent until it is
+    /// answered, for 30 s. Permits that it took are returned then. If it is never answered, leased
+    /// permits are available again at the end of their lease, and others may be lost.
     #[error(transparent)]
-    InvalidName(#[from] InvalidName),
-    /// An option has a value that is not allowed. No request was sent.
-    #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
-    InvalidArgument {
-        /// Name of the semaphore.
-        name: Name,
-        /// The option.
-        option: &'static str,
-        /// What is allowed.
-        expected: &'static str,
-        /// The value that was given.
-        got: String,
-    },
+    Failed(#[from] Failure),
+}
+
+impl AcquireError {
+    /// Returns the operation of a failed acquire of permits of `name`.
+    pub(super) fn operation(name: &Name) -> Operation {
+        Operation::new("acquire permits of", name)
+    }
+}
+
+impl From<InvalidName> for AcquireError {
+    fn from(invalid: InvalidName) -> Self {
+        AcquireError::Failed(invalid.into())
+    }
 }
 
 /// Reason why a release did not return permits that were held until then.
@@ -125,7 +83,7 @@ pub enum ReleaseError {
     ///
     /// The release is sent again, so do not return the permits in another way. Leased permits are
     /// available again at the end of their lease at the latest.
-    #[error("released permits of `{name}` and got no answer")]
+    #[error("the release of permits of `{name}` is not confirmed, and is sent again: {source}")]
     OutcomeUnknown {
         /// Name of the semaphore.
         name: Name,
@@ -138,7 +96,7 @@ pub enum ReleaseError {
     /// The client keeps the permits and sends the release again, up to every 30 s. Do not return
     /// them in another way. Leased permits are available again at the end of their lease at the
     /// latest.
-    #[error("the server refused to take permits of `{name}` back")]
+    #[error("cannot release permits of `{name}`, the release is sent again: {source}")]
     Refused {
         /// Name of the semaphore.
         name: Name,
@@ -146,83 +104,4 @@ pub enum ReleaseError {
         #[source]
         source: ServerError,
     },
-}
-
-/// Reason why a semaphore was not set, changed, deleted or read.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum SemaphoreError {
-    /// No server was reached in time. Nothing is changed.
-    #[error("could not ask for the semaphore `{name}`")]
-    Unavailable {
-        /// Name of the semaphore.
-        name: Name,
-        /// The last obstacle.
-        #[source]
-        source: ServerError,
-    },
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. Nothing is changed.
-    #[error("not authorized to ask for the semaphore `{name}`")]
-    Unauthorized {
-        /// Name of the semaphore.
-        name: Name,
-        /// The server's message, or what is wrong with the certificate.
-        #[source]
-        source: ServerError,
-    },
-    /// The client is shut down. Nothing is changed.
-    #[error("the client is shut down; nothing was asked of the semaphore `{name}`")]
-    ShuttingDown {
-        /// Name of the semaphore.
-        name: Name,
-    },
-    /// The server refused the request: wrong type under the name, no permission, no memory. Nothing
-    /// is changed.
-    #[error("the server refused what was asked of the semaphore `{name}`")]
-    Refused {
-        /// Name of the semaphore.
-        name: Name,
-        /// The server's message and its class.
-        #[source]
-        source: ServerError,
-    },
-    /// The request was sent and not answered.
-    ///
-    /// The change may be made, once; it is sent again for 30 s at most.
-    #[error("asked for the semaphore `{name}` and got no answer; the outcome is unknown")]
-    OutcomeUnknown {
-        /// Name of the semaphore.
-        name: Name,
-        /// What happened to the reply.
-        #[source]
-        source: ServerError,
-    },
-    /// The name cannot be used. No request was sent.
-    #[error(transparent)]
-    InvalidName(#[from] InvalidName),
-    /// A value is not allowed. No request was sent.
-    #[error("invalid {option} for the semaphore `{name}`: expected {expected}, got {got}")]
-    InvalidArgument {
-        /// Name of the semaphore.
-        name: Name,
-        /// The option.
-        option: &'static str,
-        /// What is allowed.
-        expected: &'static str,
-        /// The value that was given.
-        got: String,
-    },
-}
-
-impl SemaphoreError {
-    pub(super) fn of(name: Name, source: ServerError) -> Self {
-        match source {
-            ServerError::NotSent { .. } => SemaphoreError::Unavailable { name, source },
-            ServerError::Unauthorized { .. } => SemaphoreError::Unauthorized { name, source },
-            ServerError::ShuttingDown => SemaphoreError::ShuttingDown { name },
-            ServerError::Refused { .. } => SemaphoreError::Refused { name, source: source.of_object() },
-            _ => SemaphoreError::OutcomeUnknown { name, source },
-        }
-    }
 }

@@ -46,7 +46,7 @@ mod ticket;
 
 pub use acquire::{Acquire, TryAcquire};
 pub use counter::{Counter, Counts, Returned};
-pub use error::{AcquireError, ReleaseError, SemaphoreError};
+pub use error::{AcquireError, ReleaseError};
 pub use exchange::Source;
 pub use local_semaphore::Ask;
 pub use permit::Permit;

@@ -16,6 +16,7 @@ use super::semaphore_state::RequestStatus;
 use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
+use crate::failure::Failure;
 use crate::lock::{GRACE, InlineTask};
 use crate::observe::{About, Observed};
 
@@ -146,6 +147,8 @@ impl Ticket {
     /// Converts the result; `None` if the permits were not taken in time.
     fn convert_result(&self, result: Option<AcquireResult>) -> Option<Result<Option<Permit>, AcquireError>> {
         let name = || self.semaphore.source.name.clone();
+        let operation = || AcquireError::operation(&self.semaphore.source.name);
+        let failed = AcquireError::Failed;
         let now = self.client.clock().now();
         Some(match result {
             Some(Ok(AcquireOutcome::TooFew)) => Ok(None),
@@ -153,14 +156,18 @@ impl Ticket {
             // The waiter was removed from the queue because it had timed out.
             None if now >= self.until => Err(self.timeout_error(now)),
             None | Some(Err(AcquireFailure::ShuttingDown)) => Err(match self.client.ended() {
-                ServerError::ShuttingDown => AcquireError::ShuttingDown { name: name() },
-                source => AcquireError::Unavailable { name: name(), source },
+                ServerError::ShuttingDown => failed(Failure::ShuttingDown { operation: operation() }),
+                source => failed(Failure::Unavailable { operation: operation(), source }),
             }),
-            Some(Err(AcquireFailure::Unauthorized(source))) => Err(AcquireError::Unauthorized { name: name(), source }),
+            Some(Err(AcquireFailure::Unauthorized(source))) => {
+                Err(failed(Failure::Unauthorized { operation: operation(), source }))
+            }
             Some(Err(AcquireFailure::NotInitialised)) => Err(AcquireError::NotInitialised { name: name() }),
-            Some(Err(AcquireFailure::Unknown(source))) => Err(AcquireError::OutcomeUnknown { name: name(), source }),
+            Some(Err(AcquireFailure::Unknown(source))) => {
+                Err(failed(Failure::OutcomeUnknown { operation: operation(), source }))
+            }
             Some(Err(AcquireFailure::Refused(source))) => {
-                Err(AcquireError::Refused { name: name(), source: source.of_object() })
+                Err(failed(Failure::Refused { operation: operation(), source: source.of_object() }))
             }
             Some(Err(AcquireFailure::NotDurable(source))) => Err(AcquireError::NotDurable { name: name(), source }),
         })
@@ -177,14 +184,15 @@ impl Ticket {
         let is_unknown = |since| !has_contact || now.since(since) > timeout;
         if self.status.sent_since().is_some_and(is_unknown) {
             let source = ServerError::unknown("the time ran out before an answer came");
-            AcquireError::OutcomeUnknown { name, source }
+            Failure::OutcomeUnknown { operation: AcquireError::operation(&name), source }.into()
         } else if has_contact {
             AcquireError::TimedOut { name, waited: now.since(self.entered) }
         } else {
-            match self.client.core().no_contact(&self.semaphore.source.key) {
-                source @ ServerError::Unauthorized { .. } => AcquireError::Unauthorized { name, source },
-                source => AcquireError::Unavailable { name, source },
-            }
+            let operation = AcquireError::operation(&name);
+            AcquireError::Failed(match self.client.core().no_contact(&self.semaphore.source.key) {
+                source @ ServerError::Unauthorized { .. } => Failure::Unauthorized { operation, source },
+                source => Failure::Unavailable { operation, source },
+            })
         }
     }
 

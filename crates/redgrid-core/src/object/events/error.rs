@@ -3,6 +3,7 @@
 use super::super::ObjectError;
 use crate::connection::NodeId;
 use crate::error::ServerError;
+use crate::failure::Failure;
 
 /// Reason why events are not received, or may be incomplete.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -24,7 +25,7 @@ pub enum ListenError {
     /// The setting of the server cannot be read: no permission, or no command CONFIG.
     ///
     /// [`Listen::unchecked`](super::Listen::unchecked) listens without this check.
-    #[error("{node}: cannot read `notify-keyspace-events` (is CONFIG GET allowed?)")]
+    #[error("{node}: cannot read `notify-keyspace-events` (is CONFIG GET allowed?): {source}")]
     CannotCheck {
         /// The server.
         node: NodeId,
@@ -35,7 +36,7 @@ pub enum ListenError {
     /// The setting of the server cannot be changed, or the server does not know a letter.
     ///
     /// Servers before Redis 7.0 do not know the `n` of [`Kind::Created`](super::Kind::Created).
-    #[error("`notify-keyspace-events` of {node} is not made \"{wanted}\"")]
+    #[error("{node}: cannot set `notify-keyspace-events` to \"{wanted}\": {source}")]
     CannotEnable {
         /// The server.
         node: NodeId,
@@ -49,28 +50,11 @@ pub enum ListenError {
     ///
     /// The user needs permission for `&__key*__:*`. It is tried again after a minute at the
     /// earliest.
-    #[error("the channels of events are denied")]
+    #[error("no permission for the channels of events (grant the user `&__key*__:*`)")]
     Denied,
-    /// No server was reached or subscribed to in time.
-    #[error("could not ask for events")]
-    Unavailable {
-        /// The obstacle.
-        #[source]
-        source: ServerError,
-    },
-    /// The client is shut down.
-    #[error("the client is shut down; nothing was asked of events")]
-    ShuttingDown,
-    /// An argument is not allowed. No request was sent.
-    #[error("invalid {option}: expected {expected}, got {got}")]
-    InvalidArgument {
-        /// The argument.
-        option: &'static str,
-        /// What is allowed.
-        expected: &'static str,
-        /// The value that was given.
-        got: String,
-    },
+    /// The subscription failed as a request for every object can fail.
+    #[error(transparent)]
+    Failed(#[from] Failure),
     /// The object is not valid. No request was sent.
     #[error(transparent)]
     Object(#[from] ObjectError),

@@ -13,6 +13,7 @@ use super::stream::{Filter, Subscription};
 use super::{Events, Kinds, ListenError};
 use crate::connection::Client;
 use crate::error::ServerError;
+use crate::failure::{Failure, Operation};
 use crate::pubsub::{MessageBuffer, SubscribeError};
 
 /// Number of notifications that are kept for a slow reader, by default: 1,024. Some hundred
@@ -21,6 +22,9 @@ const DEFAULT_KEPT: usize = 1024;
 
 /// The range of that number.
 const KEPT_RANGE: RangeInclusive<usize> = 1..=1_048_576;
+
+/// What a failure names as the operation.
+const LISTEN: &str = "listen to events";
 
 /// A request for a stream of events, sent when awaited. Created by [`Object::events`] and
 /// [`Listen::to`].
@@ -123,9 +127,12 @@ impl Listen {
     }
 
     async fn start(self) -> Result<Events, ListenError> {
-        let invalid = |option, expected, got| Err(ListenError::InvalidArgument { option, expected, got });
+        let invalid = |option, expected: &'static str, got: String| {
+            let operation = Operation::without_object(LISTEN);
+            Err(Failure::InvalidArgument { operation, option, expected: expected.into(), got }.into())
+        };
         let target = self.target?;
-        let Some(client) = self.client else { return Err(unavailable("there is no client")) };
+        let Some(client) = self.client else { return Err(unavailable(ServerError::not_sent("there is no client"))) };
         if self.kinds.is_empty() {
             return invalid("kinds", "one at least", "none".into());
         }
@@ -137,8 +144,10 @@ impl Listen {
         }
         if client.is_shut_down() {
             return Err(match client.ended() {
-                ServerError::ShuttingDown => ListenError::ShuttingDown,
-                source => ListenError::Unavailable { source },
+                ServerError::ShuttingDown => {
+                    Failure::ShuttingDown { operation: Operation::without_object(LISTEN) }.into()
+                }
+                source => unavailable(source),
             });
         }
         let (subscriptions, database) = (&client.core().subscriptions, client.core().database);
@@ -197,12 +206,13 @@ impl Listen {
 fn subscribe_error(why: SubscribeError) -> ListenError {
     match why {
         SubscribeError::Denied(_) => ListenError::Denied,
-        other => ListenError::Unavailable { source: other.into_error() },
+        other => unavailable(other.into_error()),
     }
 }
 
-fn unavailable(why: &'static str) -> ListenError {
-    ListenError::Unavailable { source: ServerError::not_sent(why) }
+/// Returns the error of a server that was not reached.
+pub(super) fn unavailable(source: ServerError) -> ListenError {
+    Failure::Unavailable { operation: Operation::without_object(LISTEN), source }.into()
 }
 
 /// # Errors

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::ListenError;
 use super::kind::missing_letters;
+use super::listen::unavailable;
 use crate::clock::Instant;
 use crate::connection::{Reply, Request, Server};
 use crate::error::{Code, ServerError};
+use crate::failure::Failure;
 use crate::pubsub::SubscriptionManager;
 
 const SETTING: &str = "notify-keyspace-events";
@@ -59,7 +61,7 @@ impl NotifyConfig {
             for node in nodes {
                 match self.ensure_on(&*node).await {
                     Ok(()) => {}
-                    Err(ListenError::Unavailable { source }) => failed = Some(source),
+                    Err(ListenError::Failed(Failure::Unavailable { source, .. })) => failed = Some(source),
                     Err(error) => refused = refused.or(Some(error)),
                 }
             }
@@ -69,7 +71,7 @@ impl NotifyConfig {
             let Some(source) = failed else { return Ok(()) };
             let retry_at = subscriptions.clock().now() + subscriptions.settings().retry_delay;
             if is_lasting || retry_at >= until {
-                return Err(ListenError::Unavailable { source });
+                return Err(unavailable(source));
             }
             subscriptions.clock().sleep_until(retry_at).await;
         }
@@ -79,7 +81,7 @@ impl NotifyConfig {
         let node = || server.id().clone();
         let is_passing = |source: &ServerError| source.code().is_none_or(Code::is_passing);
         let check_error = |source: ServerError| match source {
-            source if is_passing(&source) => ListenError::Unavailable { source },
+            source if is_passing(&source) => unavailable(source),
             source => ListenError::CannotCheck { node: node(), source },
         };
         // Another client may remove the letters that were added at the same moment.
@@ -95,7 +97,7 @@ impl NotifyConfig {
             let wanted = set + &missing;
             match change_setting(server, &wanted).await {
                 Ok(()) => {}
-                Err(source) if is_passing(&source) => return Err(ListenError::Unavailable { source }),
+                Err(source) if is_passing(&source) => return Err(unavailable(source)),
                 Err(source) => return Err(ListenError::CannotEnable { node: node(), wanted, source }),
             }
         }

@@ -1,0 +1,218 @@
+//! The ways in which an operation on any object can fail.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::ServerError;
+use crate::name::InvalidName;
+
+/// The reasons why an operation can fail that are the same for every object.
+///
+/// The error of each object contains it as its variant `Failed`, which says what is true of that
+/// object afterwards. Its message contains the message of its [source](std::error::Error::source).
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// No server was reached in time. The request changed nothing.
+    ///
+    /// The source of a read may be [`ServerError::Unknown`]: it changes nothing without a reply.
+    #[error("cannot {operation}: {source}")]
+    Unavailable {
+        /// The operation.
+        operation: Operation,
+        /// The obstacle of the last attempt.
+        source: ServerError,
+    },
+    /// The server does not accept this client's password, user or certificate, or its own
+    /// certificate is rejected. Nothing is changed.
+    #[error("cannot {operation}: {source}")]
+    Unauthorized {
+        /// The operation.
+        operation: Operation,
+        /// The server's message, or the problem with the certificate.
+        source: ServerError,
+    },
+    /// The client is shut down. Nothing is changed.
+    #[error("cannot {operation}: the client is shut down")]
+    ShuttingDown {
+        /// The operation.
+        operation: Operation,
+    },
+    /// The server refused the request, which changed nothing: the key has another type, no
+    /// permission, or no memory.
+    #[error("cannot {operation}: {source}")]
+    Refused {
+        /// The operation.
+        operation: Operation,
+        /// The server's message.
+        source: ServerError,
+    },
+    /// The request was sent, and there is no reply. It may be executed, now or later.
+    #[error("tried to {operation}, the outcome is unknown: {source}")]
+    OutcomeUnknown {
+        /// The operation.
+        operation: Operation,
+        /// The reason why there is no reply.
+        source: ServerError,
+    },
+    /// The name is invalid. No request was sent.
+    #[error(transparent)]
+    InvalidName(#[from] InvalidName),
+    /// An argument is invalid. No request was sent.
+    #[error("invalid {option}{}: expected {expected}, got {got}", .operation.for_object())]
+    InvalidArgument {
+        /// The operation.
+        operation: Operation,
+        /// The argument.
+        option: &'static str,
+        /// The allowed values.
+        expected: Cow<'static, str>,
+        /// The given value.
+        got: String,
+    },
+}
+
+impl Failure {
+    /// Returns the failure of a request that changes something.
+    ///
+    /// A change with an unexpected reply has an unknown outcome, as one without a reply.
+    pub fn of_change(operation: Operation, source: ServerError) -> Self {
+        match source {
+            ServerError::NotSent { .. } => Failure::Unavailable { operation, source },
+            ServerError::Unauthorized { .. } => Failure::Unauthorized { operation, source },
+            ServerError::ShuttingDown => Failure::ShuttingDown { operation },
+            ServerError::Refused { .. } => Failure::Refused { operation, source },
+            ServerError::Unknown { .. } | ServerError::Decode { .. } => Failure::OutcomeUnknown { operation, source },
+        }
+    }
+
+    /// Returns the failure of a request that only reads.
+    ///
+    /// Without a reply nothing is changed either: the server counts as unreachable. An unexpected
+    /// reply counts as a refusal, because another attempt would have the same reply.
+    pub fn of_read(operation: Operation, source: ServerError) -> Self {
+        match source {
+            ServerError::Unknown { .. } => Failure::Unavailable { operation, source },
+            ServerError::Decode { .. } => Failure::Refused { operation, source },
+            source => Failure::of_change(operation, source),
+        }
+    }
+
+    /// Returns the failure of an argument of `object` that is invalid.
+    pub fn invalid_argument(
+        object: impl AsRef<str>,
+        option: &'static str,
+        expected: impl Into<Cow<'static, str>>,
+        got: impl fmt::Display,
+    ) -> Self {
+        let (expected, got) = (expected.into(), got.to_string());
+        Failure::InvalidArgument { operation: Operation::new("use", object), option, expected, got }
+    }
+
+    /// Returns the name of the object, if the operation has one.
+    pub fn object(&self) -> Option<&str> {
+        match self {
+            Failure::Unavailable { operation, .. }
+            | Failure::Unauthorized { operation, .. }
+            | Failure::ShuttingDown { operation }
+            | Failure::Refused { operation, .. }
+            | Failure::OutcomeUnknown { operation, .. }
+            | Failure::InvalidArgument { operation, .. } => operation.object(),
+            Failure::InvalidName(_) => None,
+        }
+    }
+}
+
+/// What was to be done, and to which object: ``count down the latch `x` ``.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    action: &'static str,
+    object: Option<Arc<str>>,
+}
+
+impl Operation {
+    /// Creates the operation `action` of an object. The action begins with a verb, such as `change`
+    /// or `read the latch`.
+    pub fn new(action: &'static str, object: impl AsRef<str>) -> Self {
+        Operation { action, object: Some(object.as_ref().into()) }
+    }
+
+    /// Creates an operation that is not about a single object.
+    pub fn without_object(action: &'static str) -> Self {
+        Operation { action, object: None }
+    }
+
+    /// Returns the action.
+    pub fn action(&self) -> &'static str {
+        self.action
+    }
+
+    /// Returns the name of the object.
+    pub fn object(&self) -> Option<&str> {
+        self.object.as_deref()
+    }
+
+    /// Returns the object, for a message about an argument.
+    fn for_object(&self) -> String {
+        self.object.as_ref().map(|object| format!(" for `{object}`")).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.object {
+            Some(object) => write!(f, "{} `{object}`", self.action),
+            None => f.write_str(self.action),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    /// The name of the variant, for a table.
+    fn variant(failure: &Failure) -> &'static str {
+        match failure {
+            Failure::Unavailable { .. } => "unavailable",
+            Failure::Unauthorized { .. } => "unauthorized",
+            Failure::ShuttingDown { .. } => "shutting down",
+            Failure::Refused { .. } => "refused",
+            Failure::OutcomeUnknown { .. } => "unknown",
+            Failure::InvalidName(_) => "name",
+            Failure::InvalidArgument { .. } => "argument",
+        }
+    }
+
+    #[test]
+    fn a_failure_says_what_is_true_on_the_server() {
+        let refused = ServerError::Refused { code: Code::WrongType, message: "WRONGTYPE".into() };
+        let unauthorized = ServerError::Unauthorized { message: "WRONGPASS".into() };
+        let unexpected = ServerError::Decode { expected: "a number", got: "a text".into() };
+        let cases = [
+            (ServerError::not_sent("no connection"), "unavailable", "unavailable"),
+            (unauthorized, "unauthorized", "unauthorized"),
+            (ServerError::ShuttingDown, "shutting down", "shutting down"),
+            (refused, "refused", "refused"),
+            (ServerError::unknown("time is over"), "unknown", "unavailable"),
+            (unexpected, "unknown", "refused"),
+        ];
+        for (source, change, read) in cases {
+            assert_eq!(variant(&Failure::of_change(Operation::new("change", "x"), source.clone())), change);
+            assert_eq!(variant(&Failure::of_read(Operation::new("read", "x"), source)), read);
+        }
+    }
+
+    #[test]
+    fn a_message_has_the_operation_and_the_cause() {
+        let source = || ServerError::Unauthorized { message: "WRONGPASS no".into() };
+        let failure = Failure::of_change(Operation::new("count down the latch", "x"), source());
+        assert_eq!(failure.to_string(), "cannot count down the latch `x`: not authorized: WRONGPASS no");
+        let failure = Failure::of_read(Operation::without_object("list keys"), source());
+        assert_eq!(failure.to_string(), "cannot list keys: not authorized: WRONGPASS no");
+        let failure = Failure::invalid_argument("x", "count", "at least 1", 0);
+        assert_eq!(failure.to_string(), "invalid count for `x`: expected at least 1, got 0");
+    }
+}
