@@ -61,7 +61,7 @@ pub type AtomicDouble = Atomic<f64>;
 /// the first call reports an invalid name. An absent number is 0.
 ///
 /// Concurrent additions of several tasks of a process are sent as one command. Every change is sent
-/// once: after a lost reply it is [`OutcomeUnknown`](AtomicError::OutcomeUnknown), and is not
+/// once: after a lost reply it is [`OutcomeUnknown`](crate::Failure::OutcomeUnknown), and is not
 /// retried, unless [`exactly_once`](Atomic::exactly_once) is set.
 #[derive(Clone)]
 pub struct Atomic<T: Numeral>(Result<Arc<Shared<T>>, InvalidName>);
@@ -93,9 +93,9 @@ impl<T: Numeral> Atomic<T> {
     /// its reply for half a minute.
     ///
     /// A call returns within `response_timeout × (retries + 1)`, like any other. Without a reply by
-    /// then it is [`OutcomeUnknown`](AtomicError::OutcomeUnknown), and is retried in the
+    /// then it is [`OutcomeUnknown`](crate::Failure::OutcomeUnknown), and is retried in the
     /// background, for half a minute in all. Meanwhile the client's next exactly-once changes of
-    /// the name wait for it, and may end as [`Unavailable`](AtomicError::Unavailable).
+    /// the name wait for it, and may end as [`Unavailable`](crate::Failure::Unavailable).
     #[must_use]
     pub fn exactly_once(self) -> Self {
         Atomic::from_number(self.0.map(|shared| Number { exactly_once: true, ..shared.number.clone() }))

@@ -43,4 +43,4 @@ pub use comparison::Comparison;
 pub use error::AtomicError;
 pub use numeral::{Numeral, Value};
 pub use redgrid_core::object::Lifetime;
-pub use redgrid_core::{Client, Config, ServerError};
+pub use redgrid_core::{Client, Config, Failure, ServerError};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Client, FromReply, IdempotentRequest, Name, Request, ServerError};
+use redgrid_core::{Client, Failure, FromReply, IdempotentRequest, Name, Request, ServerError};
 
 use crate::error::AtomicError;
 use crate::numeral::{Numeral, Scripts};
@@ -72,7 +72,7 @@ impl Number {
     }
 
     pub(crate) fn invalid(&self, option: &'static str, expected: &'static str, got: String) -> AtomicError {
-        AtomicError::InvalidArgument { name: self.name.clone(), option, expected, got }
+        Failure::invalid_argument(&self.name, option, expected, got).into()
     }
 
     /// Returns the error of an addition of `by`.

@@ -24,10 +24,10 @@ impl<T: Numeral> Atomic<T> {
     /// # Errors
     ///
     /// [`AtomicError::Contended`] after 100 attempts in which others were faster.
-    /// [`AtomicError::Unavailable`] if earlier updates received no reply for
-    /// `response_timeout × (retries + 1)`, or if the attempts took that long in all: nothing was
-    /// changed. [`AtomicError::InvalidArgument`] if `change` returns an invalid number. Otherwise
-    /// those of [`Atomic::set`].
+    /// [`Failure::Unavailable`](crate::Failure::Unavailable) if earlier updates received no reply
+    /// for `response_timeout × (retries + 1)`, or if the attempts took that long in all: nothing
+    /// was changed. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if `change`
+    /// returns an invalid number. Otherwise those of [`Atomic::set`].
     ///
     /// # Cancel safety
     ///

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Client, Participant, Request, Script};
+use redgrid_core::{Client, Failure, Participant, Request, Script};
 
 use crate::error::{BarrierError, WaitError};
 use crate::handle::{PollOutcome, SyncHandle, object, script};
@@ -170,7 +170,7 @@ impl BarrierWait {
         let Barrier { handle, parties, rounds } = self.barrier;
         let handle = handle?;
         if parties == 0 {
-            return Err(BarrierError::InvalidArgument { name: handle.name });
+            return Err(Failure::invalid_argument(&handle.name, "parties", "at least 1", 0).into());
         }
         let options = handle.wait_options(self.timeout);
         let participant = handle.client.participant(&handle.key);
@@ -281,7 +281,7 @@ fn parse_arrive_reply(
 /// Returns the error for a reply that this participant has left. A shutdown has sent its leave
 /// request.
 pub(crate) fn shut_down_error(handle: &SyncHandle) -> WaitError {
-    WaitError::Failed(crate::AskError::ShuttingDown { name: handle.name.clone() })
+    WaitError::Failed(crate::error::shutting_down(&handle.name))
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use redgrid_core::lock::{
 };
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Client, Name};
+use redgrid_core::{Client, Failure, Name};
 
-use crate::error::{AskError, WaitError};
+use crate::error::{WaitError, is_passing, shutting_down};
 use crate::handle::{SyncHandle, object};
 use crate::notify_queue::{self, StorePermit, Waiter};
 
@@ -101,7 +101,7 @@ impl Condition {
         timeout: Option<Duration>,
     ) -> Result<(G, bool), ConditionError> {
         let hold = guard.into_hold_guard();
-        let handle = self.handle.as_ref().map_err(Clone::clone).map_err(AskError::from)?;
+        let handle = self.handle.as_ref().map_err(Clone::clone).map_err(Failure::from)?;
         if !hold.is_last() {
             return Err(ConditionError::Reentered { lock: hold.name().clone() });
         }
@@ -120,7 +120,7 @@ impl Condition {
         });
         let outcome = driven.await.unwrap_or_else(|_| {
             // The drive has no timeout, so only the end of the client ends it.
-            Err(ConditionError::Failed(AskError::ShuttingDown { name: handle.name.clone() }))
+            Err(ConditionError::Failed(shutting_down(&handle.name)))
         })?;
         outcome.hold.accept_member();
         if let Some(waiter) = outcome.waiter {
@@ -136,13 +136,13 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// [`AskError`] states whether the notification may have been sent.
+    /// [`Failure`] states whether the notification may have been sent.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the notification may or may not be sent.
     #[doc(alias = "signal")]
-    pub async fn notify_one(&self) -> Result<bool, AskError> {
+    pub async fn notify_one(&self) -> Result<bool, Failure> {
         notify_queue::notify_one(self.handle.as_ref().map_err(Clone::clone)?, StorePermit::No).await
     }
 
@@ -152,13 +152,13 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// [`AskError`] states whether the notifications may have been sent.
+    /// [`Failure`] states whether the notifications may have been sent.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the notifications may or may not be sent.
     #[doc(alias = "signalAll")]
-    pub async fn notify_all(&self) -> Result<u64, AskError> {
+    pub async fn notify_all(&self) -> Result<u64, Failure> {
         notify_queue::notify_all(self.handle.as_ref().map_err(Clone::clone)?).await
     }
 }
@@ -188,7 +188,7 @@ impl Lock {
         let lock = self.name();
         let acquire = async {
             let hold = self.client.enter(self.protocol, &self.keys, self.request)?.member().await?;
-            hold.ok_or_else(|| AcquireError::ShuttingDown { name: lock.clone() })
+            hold.ok_or_else(|| Failure::ShuttingDown { operation: AcquireError::operation(&lock) }.into())
         };
         acquire.await.map_err(|source| ConditionError::NotAcquired { lock, source })
     }
@@ -237,7 +237,7 @@ async fn wait(
             None
         }
         // The timeout has passed. Acquiring the lock shows whether there is contact.
-        Err(WaitError::Failed(error)) if has_timeout && error.is_passing() => None,
+        Err(WaitError::Failed(error)) if has_timeout && is_passing(&error) => None,
         Err(error) => return Err(ConditionError::from_wait(error)),
     };
     let acquire = lock.acquire();
@@ -260,7 +260,7 @@ async fn keep_notification(waiter: &Waiter, handle: &SyncHandle) -> WaitError {
         clock.sleep_until(clock.now() + handle.client.watchdog_lease() / 3).await;
         match waiter.poll_once(true).await {
             // Without a reply, another waiter may be notified, too: then both check the state.
-            Ok(_) | Err(WaitError::Failed(AskError::Unavailable { .. } | AskError::OutcomeUnknown { .. })) => {}
+            Ok(_) | Err(WaitError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })) => {}
             Err(error) => return error,
         }
     }
@@ -273,17 +273,17 @@ pub enum ConditionError {
     /// The waiter could not join the queue, or could not stay in it. The lock is released, now or
     /// in the background.
     #[error(transparent)]
-    Failed(#[from] AskError),
+    Failed(#[from] Failure),
     /// The holder has other guards of the lock, so it would hold the lock during the wait.
     ///
     /// This guard is released; the others still hold the lock.
-    #[error("`{lock}` is held by other guards of the same holder, too")]
+    #[error("cannot wait: other guards of the same holder hold `{lock}`")]
     Reentered {
         /// The lock.
         lock: Name,
     },
     /// The lock had been lost before, or the server refused to release it. There was no wait.
-    #[error("`{lock}` could not be given back before waiting")]
+    #[error("cannot wait: {source}")]
     NotReleased {
         /// The lock.
         lock: Name,
@@ -292,7 +292,7 @@ pub enum ConditionError {
         source: ReleaseError,
     },
     /// The lock was not acquired again.
-    #[error("`{lock}` was not acquired again after waiting")]
+    #[error("the wait has ended, but the lock was not acquired again: {source}")]
     NotAcquired {
         /// The lock.
         lock: Name,
@@ -307,7 +307,7 @@ impl ConditionError {
         match error {
             WaitError::Failed(error) => ConditionError::Failed(error),
             // The caller has handled a timeout, and a wait without one does not time out.
-            WaitError::TimedOut { name, .. } => ConditionError::Failed(AskError::ShuttingDown { name }),
+            WaitError::TimedOut { name, .. } => ConditionError::Failed(shutting_down(&name)),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Client, Name, Participant, Request, Script};
+use redgrid_core::{Client, Failure, Name, Participant, Request, Script};
 
 use crate::barrier::shut_down_error;
 use crate::error::BarrierError;
@@ -102,7 +102,7 @@ impl Enter {
     async fn run(self) -> Result<DoubleBarrierGuard, BarrierError> {
         let handle = self.barrier.handle.clone()?;
         if self.barrier.parties == 0 {
-            return Err(BarrierError::InvalidArgument { name: handle.name });
+            return Err(Failure::invalid_argument(&handle.name, "parties", "at least 1", 0).into());
         }
         // Driven, because a party that is inside without knowing it would keep the others from
         // leaving.

@@ -3,89 +3,36 @@
 use std::time::Duration;
 
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Name, ServerError};
+use redgrid_core::{Failure, Name, Operation, ServerError};
 
-/// The error of a request: why the server did not execute it.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum AskError {
-    /// No server was reachable in time, or the server is temporarily unable to execute the request.
-    ///
-    /// It is loading its data, accepts no writes, or the slot is migrating. Nothing was done.
-    #[error("could not ask for `{name}`")]
-    Unavailable {
-        /// The object.
-        name: Name,
-        /// The error of the last attempt.
-        #[source]
-        source: ServerError,
-    },
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is rejected. Nothing was done.
-    #[error("not authorized to ask for `{name}`")]
-    Unauthorized {
-        /// The object.
-        name: Name,
-        /// The server's message, or the problem with the certificate.
-        #[source]
-        source: ServerError,
-    },
-    /// The server refused: the key has another type, no permission, or no memory. Nothing was done.
-    #[error("the server refused what was asked of `{name}`")]
-    Refused {
-        /// The object.
-        name: Name,
-        /// The server's message and its error code.
-        #[source]
-        source: ServerError,
-    },
-    /// The request was sent, and no reply states what was done.
-    ///
-    /// A waiter is removed in the background, at the latest when its lease ends. Any other request
-    /// may or may not have been executed.
-    #[error("asked for `{name}` and got no answer; the outcome is unknown")]
-    OutcomeUnknown {
-        /// The object.
-        name: Name,
-        /// Why there is no reply.
-        #[source]
-        source: ServerError,
-    },
-    /// The client is shutting down.
-    #[error("the client is shutting down; `{name}` is not asked for any more")]
-    ShuttingDown {
-        /// The object.
-        name: Name,
-    },
-    /// The name is invalid. No request was sent.
-    #[error(transparent)]
-    InvalidName(#[from] InvalidName),
+/// Returns the failure of a request.
+///
+/// A server that is temporarily unable to execute it (it is loading its data, accepts no writes, or
+/// the slot is migrating) is [`Failure::Unavailable`].
+pub(crate) fn failure(name: &Name, source: ServerError) -> Failure {
+    let operation = Operation::new("use", name);
+    match source {
+        ServerError::Refused { code, .. } if code.is_passing() => Failure::Unavailable { operation, source },
+        source => Failure::of_change(operation, source),
+    }
 }
 
-impl AskError {
-    pub(crate) fn of(name: &Name, source: ServerError) -> Self {
-        let name = name.clone();
-        match source {
-            ServerError::Refused { code, .. } if !code.is_passing() => AskError::Refused { name, source },
-            ServerError::Unknown { .. } | ServerError::Decode { .. } => AskError::OutcomeUnknown { name, source },
-            ServerError::Unauthorized { .. } => AskError::Unauthorized { name, source },
-            ServerError::ShuttingDown => AskError::ShuttingDown { name },
-            _ => AskError::Unavailable { name, source },
-        }
-    }
+/// Returns the failure of a call that the end of its client has ended.
+pub(crate) fn shutting_down(name: &Name) -> Failure {
+    Failure::ShuttingDown { operation: Operation::new("use", name) }
+}
 
-    /// Converts the error of a read: without a reply, nothing was changed either.
-    pub(crate) fn of_read(self) -> Self {
-        match self {
-            AskError::OutcomeUnknown { name, source } => AskError::Unavailable { name, source },
-            other => other,
-        }
+/// Converts the failure of a read: without a reply, nothing was changed either.
+pub(crate) fn of_read(failure: Failure) -> Failure {
+    match failure {
+        Failure::OutcomeUnknown { operation, source } => Failure::Unavailable { operation, source },
+        other => other,
     }
+}
 
-    /// Returns whether a repeated request may succeed.
-    pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, AskError::Unavailable { .. } | AskError::OutcomeUnknown { .. })
-    }
+/// Returns whether a repeated request may succeed.
+pub(crate) fn is_passing(failure: &Failure) -> bool {
+    matches!(failure, Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })
 }
 
 /// The error of a wait.
@@ -96,7 +43,7 @@ pub enum WaitError {
     ///
     /// Without a reply to that soon, it is removed in the background, at the latest when its lease
     /// ends.
-    #[error("waited {waited:?} for `{name}`")]
+    #[error("the wait for `{name}` timed out after {waited:?}")]
     TimedOut {
         /// The object.
         name: Name,
@@ -104,8 +51,11 @@ pub enum WaitError {
         waited: Duration,
     },
     /// A request failed.
+    ///
+    /// After [`Failure::OutcomeUnknown`] the waiter is removed in the background, at the latest
+    /// when its lease ends.
     #[error(transparent)]
-    Failed(#[from] AskError),
+    Failed(#[from] Failure),
 }
 
 impl From<InvalidName> for WaitError {
@@ -123,7 +73,7 @@ impl From<InvalidName> for WaitError {
 #[non_exhaustive]
 pub enum BarrierError {
     /// The timeout passed before all parties arrived.
-    #[error("waited {waited:?} for the others at `{name}`")]
+    #[error("not all parties arrived at the barrier `{name}` within {waited:?}")]
     TimedOut {
         /// The barrier.
         name: Name,
@@ -131,7 +81,7 @@ pub enum BarrierError {
         waited: Duration,
     },
     /// Other waiters use another number of parties.
-    #[error("`{name}` is waited at by others with {theirs} parties, here with {ours}")]
+    #[error("other waiters at the barrier `{name}` expect {theirs} parties, this one expects {ours}")]
     PartiesDiffer {
         /// The barrier.
         name: Name,
@@ -140,15 +90,9 @@ pub enum BarrierError {
         /// The number of parties of the waiters.
         theirs: u32,
     },
-    /// The number of parties is 0; a barrier has at least one. No request was sent.
-    #[error("the barrier `{name}` has at least one party")]
-    InvalidArgument {
-        /// The barrier.
-        name: Name,
-    },
-    /// A request failed.
+    /// A request failed, or the number of parties is 0: [`Failure::InvalidArgument`].
     #[error(transparent)]
-    Failed(#[from] AskError),
+    Failed(#[from] Failure),
 }
 
 impl From<WaitError> for BarrierError {

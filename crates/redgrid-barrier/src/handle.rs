@@ -9,9 +9,11 @@ use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Layout, Object};
-use redgrid_core::{ChannelEvent, Client, FromReply, IdempotentRequest, Name, NotDriven, OrderedSubscription, Request};
+use redgrid_core::{
+    ChannelEvent, Client, Failure, FromReply, IdempotentRequest, Name, NotDriven, OrderedSubscription, Request,
+};
 
-use crate::error::{AskError, WaitError};
+use crate::error::{WaitError, failure, is_passing};
 
 /// The poll interval of waiters whose subscription is not active: 100 ms.
 const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
@@ -79,13 +81,13 @@ impl SyncHandle {
     }
 
     /// Sends a request, and returns its reply.
-    pub(crate) async fn run<T: FromReply>(&self, request: Request) -> Result<T, AskError> {
+    pub(crate) async fn run<T: FromReply>(&self, request: Request) -> Result<T, Failure> {
         if self.client.is_shut_down() {
-            return Err(AskError::of(&self.name, self.client.ended()));
+            return Err(failure(&self.name, self.client.ended()));
         }
         let clock = self.client.clock();
         let sent = clock.now();
-        let reply = self.client.run(request).await.map_err(|error| self.to_ask_error(error))?;
+        let reply = self.client.run(request).await.map_err(|error| self.to_failure(error))?;
         let round_trip = clock.now().since(sent).as_nanos();
         self.last_round_trip.store(u64::try_from(round_trip).unwrap_or(u64::MAX), Ordering::Relaxed);
         Ok(reply)
@@ -104,20 +106,16 @@ impl SyncHandle {
     }
 
     /// Sends a request that is executed exactly once, and returns its reply.
-    pub(crate) async fn run_exactly_once<T: FromReply>(&self, request: IdempotentRequest) -> Result<T, AskError> {
+    pub(crate) async fn run_exactly_once<T: FromReply>(&self, request: IdempotentRequest) -> Result<T, Failure> {
         if self.client.is_shut_down() {
-            return Err(AskError::of(&self.name, self.client.ended()));
+            return Err(failure(&self.name, self.client.ended()));
         }
-        self.client.run_exactly_once(request).await.map_err(|error| self.to_ask_error(error))
+        self.client.run_exactly_once(request).await.map_err(|error| self.to_failure(error))
     }
 
-    fn to_ask_error(&self, error: redgrid_core::ServerError) -> AskError {
+    fn to_failure(&self, error: redgrid_core::ServerError) -> Failure {
         // A request that a shutdown interrupted reports the shutdown.
-        if self.client.is_shut_down() {
-            AskError::of(&self.name, self.client.ended())
-        } else {
-            AskError::of(&self.name, error)
-        }
+        if self.client.is_shut_down() { failure(&self.name, self.client.ended()) } else { failure(&self.name, error) }
     }
 
     /// Drives a wait that ends with a grant, whether or not its caller polls it: see
@@ -136,7 +134,7 @@ impl SyncHandle {
             let name = self.name.clone();
             Err(E::from(match not_driven {
                 NotDriven::TimedOut => WaitError::TimedOut { name, waited: timeout.unwrap_or_default() },
-                NotDriven::Ended(source) => WaitError::Failed(AskError::of(&name, source)),
+                NotDriven::Ended(source) => WaitError::Failed(failure(&name, source)),
             }))
         })
     }
@@ -159,14 +157,15 @@ impl SyncHandle {
         mut parse: impl FnMut(Vec<i64>) -> Result<PollOutcome<T>, E>,
     ) -> Result<T, E> {
         let clock = self.client.clock();
-        let (mut subscription, mut failure): (Option<OrderedSubscription>, _) = (None, None);
+        let mut subscription: Option<OrderedSubscription> = None;
+        let mut last_failure = None;
         let mut last_reply = if options.had_contact { clock.now() } else { Instant::MIN };
-        let timed_out = |failure: Option<AskError>, last_reply: Instant| {
+        let timed_out = |last_failure: Option<Failure>, last_reply: Instant| {
             let no_reply = || {
-                AskError::of(&self.name, redgrid_core::ServerError::Unknown { reason: "no answer came in time".into() })
+                failure(&self.name, redgrid_core::ServerError::Unknown { reason: "no reply arrived in time".into() })
             };
-            let no_contact = || Some(AskError::of(&self.name, self.client.out_of_contact(&self.key, last_reply)?));
-            match failure.or_else(no_contact).or_else(|| (last_reply == Instant::MIN).then(no_reply)) {
+            let no_contact = || Some(failure(&self.name, self.client.out_of_contact(&self.key, last_reply)?));
+            match last_failure.or_else(no_contact).or_else(|| (last_reply == Instant::MIN).then(no_reply)) {
                 Some(failure) => E::from(WaitError::Failed(failure)),
                 None => {
                     E::from(WaitError::TimedOut { name: self.name.clone(), waited: clock.now().since(options.began) })
@@ -177,11 +176,12 @@ impl SyncHandle {
             let reply = tokio::select! {
                 biased;
                 reply = self.run::<Vec<i64>>(poll_request()) => reply,
-                () = clock.sleep_until(options.until) => return Err(timed_out(failure, last_reply)),
+                () = clock.sleep_until(options.until) => return Err(timed_out(last_failure, last_reply)),
             };
             let pause = match reply {
                 Ok(reply) => {
-                    (last_reply, failure) = (clock.now(), None);
+                    last_reply = clock.now();
+                    last_failure = None;
                     match parse(reply)? {
                         PollOutcome::Done(done) => return Ok(done),
                         PollOutcome::Wait(lease_left) => u64::try_from(lease_left)
@@ -191,8 +191,8 @@ impl SyncHandle {
                     }
                 }
                 // A wait with a timeout lasts until then, even without contact.
-                Err(error) if error.is_passing() && options.has_timeout() => {
-                    failure = Some(error);
+                Err(error) if is_passing(&error) && options.has_timeout() => {
+                    last_failure = Some(error);
                     self.unsubscribed_poll_interval()
                 }
                 Err(error) => return Err(E::from(WaitError::Failed(error))),
@@ -203,11 +203,11 @@ impl SyncHandle {
             tokio::select! {
                 biased;
                 () = self.client.shutting_down() => {
-                    return Err(E::from(WaitError::Failed(AskError::of(&self.name, self.client.ended()))));
+                    return Err(E::from(WaitError::Failed(failure(&self.name, self.client.ended()))));
                 }
                 () = until_notified(subscription, options.participant_id.as_deref()) => {}
                 () = clock.sleep_until(clock.now() + pause.min(max_pause)) => {}
-                () = clock.sleep_until(options.until) => return Err(timed_out(failure, last_reply)),
+                () = clock.sleep_until(options.until) => return Err(timed_out(last_failure, last_reply)),
             }
         }
     }

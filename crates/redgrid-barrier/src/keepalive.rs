@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use redgrid_core::Request;
+use redgrid_core::{Failure, Request};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::error::AskError;
 use crate::handle::SyncHandle;
 
 /// A task that renews a participation at each third of the lease, and whenever the subscription was
@@ -44,7 +43,7 @@ impl Keepalive {
                         return;
                     }
                     // A shutdown ends all participations.
-                    Err(AskError::ShuttingDown { .. }) => {
+                    Err(Failure::ShuttingDown { .. }) => {
                         lost_sender.send_replace(true);
                         return;
                     }

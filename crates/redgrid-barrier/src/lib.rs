@@ -61,12 +61,12 @@ mod reannounce;
 pub use barrier::{Barrier, BarrierWait, BarrierWaitResult};
 pub use condition::{Condition, ConditionError};
 pub use double_barrier::{DoubleBarrier, DoubleBarrierGuard, Enter, Leave};
-pub use error::{AskError, BarrierError, WaitError};
+pub use error::{BarrierError, WaitError};
 pub use event::{Event, EventWait};
 pub use notify::{Notified, Notify};
 pub use party::{Advance, Party};
 pub use phaser::{Phaser, PhaserError, PhaserState, WaitAdvance};
-pub use redgrid_core::{Client, Config, ServerError};
+pub use redgrid_core::{Client, Config, Failure, ServerError};
 
 #[cfg(test)]
 mod tests {

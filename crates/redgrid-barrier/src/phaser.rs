@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Client, IdempotentScript, Name, Script};
+use redgrid_core::{Client, Failure, IdempotentScript, Name, Script};
 
-use crate::error::{AskError, WaitError};
+use crate::error::WaitError;
 use crate::handle::{PollOutcome, SyncHandle, exactly_once_script, object, script};
 use crate::party::{Party, PartyState, arrive_request};
 
@@ -104,7 +104,7 @@ impl Phaser {
     pub async fn register(&self) -> Result<Party, PhaserError> {
         let handle = self.handle()?;
         let registered = register(handle, 1).await?.pop();
-        registered.ok_or_else(|| PhaserError::InvalidArgument { name: handle.name.clone(), got: 0 })
+        registered.ok_or_else(|| invalid_parties(handle, 0))
     }
 
     /// Registers 1 to 1,000 parties in one request: no phase ends before all of them have arrived.
@@ -208,13 +208,17 @@ impl Phaser {
     }
 
     fn handle(&self) -> Result<&SyncHandle, PhaserError> {
-        self.handle.as_ref().map_err(|invalid| AskError::from(invalid.clone()).into())
+        self.handle.as_ref().map_err(|invalid| Failure::from(invalid.clone()).into())
     }
+}
+
+fn invalid_parties(handle: &SyncHandle, got: usize) -> PhaserError {
+    Failure::invalid_argument(&handle.name, "parties", "1 to 1000", got).into()
 }
 
 async fn register(handle: &SyncHandle, parties: usize) -> Result<Vec<Party>, PhaserError> {
     if !(1..=MAX_BULK_REGISTER).contains(&parties) {
-        return Err(PhaserError::InvalidArgument { name: handle.name.clone(), got: parties });
+        return Err(invalid_parties(handle, parties));
     }
     let participants: Vec<_> = (0..parties).map(|_| handle.client.participant(&handle.key)).collect();
     for participant in &participants {
@@ -307,7 +311,7 @@ fn state_request(handle: &SyncHandle) -> redgrid_core::Request {
 #[non_exhaustive]
 pub enum PhaserError {
     /// The timeout passed before the phase ended.
-    #[error("waited {waited:?} for the others at the phaser `{name}`")]
+    #[error("not all parties arrived at the phaser `{name}` within {waited:?}")]
     TimedOut {
         /// The phaser.
         name: Name,
@@ -325,24 +329,17 @@ pub enum PhaserError {
         phase: u64,
     },
     /// This party has already arrived at the current phase; others have not.
-    #[error("this party of `{name}` has arrived at phase {phase} already")]
+    #[error("this party has already arrived at phase {phase} of the phaser `{name}`")]
     AlreadyArrived {
         /// The phaser.
         name: Name,
         /// The current phase.
         phase: u64,
     },
-    /// The number of parties is outside of 1 to 1,000. No request was sent.
-    #[error("1 to 1000 parties are registered with `{name}` at once, not {got}")]
-    InvalidArgument {
-        /// The phaser.
-        name: Name,
-        /// The requested number.
-        got: usize,
-    },
-    /// A request failed.
+    /// A request failed, or the number of parties is outside of 1 to 1,000:
+    /// [`Failure::InvalidArgument`].
     #[error(transparent)]
-    Failed(#[from] AskError),
+    Failed(#[from] Failure),
 }
 
 impl From<WaitError> for PhaserError {

@@ -90,8 +90,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for a probability that is not between 0 and 1, and for
-    /// numbers that result in no bits or in more than 4,294,967,294 (512 MiB).
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a probability outside of 0 to 1,
+    /// and for numbers that result in no bits or in more than 4,294,967,294 (512 MiB).
     ///
     /// # Cancel safety
     ///
@@ -118,7 +118,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for an impossible filter.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for an impossible filter.
     ///
     /// # Cancel safety
     ///
@@ -136,7 +136,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] for numbers that `try_init` refuses.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) as for `try_init`.
     pub fn planned(&self, expected_insertions: u64, false_probability: f64) -> Result<FilterConfig, ObjectError> {
         if !(false_probability > 0.0 && false_probability < 1.0) {
             return Err(self.place.invalid("false probability", "more than 0 and less than 1", false_probability));

@@ -22,8 +22,8 @@ impl BitSet {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed; nothing is changed unless it is `OutcomeUnknown`.
-    /// [`ObjectError::InvalidArgument`] for a set in another slot, and for no or more than 500
-    /// other sets.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a set in another slot, and
+    /// for no or more than 500 other sets.
     ///
     /// # Cancel safety
     ///

@@ -115,7 +115,8 @@ impl BitSet {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for a value that does not fit into the field.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a value that does not fit
+    /// into the field.
     ///
     /// # Cancel safety
     ///

@@ -121,8 +121,8 @@ impl<T, C: Codec> HyperLogLog<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`HyperLogLog::count`]. [`ObjectError::InvalidArgument`] for an object in another
-    /// slot.
+    /// As for [`HyperLogLog::count`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// for an object in another slot.
     ///
     /// # Cancel safety
     ///
@@ -136,7 +136,8 @@ impl<T, C: Codec> HyperLogLog<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`HyperLogLog::add`]. [`ObjectError::InvalidArgument`] for an object in another slot.
+    /// As for [`HyperLogLog::add`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// for an object in another slot.
     ///
     /// # Cancel safety
     ///

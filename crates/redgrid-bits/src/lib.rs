@@ -35,7 +35,7 @@
 //!
 //! # Promises
 //!
-//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.
 //! - No call blocks the server for longer than one pass over the string. A write of more than a
 //!   mebibyte is split.
@@ -57,5 +57,5 @@ pub use ones::Ones;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Encode};
 pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use shape::FilterConfig;

@@ -213,8 +213,8 @@ impl<T, C: Encode<T>> Buckets<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] if the names are in different slots. Otherwise
-    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the names are in different
+    /// slots. Otherwise [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
@@ -235,8 +235,8 @@ impl<T, C: Encode<T>> Buckets<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] if the names are in different slots. Otherwise
-    /// [`ObjectError`] states what failed and whether anything may have changed.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the names are in different
+    /// slots. Otherwise [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
@@ -280,12 +280,12 @@ impl<T, C: Encode<T>> Buckets<T, C> {
             let item = NamedValue::new(&self.client, name, bytes)?;
             let slot = |key: &Bytes| self.client.slot(key);
             if let Some((first, _)) = all.first_key_value().filter(|(first, _)| slot(first) != slot(&item.key)) {
-                return Err(ObjectError::InvalidArgument {
-                    name: item.name,
-                    option: "names",
-                    expected: format!("names that share a slot with `{}`", String::from_utf8_lossy(first)),
-                    got: "one in another".into(),
-                });
+                return Err(ObjectError::invalid_argument(
+                    &item.name,
+                    "names",
+                    format!("names that share a slot with `{}`", String::from_utf8_lossy(first)),
+                    "one in another",
+                ));
             }
             all.insert(item.key.clone(), item);
         }

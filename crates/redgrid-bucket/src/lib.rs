@@ -23,7 +23,7 @@
 //!
 //! # Promises
 //!
-//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.
 //! - Reads go to the primary, unless [`Config::read_mode`] says otherwise.
 //! - A value that cannot be decoded is an error that names the object, the codec, and what the
@@ -42,5 +42,5 @@ pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::fence::{Fence, FenceError};
 pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
-pub use redgrid_core::{Client, Config, Name, ServerError, Token};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError, Token};
 pub use set::{GetAndSet, Set, SetIf};

@@ -15,7 +15,7 @@ const PURGED_PER_COUNT: i64 = 500;
 
 /// What [`ObjectError::Unsupported`] reports on servers without lifetimes of hash fields.
 pub(crate) const FIELD_LIFETIMES_NEEDED: &str =
-    "lifetimes of fields of hashes are known to Redis from 7.4 and to Valkey from 9.0";
+    "lifetimes of hash fields need Redis 7.4 or newer, or Valkey 9.0 or newer";
 
 /// A map whose entries have lifetimes, shared by all processes that reach the same server:
 /// [`MapCache`] or [`NativeMapCache`], by its layout `Y`.

@@ -12,7 +12,7 @@ use bytes::{Buf, Bytes};
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{MessageEvent, MessageStream, Request, ServerError};
+use redgrid_core::{Failure, MessageEvent, MessageStream, Request, ServerError};
 
 use crate::cache::Cache;
 use crate::layout::{LISTEN, Packed, channels, packed};
@@ -155,7 +155,7 @@ impl<K, V, KC: Codec, VC: Codec> Listen<K, V, KC, VC> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] states what failed. [`ObjectError::Refused`] if the user may not subscribe
+    /// [`ObjectError`] states what failed. [`Failure::Refused`] if the user may not subscribe
     /// to the channels.
     ///
     /// # Cancel safety
@@ -224,7 +224,8 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream for Events<K, V, KC, VC> {
             if let Poll::Ready(checked) = flag_check.as_mut().poll(cx) {
                 let (pending_gap, unsure) = (self.pending_gap, self.unsure);
                 self.flag_check = next_flag_check(self.map.place.clone(), FLAG_CHECK_INTERVAL);
-                (self.pending_gap, self.unsure) = (false, matches!(checked, Err(ObjectError::OutcomeUnknown { .. })));
+                (self.pending_gap, self.unsure) =
+                    (false, matches!(checked, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));
                 if pending_gap || checked.is_ok_and(|was_missing| was_missing || unsure) {
                     return Poll::Ready(Some(Notice::Gap));
                 }

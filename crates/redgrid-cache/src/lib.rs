@@ -42,7 +42,7 @@
 //!   ahead, Java sees entries expire earlier by the difference, and entries that Java puts live
 //!   longer here.
 //! - No entry is removed before its expiry, except by the limit.
-//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.
 //! - Each call removes up to 100 expired entries, so that no call is slow for long. Expired entries
 //!   stay in memory until the next call, or until a Redisson client removes them.
@@ -69,5 +69,5 @@ pub use put::{Insert, Set, SetMany};
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::object::{Lifetime, Object, ObjectError, Scan};
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use set_cache::{SetCache, SetInsert};

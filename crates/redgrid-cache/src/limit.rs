@@ -51,7 +51,8 @@ impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for 0 and for more than 2,147,483,647.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for 0 and for more than
+    /// 2,147,483,647.
     ///
     /// # Cancel safety
     ///

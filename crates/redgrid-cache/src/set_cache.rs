@@ -239,7 +239,8 @@ impl<T, C: Codec> SetCache<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`SetCache::insert`]. [`ObjectError::InvalidArgument`] for more values.
+    /// As for [`SetCache::insert`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// for more values.
     ///
     /// # Cancel safety
     ///

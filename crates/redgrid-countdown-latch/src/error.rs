@@ -1,169 +1,88 @@
-//! What can be wrong, and what is true then.
+//! The errors of latches. Each variant states what is true afterwards.
 
 use std::time::Duration;
 
 use redgrid_core::name::InvalidName;
-use redgrid_core::{LIFETIMES_EXPECTED, Name, ServerError};
+use redgrid_core::{Failure, LIFETIMES_EXPECTED, Name, Operation, ServerError};
 
-/// Why a latch was not set, counted down, deleted or read.
+/// The error of a call that sets, counts down, deletes or reads a latch.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LatchError {
-    /// No server could be asked in time. Nothing is changed.
-    #[error("could not ask for the latch `{name}`")]
-    Unavailable {
-        /// The latch.
-        name: Name,
-        /// What stood in the way last.
-        #[source]
-        source: ServerError,
-    },
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. Nothing is changed.
-    #[error("not authorized to ask for the latch `{name}`")]
-    Unauthorized {
-        /// The latch.
-        name: Name,
-        /// The words of the server, or what is wrong with the certificate.
-        #[source]
-        source: ServerError,
-    },
-    /// The client is shut down. Nothing is changed.
-    #[error("the client is shut down; nothing was asked of the latch `{name}`")]
-    ShuttingDown {
-        /// The latch.
-        name: Name,
-    },
-    /// The server refused: wrong type under the name, no permission, no memory; or what is under the name is no count. Nothing
-    /// is changed.
-    #[error("the server refused what was asked of the latch `{name}`")]
-    Refused {
-        /// The latch.
-        name: Name,
-        /// The server's words and their class.
-        #[source]
-        source: ServerError,
-    },
-    /// Asked, and no answer came. It may be done, once; it is sent again for 30 s at most.
-    #[error("asked for the latch `{name}` and got no answer; the outcome is unknown")]
-    OutcomeUnknown {
-        /// The latch.
-        name: Name,
-        /// What happened to the answer.
-        #[source]
-        source: ServerError,
-    },
-    /// The name can not be used. Nothing was asked.
+    /// The request failed as it can fail for every object.
+    ///
+    /// Nothing is changed, unless it is [`Failure::OutcomeUnknown`]: then it may be executed, once.
+    /// It is sent again for 30 s at most. A value under the name that is not a count is
+    /// [`Failure::Refused`] when it is read.
     #[error(transparent)]
-    InvalidName(#[from] InvalidName),
-    /// The count can not be. Nothing was asked.
+    Failed(#[from] Failure),
+    /// The count is invalid. No request was sent.
     #[error("invalid count for the latch `{name}`: expected 1 to {}, got {got}", i64::MAX)]
     InvalidCount {
         /// The latch.
         name: Name,
-        /// What was given.
+        /// The given value.
         got: u64,
     },
-    /// The lifetime can not be. Nothing was asked.
+    /// The lifetime is invalid. No request was sent.
     #[error("invalid lifetime for the latch `{name}`: expected {LIFETIMES_EXPECTED}, got {got:?}")]
     InvalidLifetime {
         /// The latch.
         name: Name,
-        /// What was given.
+        /// The given value.
         got: Duration,
     },
 }
 
 impl LatchError {
-    /// What is true when this came of a change.
+    /// Returns the error of a change.
     pub(crate) fn of_change(name: &Name, source: ServerError) -> Self {
-        let name = name.clone();
-        match source {
-            ServerError::NotSent { .. } => LatchError::Unavailable { name, source },
-            ServerError::Unauthorized { .. } => LatchError::Unauthorized { name, source },
-            ServerError::ShuttingDown => LatchError::ShuttingDown { name },
-            ServerError::Refused { .. } => LatchError::Refused { name, source: source.of_object() },
-            _ => LatchError::OutcomeUnknown { name, source },
-        }
+        Failure::of_change(Operation::new("change the latch", name), source.of_object()).into()
     }
 
-    /// What is true when this came of a question.
-    pub(crate) fn of_question(name: &Name, source: ServerError) -> Self {
-        let name = name.clone();
-        match source {
-            // What was answered is no count: to ask again does not help.
-            ServerError::Refused { .. } | ServerError::Decode { .. } => {
-                LatchError::Refused { name, source: source.of_object() }
-            }
-            ServerError::Unauthorized { .. } => LatchError::Unauthorized { name, source },
-            ServerError::ShuttingDown => LatchError::ShuttingDown { name },
-            _ => LatchError::Unavailable { name, source },
-        }
+    /// Returns the error of a read.
+    pub(crate) fn of_read(name: &Name, source: ServerError) -> Self {
+        Failure::of_read(Operation::new("read the latch", name), source.of_object()).into()
     }
 }
 
-/// Why a wait for a latch ended before the latch was open. The latch is as it was.
+impl From<InvalidName> for LatchError {
+    fn from(invalid: InvalidName) -> Self {
+        LatchError::Failed(invalid.into())
+    }
+}
+
+/// The error of a wait that ended before the latch was open. The latch is as it was.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The time is over, and the count was not 0 when it was last asked for: within the interval of the looks, five times
-    /// `poll_interval`, and a second.
-    #[error("the latch `{name}` was not open after {waited:?}")]
+    /// The timeout passed, and the count was not 0 when it was last read.
+    ///
+    /// That read was at most one interval of the polls ago: five times `poll_interval`, and a
+    /// second.
+    #[error("the latch `{name}` was still closed after {waited:?}")]
     TimedOut {
         /// The latch.
         name: Name,
-        /// How long.
+        /// How long the wait lasted.
         waited: Duration,
     },
-    /// No server could be asked in time: `response_timeout × (retries + 1)`, or the bound of the wait.
-    #[error("could not ask for the latch `{name}`")]
-    Unavailable {
-        /// The latch.
-        name: Name,
-        /// What stood in the way last.
-        #[source]
-        source: ServerError,
-    },
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. The latch is as it was.
-    #[error("not authorized to ask for the latch `{name}`")]
-    Unauthorized {
-        /// The latch.
-        name: Name,
-        /// The words of the server, or what is wrong with the certificate.
-        #[source]
-        source: ServerError,
-    },
-    /// The server refused to tell: wrong type under the name, no permission; or what is under the name is no count.
-    #[error("the server refused to tell of the latch `{name}`")]
-    Refused {
-        /// The latch.
-        name: Name,
-        /// The server's words and their class.
-        #[source]
-        source: ServerError,
-    },
-    /// The client is shutting down.
-    #[error("the client is shutting down; the latch `{name}` was not open")]
-    ShuttingDown {
-        /// The latch.
-        name: Name,
-    },
-    /// The name can not be used. Nothing was asked.
+    /// The request failed as it can fail for every object.
+    ///
+    /// It is [`Failure::Unavailable`] after `response_timeout × (retries + 1)` without a reply, or
+    /// at the timeout of the wait.
     #[error(transparent)]
-    InvalidName(#[from] InvalidName),
+    Failed(#[from] Failure),
 }
 
 impl WaitError {
     pub(crate) fn of(name: &Name, source: ServerError) -> Self {
-        let name = name.clone();
-        match source {
-            ServerError::Refused { .. } | ServerError::Decode { .. } => {
-                WaitError::Refused { name, source: source.of_object() }
-            }
-            ServerError::Unauthorized { .. } => WaitError::Unauthorized { name, source },
-            ServerError::ShuttingDown => WaitError::ShuttingDown { name },
-            source => WaitError::Unavailable { name, source },
-        }
+        Failure::of_read(Operation::new("wait for the latch", name), source.of_object()).into()
+    }
+}
+
+impl From<InvalidName> for WaitError {
+    fn from(invalid: InvalidName) -> Self {
+        WaitError::Failed(invalid.into())
     }
 }

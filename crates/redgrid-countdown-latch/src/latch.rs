@@ -68,7 +68,9 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`LatchError`] says whether it may have counted. After [`LatchError::OutcomeUnknown`] do not count again: it is sent on.
+    /// [`LatchError`] says whether it may have counted. After
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) do not count again: it is sent
+    /// on.
     ///
     /// # Cancel safety
     ///
@@ -109,7 +111,7 @@ impl CountDownLatch {
     #[doc(alias = "getCount")]
     pub async fn count(&self) -> Result<u64, LatchError> {
         let keys = self.keys()?;
-        keys.count(&self.client).await.map_err(|source| LatchError::of_question(&keys.name, source))
+        keys.count(&self.client).await.map_err(|source| LatchError::of_read(&keys.name, source))
     }
 
     /// Waits until the round that is under way has ended: at a count of 0, deleted, or at the end of its lifetime. At once

@@ -55,6 +55,6 @@ mod waiters;
 
 pub use error::{LatchError, WaitError};
 pub use latch::CountDownLatch;
-pub use redgrid_core::{Client, Config, ServerError};
+pub use redgrid_core::{Client, Config, Failure, ServerError};
 pub use set::TrySetCount;
 pub use wait::Wait;

@@ -55,7 +55,7 @@ impl Wait {
             end = waiter.ended() => end,
             () = client.clock().wait_until(until) => match waiter.is_current() {
                 true => return Err(timed_out(client.clock().now().since(began))),
-                false => WaitEnd::Failed(ServerError::NotSent { reason: "no server could be asked in time".into() }),
+                false => WaitEnd::Failed(ServerError::NotSent { reason: "no server was reached in time".into() }),
             },
         };
         match end {

@@ -26,7 +26,7 @@
 //!
 //! # Promises
 //!
-//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.
 //! - Positions are those that the server can store; they are checked when they are created. The
 //!   server stores them with a precision of about 0.6 m.
@@ -43,5 +43,5 @@ pub use position::{Distance, InvalidPosition, Position};
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use search::{Around, Search};

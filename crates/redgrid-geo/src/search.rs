@@ -140,7 +140,7 @@ impl<T, C: Codec> Search<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for a name in another slot.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a name in another slot.
     ///
     /// # Cancel safety
     ///

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redgrid_core::Client;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
+use redgrid_core::{Client, Failure};
 
 use crate::error::IdError;
 use crate::prefetch::Prefetcher;
@@ -74,12 +74,7 @@ impl IdGenerator {
     pub async fn try_init(&self, start: i64, block: i64) -> Result<bool, IdError> {
         let prefetcher = self.prefetcher()?;
         if block < 1 {
-            return Err(IdError::InvalidArgument {
-                name: prefetcher.source().name.clone(),
-                option: "block",
-                expected: "1 to 2^63 - 1",
-                got: block.to_string(),
-            });
+            return Err(Failure::invalid_argument(&prefetcher.source().name, "block", "1 to 2^63 - 1", block).into());
         }
         prefetcher.change(&self.client, Change::TryInit { start, size: block }).await
     }

@@ -31,5 +31,5 @@ mod time_ordered;
 
 pub use error::IdError;
 pub use id_generator::IdGenerator;
-pub use redgrid_core::{Client, Config, ServerError};
+pub use redgrid_core::{Client, Config, Failure, ServerError};
 pub use time_ordered::{DecodedId, TimeOrderedId};

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use redgrid_core::{Client, Name};
+use redgrid_core::{Client, Failure, Name};
 
 use crate::calendar::Calendar;
 use crate::day_counter::{DayCounters, counter_name, second_of, time_of};
@@ -101,12 +101,7 @@ impl TimeOrderedId {
             if (-MAX_DAY_OFFSET..=MAX_DAY_OFFSET).contains(&seconds) {
                 Ok(Calendar { day_offset: seconds, ..calendar })
             } else {
-                Err(IdError::InvalidArgument {
-                    name: name.clone(),
-                    option: "day_offset",
-                    expected: "-86400 to 86400 seconds",
-                    got: seconds.to_string(),
-                })
+                Err(Failure::invalid_argument(name, "day_offset", "-86400 to 86400 seconds", seconds).into())
             }
         })
     }
@@ -170,18 +165,13 @@ impl TimeOrderedId {
     ///
     /// # Errors
     ///
-    /// [`IdError::InvalidArgument`] for a negative number, which is not an id.
+    /// [`Failure::InvalidArgument`] for a negative number, which is not an id.
     pub fn decode(&self, id: i64) -> Result<DecodedId, IdError> {
         let (name, calendar) = self.settings()?;
         let (second, sequence) = calendar.parts(id);
         match time_of(second) {
             Some(time) if id >= 0 => Ok(DecodedId { time, sequence }),
-            _ => Err(IdError::InvalidArgument {
-                name: name.clone(),
-                option: "id",
-                expected: "0 to 2^63 - 1",
-                got: id.to_string(),
-            }),
+            _ => Err(Failure::invalid_argument(name, "id", "0 to 2^63 - 1", id).into()),
         }
     }
 }

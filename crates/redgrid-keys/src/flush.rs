@@ -30,10 +30,10 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`KeysError::InvalidArgument`] if the scope does not fit the client's namespace.
-    /// [`KeysError::NotEverywhere`] contains the nodes that have deleted their keys, as far as
-    /// known; each node received one request. With a namespace [`KeysError::Partial`] and
-    /// [`KeysError::Stopped`].
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the scope does not fit the
+    /// client's namespace. [`KeysError::NotEverywhere`] contains the nodes that have deleted their
+    /// keys, as far as known; each node received one request. With a namespace
+    /// [`KeysError::Partial`] and [`KeysError::Stopped`].
     ///
     /// # Cancel safety
     ///
@@ -72,7 +72,7 @@ impl Keys {
         match &failed[..] {
             [] => Ok(()),
             [(_, source)] if done.is_empty() && source.code() == Some(Code::NoPermission) => {
-                Err(KeysError::Refused { source: source.clone() })
+                Err(KeysError::of_read(source.clone()))
             }
             _ => Err(KeysError::NotEverywhere { done, failed }),
         }

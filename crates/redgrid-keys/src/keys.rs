@@ -268,9 +268,10 @@ impl Keys {
     ///
     /// # Errors
     ///
-    /// [`KeysError`] states what failed. A multimap is an [`ObjectError::InvalidArgument`]: its own
-    /// `object()` includes the values of its keys, and so do [`Keys::delete`], [`Keys::expire_in`],
-    /// [`Keys::rename`] and [`Keys::copy`].
+    /// [`KeysError`] states what failed. A multimap is an
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): its own `object()` includes
+    /// the values of its keys, and so do [`Keys::delete`], [`Keys::expire_in`], [`Keys::rename`]
+    /// and [`Keys::copy`].
     ///
     /// # Cancel safety
     ///
@@ -280,7 +281,7 @@ impl Keys {
         if self.multimap(&name).await?.is_some() {
             let (option, got) = ("name", "that of a multimap, which has an `object()` of its own".to_owned());
             let expected = "one whose keys its name tells".to_owned();
-            return Err(ObjectError::InvalidArgument { name, option, expected, got }.into());
+            return Err(ObjectError::invalid_argument(name, option, expected, got).into());
         }
         let key = self.client.key(&name);
         let owned = key_ownership::companions(&self.client, &key).await;

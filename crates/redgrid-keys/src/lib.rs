@@ -45,4 +45,4 @@ pub use key::{Key, Kind, ToKey};
 pub use keys::Keys;
 pub use listing::Listing;
 pub use redgrid_core::object::{Lifetime, Object, ObjectError};
-pub use redgrid_core::{Client, Config, InvalidName, Name, NodeId, ServerError};
+pub use redgrid_core::{Client, Config, Failure, InvalidName, Name, NodeId, ServerError};

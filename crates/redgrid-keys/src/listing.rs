@@ -54,7 +54,7 @@ impl Listing {
     ///
     /// `*` matches anything, `?` one byte, `[a-c]` one of these, `[^a]` any other, and `\*` the
     /// star itself. An incomplete pattern (`[a`, `a\`) is reported as
-    /// [`KeysError::InvalidArgument`] by the first item.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) by the first item.
     pub fn matching(mut self, pattern: impl Into<Bytes>) -> Self {
         let pattern = pattern.into();
         match Glob::new(pattern.clone()) {
@@ -72,8 +72,8 @@ impl Listing {
 
     /// Returns only keys of this type.
     ///
-    /// [`Kind::Other`] is not possible, and is reported as [`KeysError::InvalidArgument`] by the
-    /// first item.
+    /// [`Kind::Other`] is not possible, and is reported as
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) by the first item.
     #[doc(alias = "type")]
     pub fn of_kind(mut self, kind: Kind) -> Self {
         match (kind.type_name(), &mut self.options) {

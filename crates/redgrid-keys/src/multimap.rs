@@ -7,7 +7,7 @@ use redgrid_core::name::suffixed;
 use redgrid_core::object::ObjectError;
 use redgrid_core::object::belongings::is_hash;
 use redgrid_core::object::layouts::{LIST_MULTIMAP_ENDS, SET_MULTIMAP_ENDS};
-use redgrid_core::{BulkScript, Client, Code, Name, Request, ServerError};
+use redgrid_core::{BulkScript, Client, Code, Failure, Name, Request, ServerError};
 use redgrid_multimap::codecs::Raw;
 use redgrid_multimap::{Expiring, Lists, Multimap, MultimapObject, Native, Sets};
 
@@ -145,9 +145,11 @@ impl MultimapKind {
 /// Converts the error of one object to an error in the outcomes of a bulk operation.
 pub(crate) fn server_error(error: ObjectError) -> ServerError {
     match error {
-        ObjectError::Unavailable { source, .. }
-        | ObjectError::Refused { source, .. }
-        | ObjectError::OutcomeUnknown { source, .. }
+        ObjectError::Failed(
+            Failure::Unavailable { source, .. }
+            | Failure::Refused { source, .. }
+            | Failure::OutcomeUnknown { source, .. },
+        )
         | ObjectError::Unexpected { source, .. }
         | ObjectError::Unsupported { source, .. } => source,
         // Too many keys, or concurrent changes at each attempt: nothing has changed.

@@ -23,12 +23,7 @@ pub(crate) fn placeholder() -> String {
 
 /// Checks that the server accepts a number.
 pub(crate) fn server_int(name: &Name, option: &'static str, n: u64) -> Result<i64, ObjectError> {
-    i64::try_from(n).map_err(|_| ObjectError::InvalidArgument {
-        name: name.clone(),
-        option,
-        expected: format!("up to {HIGHEST}"),
-        got: n.to_string(),
-    })
+    i64::try_from(n).map_err(|_| ObjectError::invalid_argument(name, option, format!("up to {HIGHEST}"), n))
 }
 
 /// Returns the first index of a range, and the index after its last one if it has an end.
@@ -36,12 +31,7 @@ pub(crate) fn range_bounds(
     name: &Name,
     range: &(impl RangeBounds<u64> + Debug),
 ) -> Result<(i64, Option<i64>), ObjectError> {
-    let invalid = |expected: String| ObjectError::InvalidArgument {
-        name: name.clone(),
-        option: "range",
-        expected,
-        got: format!("{range:?}"),
-    };
+    let invalid = |expected: String| ObjectError::invalid_argument(name, "range", expected, format!("{range:?}"));
     let narrow = |n: u128| i64::try_from(n).map_err(|_| invalid(format!("indices up to {HIGHEST}")));
     let start = match range.start_bound() {
         Bound::Included(&at) => at.into(),
@@ -89,13 +79,15 @@ impl FromReply for IndexReply {
 
 #[cfg(test)]
 mod tests {
+    use redgrid_core::Failure;
+
     use super::*;
 
     #[test]
     fn ranges_have_server_indices_or_are_errors() {
         let name = Name::new("n").unwrap();
         let parsed = |range: (Bound<u64>, Bound<u64>)| match range_bounds(&name, &range) {
-            Err(ObjectError::InvalidArgument { expected, .. }) => Err(expected),
+            Err(ObjectError::Failed(Failure::InvalidArgument { expected, .. })) => Err(expected),
             bounds => Ok(bounds.unwrap()),
         };
         use Bound::{Excluded, Included, Unbounded};

@@ -26,7 +26,7 @@
 //!
 //! # Promises
 //!
-//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.
 //! - A change in several steps that fails after the first returns [`ObjectError::Partial`], with
 //!   the number of elements that were certainly added or removed.
@@ -53,7 +53,7 @@ pub use list::List;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};
 pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use remove::Occurrences;
 pub use sort::Sort;
 pub use stream::Elements;

@@ -99,9 +99,9 @@ impl<T, C: Decode<T>> List<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`List::get`]. [`ObjectError::InvalidArgument`] for a range that ends before it
-    /// begins. For an empty range, no request is sent. If one element cannot be decoded, the call
-    /// fails; [`List::stream`] continues after it.
+    /// As for [`List::get`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a
+    /// range that ends before it begins. For an empty range, no request is sent. If one element
+    /// cannot be decoded, the call fails; [`List::stream`] continues after it.
     ///
     /// # Cancel safety
     ///

@@ -57,8 +57,8 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`List::remove`]. [`ObjectError::InvalidArgument`] for 0 occurrences, and for more
-    /// than a list can have.
+    /// As for [`List::remove`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for 0
+    /// occurrences, and for more than a list can have.
     ///
     /// # Cancel safety
     ///
@@ -68,12 +68,7 @@ impl<T, C: Encode<T>> List<T, C> {
         let (name, _) = self.place.named()?;
         let count = match which {
             Occurrences::First(0) | Occurrences::Last(0) => {
-                return Err(ObjectError::InvalidArgument {
-                    name: name.clone(),
-                    option: "occurrences",
-                    expected: "1 or more".to_owned(),
-                    got: "0".to_owned(),
-                });
+                return Err(ObjectError::invalid_argument(name, "occurrences", "1 or more", "0"));
             }
             Occurrences::First(count) => server_int(name, "occurrences", count)?,
             Occurrences::Last(count) => -server_int(name, "occurrences", count)?,
@@ -123,8 +118,9 @@ impl<T, C: Encode<T>> List<T, C> {
     /// # Errors
     ///
     /// As for [`List::remove`]. If a later step fails, [`ObjectError::Partial`], with the number of
-    /// removed elements, from the end of the list. [`ObjectError::InvalidArgument`] for more than
-    /// 50,000 distinct values, or more than 16 MiB of them: each step sends them all.
+    /// removed elements, from the end of the list.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more than 50,000 distinct
+    /// values, or more than 16 MiB of them: each step sends them all.
     ///
     /// # Cancel safety
     ///
@@ -136,12 +132,7 @@ impl<T, C: Encode<T>> List<T, C> {
     {
         let (name, key) = self.place.named()?;
         let values: HashSet<Bytes> = values.into_iter().map(|value| self.encode(value)).collect::<Result<_, _>>()?;
-        let too_much = |expected: String, got: usize| ObjectError::InvalidArgument {
-            name: name.clone(),
-            option: "values",
-            expected,
-            got: got.to_string(),
-        };
+        let too_much = |expected: String, got: usize| ObjectError::invalid_argument(name, "values", expected, got);
         if values.len() > MAX_RETAINED_VALUES {
             return Err(too_much(format!("up to {MAX_RETAINED_VALUES} that differ"), values.len()));
         }
@@ -173,8 +164,8 @@ impl<T, C: Codec> List<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for a range that is empty or ends before it begins. To
-    /// remove all elements, use [`List::clear`].
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a range that is empty or
+    /// ends before it begins. To remove all elements, use [`List::clear`].
     ///
     /// # Cancel safety
     ///
@@ -183,12 +174,7 @@ impl<T, C: Codec> List<T, C> {
         let (name, _) = self.place.named()?;
         let (start, end) = range_bounds(name, &range)?;
         if end == Some(start) {
-            return Err(ObjectError::InvalidArgument {
-                name: name.clone(),
-                option: "range",
-                expected: "one that is not empty".to_owned(),
-                got: format!("{range:?}"),
-            });
+            return Err(ObjectError::invalid_argument(name, "range", "one that is not empty", format!("{range:?}")));
         }
         let request = self.place.command("LTRIM")?.int(start).int(end.map_or(-1, |end| end - 1));
         self.place.change(request).await

@@ -133,12 +133,12 @@ impl<T, C: Codec> Sort<T, C> {
     fn pattern(&self, pattern: &str) -> Result<Bytes, ObjectError> {
         let (name, _) = self.list.place.named()?;
         if !pattern.contains('*') {
-            return Err(ObjectError::InvalidArgument {
-                name: name.clone(),
-                option: "pattern",
-                expected: "a name with a `*`, where the element goes".to_owned(),
-                got: pattern.to_owned(),
-            });
+            return Err(ObjectError::invalid_argument(
+                name,
+                "pattern",
+                "a name with a `*`, where the element goes",
+                pattern,
+            ));
         }
         Ok(self.list.place.client().key(&Name::new(pattern)?))
     }
@@ -151,7 +151,8 @@ impl<T, C: Codec> Sort<T, C> {
     ///
     /// # Errors
     ///
-    /// Those of awaiting it. [`ObjectError::InvalidArgument`] without a pattern.
+    /// Those of awaiting it. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) without
+    /// a pattern.
     ///
     /// # Cancel safety
     ///
@@ -175,12 +176,7 @@ impl<T, C: Codec> Sort<T, C> {
         let (name, _) = self.list.place.named()?;
         let patterns: Vec<String> = patterns.into_iter().map(Into::into).collect();
         if patterns.is_empty() {
-            return Err(ObjectError::InvalidArgument {
-                name: name.clone(),
-                option: "patterns",
-                expected: "one at least".to_owned(),
-                got: "none".to_owned(),
-            });
+            return Err(ObjectError::invalid_argument(name, "patterns", "one at least", "none"));
         }
         Ok(patterns)
     }
@@ -193,7 +189,8 @@ impl<T, C: Codec> Sort<T, C> {
     ///
     /// # Errors
     ///
-    /// Those of awaiting it. [`ObjectError::InvalidArgument`] for a name in another slot.
+    /// Those of awaiting it. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a
+    /// name in another slot.
     ///
     /// # Cancel safety
     ///
@@ -246,12 +243,7 @@ impl<T, C: Codec> List<T, C> {
         if client.slot(&other_key) == client.slot(key) {
             return Ok(other_key);
         }
-        Err(ObjectError::InvalidArgument {
-            name: name.clone(),
-            option,
-            expected: "a name in its slot, by the same hash tag".to_owned(),
-            got: other.to_string(),
-        })
+        Err(ObjectError::invalid_argument(name, option, "a name in its slot, by the same hash tag", other))
     }
 }
 

@@ -126,7 +126,8 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     /// again. Each page must therefore be processed within an hour.
     ///
     /// If the reply with a page is lost, so is the page: the stream returns
-    /// [`ObjectError::OutcomeUnknown`]. A page is also lost if its stream is dropped.
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown). A page is also lost if its
+    /// stream is dropped.
     #[doc(alias = "distributedIterator")]
     pub fn shared_stream(&self) -> Elements<T> {
         Elements::new(self.clone(), NextPage::Shared(None))
@@ -137,8 +138,8 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     ///
     /// The name is a key like that of any object, and must not be used for anything else. A key
     /// that is not an index with a lifetime is left unchanged, and the stream returns
-    /// [`ObjectError::Refused`]. For the list's own name it returns
-    /// [`ObjectError::InvalidArgument`].
+    /// [`Failure::Refused`](crate::Failure::Refused). For the list's own name it returns
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument).
     #[doc(alias = "distributedIterator")]
     pub fn shared_stream_by(&self, cursor: impl Into<String>) -> Elements<T> {
         Elements::new(self.clone(), NextPage::Shared(Some(cursor.into())))
@@ -150,9 +151,9 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for a name in another slot and for the list's own.
-    /// [`ObjectError::Refused`] if the key of this name is not a cursor, an index with a lifetime;
-    /// it is left unchanged.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a name in another slot and
+    /// for the list's own. [`Failure::Refused`](crate::Failure::Refused) if the key of this name is
+    /// not a cursor, an index with a lifetime; it is left unchanged.
     ///
     /// # Cancel safety
     ///
@@ -200,12 +201,9 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
         let (name, key) = self.place.named()?;
         match cursor_name {
             Some(cursor) => match self.key_in_slot(key, name, "cursor", &Name::new(cursor)?)? {
-                cursor if cursor == key => Err(ObjectError::InvalidArgument {
-                    name: name.clone(),
-                    option: "cursor",
-                    expected: "another name than the list's".to_owned(),
-                    got: name.to_string(),
-                }),
+                cursor if cursor == key => {
+                    Err(ObjectError::invalid_argument(name, "cursor", "another name than the list's", name))
+                }
                 cursor => Ok(cursor),
             },
             None => {

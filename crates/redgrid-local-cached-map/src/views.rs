@@ -14,8 +14,10 @@ impl<K, V, KC: Decode<K>, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Decode`] if a key or value cannot be decoded; [`ObjectError::InvalidName`] or
-    /// [`ObjectError::InvalidArgument`] if the name or an option is invalid.
+    /// [`ObjectError::Decode`] if a key or value cannot be decoded;
+    /// [`Failure::InvalidName`](crate::Failure::InvalidName) or
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the name or an option is
+    /// invalid.
     #[doc(alias = "cachedKeySet")]
     pub fn cached_keys(&self) -> Result<Vec<K>, ObjectError> {
         self.near()?.all().iter().map(|found| self.decode_key(&found.field)).collect()

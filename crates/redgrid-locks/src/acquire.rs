@@ -235,9 +235,7 @@ impl AcquireBuilder {
     /// Validates the options and returns the request.
     pub(crate) fn request(&self, try_only: bool) -> Result<AcquireRequest, AcquireError> {
         let target = self.target.as_ref().map_err(Clone::clone)?;
-        let refuse = |option, expected, got| {
-            Err(AcquireError::InvalidArgument { name: target.name.clone(), option, expected, got })
-        };
+        let refuse = |option, expected, got| Err(AcquireError::invalid_argument(&target.name, option, expected, got));
         let in_range = |lease: &Duration| (SHORTEST_LEASE..=LONGEST_LEASE).contains(lease);
         for (option, lease) in [("lease", self.lease), ("auto_renew", self.renewed_lease)] {
             if let Some(lease) = lease.filter(|lease| !in_range(lease)) {

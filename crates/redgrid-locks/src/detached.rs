@@ -162,7 +162,7 @@ impl Lock {
         let lease = hold.lease.duration();
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
             let (option, expected) = ("lease", "100 ms to 30 days");
-            return Err(AcquireError::InvalidArgument { name, option, expected, got: lease }.into());
+            return Err(AcquireError::invalid_argument(&name, option, expected, lease).into());
         }
         self.client().attach(self.kind(), target, hold).await.map(LockGuard::new)
     }
@@ -170,7 +170,7 @@ impl Lock {
 
 /// The error of a failed detach, with the guard.
 #[derive(Debug, thiserror::Error)]
-#[error("the lock was not handed over")]
+#[error("{why}")]
 pub struct NotDetached {
     /// The guard, which still has the lock unless it was lost.
     pub guard: LockGuard,

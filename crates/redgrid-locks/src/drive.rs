@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::{Client, Name, NotDriven, ServerError};
+use redgrid_core::{Client, Failure, Name, NotDriven, ServerError};
 
 use crate::AcquireError;
 
@@ -19,14 +19,15 @@ where
     F: Future<Output = Result<T, E>> + Send + 'static,
 {
     client.drive_acquire(wait, start).await.unwrap_or_else(|not_driven| {
-        let name = name.clone();
-        Err(match not_driven {
+        let operation = AcquireError::operation(name);
+        let error: AcquireError = match not_driven {
             NotDriven::TimedOut => {
-                AcquireError::TimedOut { name, waited: wait.unwrap_or_default(), by_this_client: false }
+                let (name, waited) = (name.clone(), wait.unwrap_or_default());
+                AcquireError::TimedOut { name, waited, by_this_client: false }
             }
-            NotDriven::Ended(ServerError::ShuttingDown) => AcquireError::ShuttingDown { name },
-            NotDriven::Ended(source) => AcquireError::Unavailable { name, source },
-        }
-        .into())
+            NotDriven::Ended(ServerError::ShuttingDown) => Failure::ShuttingDown { operation }.into(),
+            NotDriven::Ended(source) => Failure::Unavailable { operation, source }.into(),
+        };
+        Err(error.into())
     })
 }

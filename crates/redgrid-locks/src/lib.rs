@@ -77,7 +77,7 @@ pub use redgrid_core::fence::{Fence, FenceError};
 pub use redgrid_core::lock::{
     AcquireError, AttachError, DetachError, ExtendError, HoldWatch, LostReason, ReleaseError,
 };
-pub use redgrid_core::{Client, CommitError, Config, Holder, ServerError, Token};
+pub use redgrid_core::{Client, CommitError, Config, Failure, Holder, ServerError, Token};
 pub use rw::{
     DowngradeError, Read, ReadGuard, RwLock, RwState, TryRead, TryWrite, UpgradableGuard, UpgradableRead, UpgradeError,
     Write, WriteGuard,

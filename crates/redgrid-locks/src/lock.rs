@@ -8,7 +8,7 @@ use redgrid_core::config::Durability;
 use redgrid_core::lock::{AcquireRequest, Backoff, LeaseMode, LockKeys, LockProtocol, TakeoverFrom};
 use redgrid_core::name::{InvalidName, with_companions};
 use redgrid_core::object::{Layout, Object, layouts};
-use redgrid_core::{Client, Name, ServerError, Token};
+use redgrid_core::{Client, Failure, Name, ServerError, Token};
 
 use crate::AcquireError;
 use crate::acquire::{Acquire, AcquireBuilder, TryAcquire, WithError};
@@ -313,7 +313,7 @@ impl Lock {
         let target = self.target()?;
         match self.client.take_over(self.kind, target, self.request(), TakeoverFrom::Anybody).await? {
             Some(grant) => Ok(LockGuard::new(grant)),
-            None => Err(AcquireError::ShuttingDown { name: target.name.clone() }),
+            None => Err(Failure::ShuttingDown { operation: AcquireError::operation(&target.name) }.into()),
         }
     }
 

@@ -119,7 +119,7 @@ impl MultiLock {
     }
 
     fn members(&self) -> Result<&Arc<Members>, AcquireError> {
-        self.members.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
+        self.members.as_ref().map_err(|invalid| AcquireError::from(invalid.clone()))
     }
 }
 

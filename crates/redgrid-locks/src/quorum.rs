@@ -9,7 +9,7 @@ use std::time::Duration;
 use redgrid_core::clock::Instant;
 use redgrid_core::lock::{AcquireRequest, HoldGuard, LockKeys, LockProtocol};
 use redgrid_core::name::companion;
-use redgrid_core::{Client, DeploymentKind, Name, Script, ServerError, Token, Watch};
+use redgrid_core::{Client, DeploymentKind, Failure, Name, Script, ServerError, Token, Watch};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::AcquireError;
@@ -346,7 +346,7 @@ impl QuorumLock {
 }
 
 fn unavailable(target: &Arc<LockKeys>, source: ServerError) -> AcquireError {
-    AcquireError::Unavailable { name: target.name.clone(), source }
+    Failure::Unavailable { operation: AcquireError::operation(&target.name), source }.into()
 }
 
 /// Index of a server, and its reply.
@@ -421,7 +421,7 @@ impl QuorumLock {
         ] {
             if got > max {
                 let expected = "at most the longest lease of the quorum, and no `hold_at_least`";
-                return Err(AcquireError::InvalidArgument { name, option, expected, got });
+                return Err(AcquireError::invalid_argument(&name, option, expected, got));
             }
         }
         let (client, began) = (lock.locks[0].client(), lock.clock_now());

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redgrid_core::Client;
 use redgrid_core::clock::Instant;
 use redgrid_core::lock::HoldGuard;
+use redgrid_core::{Client, Failure};
 
 use crate::drive::drive;
 use crate::guard::LockGuard;
@@ -224,7 +224,7 @@ impl Tour {
                     }
                     // The short timeout may pass before any reply. Nothing is held, or only for a
                     // moment.
-                    Err(error @ (AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. }))
+                    Err(error @ AcquireError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. }))
                         if !is_last =>
                     {
                         last_error = Some(error);

@@ -20,10 +20,10 @@ const MAX_ATTEMPTS: u32 = 100;
 #[non_exhaustive]
 pub enum ComputeError {
     /// The key's lock was not acquired. Nothing is changed.
-    #[error("the lock of the key was not acquired")]
+    #[error("cannot lock the key: {0}")]
     NotLocked(#[from] AcquireError),
     /// The key's lock was lost before the value was written. Nothing is changed.
-    #[error("the lock of the key was lost while its value was computed")]
+    #[error("the lock of the key was lost while its value was computed: {0}")]
     Lost(#[from] LockLost),
     /// A request to the map failed. The contained error states whether anything may have changed.
     #[error(transparent)]

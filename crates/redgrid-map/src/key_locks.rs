@@ -32,8 +32,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Encode`] if the codec cannot encode the key; [`ObjectError::InvalidName`] if
-    /// the map's name is invalid.
+    /// [`ObjectError::Encode`] if the codec cannot encode the key;
+    /// [`Failure::InvalidName`](crate::Failure::InvalidName) if the map's name is invalid.
     #[doc(alias = "getLock")]
     pub fn lock<Q: ?Sized>(&self, key: &Q) -> Result<Lock, ObjectError>
     where

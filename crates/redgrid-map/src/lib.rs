@@ -25,7 +25,7 @@
 //!
 //! # Promises
 //!
-//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.
 //! - Keys are equal if their encoded bytes are equal. A codec that encodes a value in more than one
 //!   way is unsuitable for keys.
@@ -60,4 +60,4 @@ pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};
 pub use redgrid_core::fence::{Fence, FenceError};
 pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError, Scan};
-pub use redgrid_core::{Client, Config, Name, ServerError, Token};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError, Token};

@@ -93,7 +93,8 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// # Errors
     ///
-    /// As for [`Multimap::insert`]. [`ObjectError::InvalidArgument`] if there are more values.
+    /// As for [`Multimap::insert`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// if there are more values.
     ///
     /// # Cancel safety
     ///

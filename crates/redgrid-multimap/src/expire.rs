@@ -17,7 +17,7 @@ script!(EXPIRE, "expire");
 script!(KEY_TTL, "key_ttl");
 
 /// The error text for servers without lifetimes of fields.
-const FIELD_LIFETIMES_NEEDED: &str = "lifetimes of fields of hashes are known to Redis from 7.4 and to Valkey from 9.0";
+const FIELD_LIFETIMES_NEEDED: &str = "lifetimes of hash fields need Redis 7.4 or newer, or Valkey 9.0 or newer";
 
 /// The latest expiry of a field, in milliseconds since 1970: Redis stores 46 bits.
 const MAX_FIELD_EXPIRY: u128 = (1 << 46) - 1;

@@ -25,7 +25,7 @@
 //! # Promises
 //!
 //! - A call about one key is one step. A change is sent once: if its reply is lost, the call
-//!   returns [`ObjectError::OutcomeUnknown`].
+//!   returns [`Failure::OutcomeUnknown`].
 //! - Calls about all keys ([`Multimap::clear`], [`Multimap::len`]) process pages of keys, so that
 //!   the server is never busy for long. Each page is processed in one step.
 //! - An expired key is never found, by the server's clock. Each change of a [`SetMultimapCache`]
@@ -51,4 +51,4 @@ pub use object::MultimapObject;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::object::{Lifetime, ObjectError, Scan};
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};

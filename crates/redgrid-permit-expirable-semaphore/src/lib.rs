@@ -42,7 +42,7 @@ pub use redgrid_core::config::Durability;
 pub use redgrid_core::lock::{ExtendError, LostReason};
 pub use redgrid_core::object::Lifetime;
 pub use redgrid_core::permits::{
-    Acquire, AcquireError, InvalidPermitId, Permit, PermitId, ReleaseError, Returned, SemaphoreError, TryAcquire,
+    Acquire, AcquireError, InvalidPermitId, Permit, PermitId, ReleaseError, Returned, TryAcquire,
 };
-pub use redgrid_core::{Client, Config, ServerError};
+pub use redgrid_core::{Client, Config, Failure, ServerError};
 pub use semaphore::PermitExpirableSemaphore;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use redgrid_core::Client;
+use redgrid_core::Failure;
 use redgrid_core::object::{Lifetime, Object, layouts};
-use redgrid_core::permits::{Acquire, Counter, PermitId, Returned, SemaphoreError, TryAcquire};
+use redgrid_core::permits::{Acquire, Counter, PermitId, Returned, TryAcquire};
 use tokio::sync::watch;
 
 /// A semaphore of all processes that use the same server, whose permits have ids and leases.
@@ -109,14 +110,14 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the permit may have been returned.
+    /// [`Failure`] says whether the permit may have been returned.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "tryRelease")]
     #[doc(alias = "release")]
-    pub async fn try_release(&self, id: PermitId) -> Result<Returned, SemaphoreError> {
+    pub async fn try_release(&self, id: PermitId) -> Result<Returned, Failure> {
         self.counter.give_back(id).await
     }
 
@@ -127,13 +128,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the lease may have been set.
+    /// [`Failure`] says whether the lease may have been set.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "updateLeaseTime")]
-    pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool, SemaphoreError> {
+    pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool, Failure> {
         self.counter.extend(id, lease).await
     }
 
@@ -144,13 +145,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] if there was no reply.
+    /// [`Failure`] if there was no reply.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getLeaseTime")]
-    pub async fn remaining_lease(&self, id: PermitId) -> Result<Lifetime, SemaphoreError> {
+    pub async fn remaining_lease(&self, id: PermitId) -> Result<Lifetime, Failure> {
         self.counter.lease(id).await
     }
 
@@ -158,13 +159,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the number may have been set.
+    /// [`Failure`] says whether the number may have been set.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "trySetPermits")]
-    pub async fn try_set_permits(&self, permits: u64) -> Result<bool, SemaphoreError> {
+    pub async fn try_set_permits(&self, permits: u64) -> Result<bool, Failure> {
         self.counter.set(permits, false, None).await
     }
 
@@ -175,13 +176,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the number may have been set.
+    /// [`Failure`] says whether the number may have been set.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "setPermits")]
-    pub async fn set_permits(&self, permits: u64) -> Result<(), SemaphoreError> {
+    pub async fn set_permits(&self, permits: u64) -> Result<(), Failure> {
         self.counter.set(permits, true, None).await.map(drop)
     }
 
@@ -191,13 +192,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the permits may have been added.
+    /// [`Failure`] says whether the permits may have been added.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "addPermits")]
-    pub async fn add_permits(&self, permits: i64) -> Result<(), SemaphoreError> {
+    pub async fn add_permits(&self, permits: i64) -> Result<(), Failure> {
         self.counter.add(permits, false).await.map(drop)
     }
 
@@ -207,13 +208,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] if there was no reply.
+    /// [`Failure`] if there was no reply.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "availablePermits")]
-    pub async fn available_permits(&self) -> Result<u64, SemaphoreError> {
+    pub async fn available_permits(&self) -> Result<u64, Failure> {
         let left = self.counter.count().await?.available.unwrap_or(0);
         Ok(u64::try_from(left).unwrap_or(0))
     }
@@ -222,13 +223,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] if there was no reply.
+    /// [`Failure`] if there was no reply.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "acquiredPermits")]
-    pub async fn acquired_permits(&self) -> Result<u64, SemaphoreError> {
+    pub async fn acquired_permits(&self) -> Result<u64, Failure> {
         Ok(self.counter.count().await?.leased)
     }
 
@@ -236,13 +237,13 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] if there was no reply.
+    /// [`Failure`] if there was no reply.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getPermits")]
-    pub async fn permits(&self) -> Result<u64, SemaphoreError> {
+    pub async fn permits(&self) -> Result<u64, Failure> {
         let counts = self.counter.count().await?;
         let all = counts.available.unwrap_or(0).saturating_add_unsigned(counts.leased);
         Ok(u64::try_from(all).unwrap_or(0))
@@ -261,12 +262,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the semaphore may have been deleted.
+    /// [`Failure`] says whether the semaphore may have been deleted.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
-    pub async fn delete(&self) -> Result<bool, SemaphoreError> {
+    pub async fn delete(&self) -> Result<bool, Failure> {
         self.counter.delete().await
     }
 }

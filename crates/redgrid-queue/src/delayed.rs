@@ -158,7 +158,8 @@ impl<T, C: Encode<T>> DelayedQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of a longer delay.
+    /// [`ObjectError`] says what is true then;
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) of a longer delay.
     ///
     /// # Cancel safety
     ///

@@ -227,8 +227,8 @@ impl<T, C: Decode<T>> Deque<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`Deque::pop_front`]; [`ObjectError::InvalidArgument`] of a deque in another slot of a cluster. One that can not be decoded is moved
-    /// all the same.
+    /// As [`Deque::pop_front`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) of a
+    /// deque in another slot of a cluster. One that can not be decoded is moved all the same.
     ///
     /// # Cancel safety
     ///

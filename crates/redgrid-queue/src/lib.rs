@@ -41,7 +41,8 @@
 //! - `pop` is one command that is sent once: its element is lost with its answer.
 //! - Who waits blocks no connection. Those of a process who wait for a queue are served in the order in which they came. A push of this crate wakes
 //!   them; what others push, Redisson's clients too, is found within 1 s.
-//! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
+//! - A change is sent once. Where its answer is lost it ends [`Failure::OutcomeUnknown`], and is
+//!   not made a second time.
 
 mod delayed;
 mod deque;
@@ -61,5 +62,5 @@ pub use queue::Queue;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use ring::RingBuffer;

@@ -153,8 +153,8 @@ impl<T, C: Decode<T>> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`Queue::pop`]; [`ObjectError::InvalidArgument`] of a queue in another slot of a cluster. One that can not be decoded is moved all
-    /// the same.
+    /// As [`Queue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) of a queue
+    /// in another slot of a cluster. One that can not be decoded is moved all the same.
     ///
     /// # Cancel safety
     ///
@@ -179,8 +179,11 @@ impl<T, C: Decode<T>> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Unavailable`] or [`ObjectError::OutcomeUnknown`] where no server answers for `response_timeout × (retries + 1)`: what was taken
-    /// for this call goes to others, or back. [`ObjectError::Decode`] of an element that can not be decoded, which is removed all the same.
+    /// [`Failure::Unavailable`](crate::Failure::Unavailable) or
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) where no server answers for
+    /// `response_timeout × (retries + 1)`: what was taken for this call goes to others, or back.
+    /// [`ObjectError::Decode`] of an element that can not be decoded, which is removed all the
+    /// same.
     ///
     /// # Cancel safety
     ///

@@ -39,7 +39,8 @@ impl<T, C: Codec> RingBuffer<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] of 0 and of more than 2^53.
+    /// [`ObjectError`] says what is true then;
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) of 0 and of more than 2^53.
     ///
     /// # Cancel safety
     ///

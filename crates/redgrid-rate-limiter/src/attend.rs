@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::{OrderedSubscription, ServerError};
+use redgrid_core::{Failure, OrderedSubscription, ServerError};
 
 use crate::error::LimitError;
 use crate::queue::{AHEAD, Batch, Limit, Offered, Queue};
@@ -124,11 +124,11 @@ fn tell<L: Limit>(
             asked.into_iter().for_each(|(number, _)| queue.answer(number, Err(error.clone())));
             let behind = match error {
                 // Those who stood behind had no contact either, for as long.
-                LimitError::OutcomeUnknown { .. } => {
-                    let source = ServerError::NotSent { reason: "no server could be asked in time".into() };
-                    LimitError::Unavailable { name: name.clone(), source }
+                LimitError::Failed(Failure::OutcomeUnknown { .. }) => {
+                    let source = ServerError::NotSent { reason: "no server was reached in time".into() };
+                    Failure::Unavailable { operation: LimitError::operation(name), source }.into()
                 }
-                LimitError::Unavailable { .. } | LimitError::Unauthorized { .. } => error,
+                LimitError::Failed(Failure::Unavailable { .. } | Failure::Unauthorized { .. }) => error,
                 _ => return None,
             };
             queue.answer_each(upto..here, |one| one.ends_by(until), || Err(behind.clone()));

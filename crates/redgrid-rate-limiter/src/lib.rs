@@ -58,4 +58,4 @@ pub use error::LimitError;
 pub use gcra::{AcquireCells, GcraLimiter};
 pub use limiter::{RateLimiter, SetRate};
 pub use rate::{Quota, Rate, RateKind};
-pub use redgrid_core::{Client, Config, ServerError};
+pub use redgrid_core::{Client, Config, Failure, ServerError};

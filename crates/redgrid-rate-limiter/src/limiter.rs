@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Client, LIFETIMES, LIFETIMES_EXPECTED, ServerError};
+use redgrid_core::{Client, Failure, LIFETIMES, LIFETIMES_EXPECTED, ServerError};
 
 use crate::acquire::{Acquire, Taken, checked};
 use crate::error::LimitError;
@@ -57,7 +57,8 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then. A rate that can not be is [`LimitError::InvalidArgument`].
+    /// [`LimitError`] says what is true then. A rate that can not be is
+    /// [`Failure::InvalidArgument`].
     ///
     /// # Cancel safety
     ///
@@ -144,7 +145,7 @@ impl RateLimiter {
     /// # Errors
     ///
     /// [`LimitError`] says what is true then. More than 1,000 entries go back in several requests: where a later one fails, it is
-    /// [`LimitError::OutcomeUnknown`], and its source says how many went back before.
+    /// [`Failure::OutcomeUnknown`], and its source says how many went back before.
     ///
     /// # Cancel safety
     ///
@@ -263,9 +264,13 @@ impl RateLimiter {
 /// What is wrong where so many permits went back before.
 fn after(all: u64, error: LimitError) -> LimitError {
     match error {
-        LimitError::Unavailable { name, source } | LimitError::Refused { name, source } if all > 0 => {
-            let source = ServerError::Unknown { reason: format!("{all} went back; then {source}").into() };
-            LimitError::OutcomeUnknown { name, source }
+        LimitError::Failed(Failure::Unavailable { operation, source } | Failure::Refused { operation, source })
+            if all > 0 =>
+        {
+            let source = ServerError::Unknown {
+                reason: format!("{all} permits were returned before the error: {source}").into(),
+            };
+            LimitError::Failed(Failure::OutcomeUnknown { operation, source })
         }
         error => error,
     }
@@ -282,7 +287,7 @@ async fn set(queue: &Arc<Queue<Log>>, rate: &Rate, mode: Mode, keeps: bool) -> R
 ///
 /// # Errors
 ///
-/// [`LimitError`] says what is true then. A rate that can not be is [`LimitError::InvalidArgument`].
+/// [`LimitError`] says what is true then. A rate that can not be is [`Failure::InvalidArgument`].
 ///
 /// # Cancel safety
 ///

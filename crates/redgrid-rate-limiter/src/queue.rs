@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Name, Offer, ServerError};
+use redgrid_core::{Client, Failure, Name, Offer, ServerError};
 use tokio::sync::{Notify, oneshot};
 
 use crate::attend::{Attendance, attend};
@@ -165,12 +165,12 @@ impl<L: Limit> Queue<L> {
                 Err(LimitError::TimedOut { name: name(), waited: clock.now().since(began) })
             }
             Some(Left::UnderWay) => {
-                let source = ServerError::Unknown { reason: "no answer came in time".into() };
-                Err(LimitError::OutcomeUnknown { name: name(), source })
+                let source = ServerError::Unknown { reason: "no reply arrived in time".into() };
+                Err(Failure::OutcomeUnknown { operation: LimitError::operation(&name()), source }.into())
             }
             Some(_) => {
-                let source = ServerError::NotSent { reason: "no server could be asked in time".into() };
-                Err(LimitError::Unavailable { name: name(), source })
+                let source = ServerError::NotSent { reason: "no server was reached in time".into() };
+                Err(Failure::Unavailable { operation: LimitError::operation(&name()), source }.into())
             }
         }
     }

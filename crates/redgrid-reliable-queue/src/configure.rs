@@ -11,7 +11,8 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::InvalidArgument`] for settings that can not be.
+    /// [`ObjectError`] says what is true then;
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for settings that can not be.
     ///
     /// # Cancel safety
     ///

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
+use redgrid_core::Failure;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 
@@ -121,8 +122,9 @@ impl<T, C> Delivery<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] where somebody else was given it, or it is settled otherwise: the work may be done twice. After
-    /// [`ObjectError::OutcomeUnknown`], or a call that was dropped, it may be called again: a message that is gone then counts as acknowledged.
+    /// [`QueueError::Stale`] where somebody else was given it, or it is settled otherwise: the work
+    /// may be done twice. After [`Failure::OutcomeUnknown`], or a call that was dropped, it may be
+    /// called again: a message that is gone then counts as acknowledged.
     ///
     /// # Cancel safety
     ///
@@ -144,7 +146,7 @@ impl<T, C> Delivery<T, C> {
                 other.settled(&self.desk.name, self.receipt.id)
             }
             Err(error) => {
-                if !matches!(error, QueueError::Object(ObjectError::OutcomeUnknown { .. })) {
+                if !matches!(error, QueueError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. }))) {
                     self.state.store(before, Ordering::Release);
                 }
                 Err(error)
@@ -157,7 +159,8 @@ impl<T, C> Delivery<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] where it is not this delivery's any more; [`ObjectError::InvalidArgument`] for a delay that can not be.
+    /// [`QueueError::Stale`] where it is not this delivery's any more; [`Failure::InvalidArgument`]
+    /// for a delay that can not be.
     ///
     /// # Cancel safety
     ///
@@ -174,7 +177,8 @@ impl<T, C> Delivery<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] where it is not this delivery's any more; [`ObjectError::InvalidArgument`] for a reason that is too long.
+    /// [`QueueError::Stale`] where it is not this delivery's any more; [`Failure::InvalidArgument`]
+    /// for a reason that is too long.
     ///
     /// # Cancel safety
     ///
@@ -191,8 +195,8 @@ impl<T, C> Delivery<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] where that was found to be over by who receives, or the message is not this delivery's any more; [`ObjectError::InvalidArgument`] for a
-    /// visibility that can not be.
+    /// [`QueueError::Stale`] where that was found to be over by who receives, or the message is not
+    /// this delivery's any more; [`Failure::InvalidArgument`] for a visibility that can not be.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! What can be wrong with a queue, and what is true then.
+//! The errors of reliable queues. Each variant states what is true afterwards.
 
 use std::time::Duration;
 
@@ -7,51 +7,53 @@ use redgrid_core::{InvalidName, Name};
 
 use crate::message::MessageId;
 
-/// Why a message was not pushed, given or settled.
+/// The error of a call that pushes, receives or settles messages.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// The message is not this delivery's any more: it was given to somebody else since, it was settled, or it is over. Nothing is changed.
-    #[error("message {id} of `{name}` is not this delivery's any more")]
+    /// The message no longer belongs to this delivery: it was delivered again, settled, or has
+    /// expired. Nothing is changed.
+    #[error("message {id} of `{name}` no longer belongs to this delivery")]
     Stale {
         /// The queue.
         name: Name,
         /// The message.
         id: MessageId,
     },
-    /// The message is larger than the queue takes, with its headers. It was not pushed.
-    #[error("a message of {got} bytes is too large for `{name}`, which takes {limit}")]
+    /// The message with its headers is larger than the queue accepts. It was not pushed.
+    #[error("cannot push a message of {got} bytes to `{name}`: its limit is {limit} bytes")]
     TooLarge {
         /// The queue.
         name: Name,
-        /// How many bytes it takes.
+        /// The maximum, in bytes.
         limit: u64,
-        /// How many it has.
+        /// The size of the message, in bytes.
         got: u64,
     },
-    /// The queue has as many messages as it takes, those that are given and the dead among them. It was not pushed.
-    #[error("`{name}` is full: it takes {limit} messages")]
+    /// The queue is full. Delivered and dead messages count, too. The message was not pushed.
+    #[error("cannot push to `{name}`: it is full, with {limit} messages")]
     Full {
         /// The queue.
         name: Name,
-        /// How many it takes.
+        /// The maximum number of messages.
         limit: u64,
     },
-    /// The time is over, and there was no message to be had. None is taken.
-    #[error("`{name}` had no message for {waited:?}")]
+    /// The timeout passed, and no message was available. None is taken.
+    #[error("`{name}` had no message within {waited:?}")]
     TimedOut {
         /// The queue.
         name: Name,
-        /// How long.
+        /// How long the call waited.
         waited: Duration,
     },
-    /// The client is shutting down. A message that was on its way comes back when its visibility is over.
-    #[error("the client is shutting down; nothing was received from `{name}`")]
+    /// The client is shutting down. A message that was being delivered is delivered again when its
+    /// visibility timeout ends.
+    #[error("cannot receive from `{name}`: the client is shutting down")]
     ShuttingDown {
         /// The queue.
         name: Name,
     },
-    /// As with every object.
+    /// An error that any object can have.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }

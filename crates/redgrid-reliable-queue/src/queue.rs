@@ -94,8 +94,9 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::TooLarge`] and [`QueueError::Full`] by the queue's settings; [`ObjectError`] says what is true else. It is asked again
-    /// where an answer is lost, and pushed once; [`ObjectError::OutcomeUnknown`] is that it may still be, within 30 s.
+    /// [`QueueError::TooLarge`] and [`QueueError::Full`] by the queue's settings. After
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) the request is sent again for
+    /// 30 s: the message may still be pushed, once.
     ///
     /// # Cancel safety
     ///
@@ -135,8 +136,9 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::TimedOut`] where the time is over; [`QueueError::ShuttingDown`]; [`ObjectError::Unavailable`] after
-    /// `response_timeout × (retries + 1)` without an answer, and whatever was given meanwhile comes back.
+    /// [`QueueError::TimedOut`]; [`QueueError::ShuttingDown`];
+    /// [`Failure::Unavailable`](crate::Failure::Unavailable) after
+    /// `response_timeout × (retries + 1)` without a reply: delivered messages come back.
     ///
     /// # Cancel safety
     ///

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redgrid_codecs::Decode;
 use redgrid_core::config::Durability;
-use redgrid_core::{Client, CommitError, FromReply, Reply, Request, ServerError};
+use redgrid_core::{Client, CommitError, Failure, FromReply, Reply, Request, ServerError};
 
 use crate::call::{Call, keys_in_one_slot};
 use crate::error::CallError;
@@ -157,9 +157,9 @@ impl Batch {
     /// # Errors
     ///
     /// [`CallError`] if the batch is invalid. For an atomic batch also if no call was executed
-    /// ([`Refused`](CallError::Refused), [`Unavailable`](CallError::Unavailable)) or this is not
-    /// known ([`OutcomeUnknown`](CallError::OutcomeUnknown)). Otherwise each call has its own
-    /// result.
+    /// ([`Refused`](crate::Failure::Refused), [`Unavailable`](crate::Failure::Unavailable)) or this
+    /// is not known ([`OutcomeUnknown`](crate::Failure::OutcomeUnknown)). Otherwise each call has
+    /// its own result.
     ///
     /// # Cancel safety
     ///
@@ -190,11 +190,8 @@ impl Batch {
     /// Returns the requests of the calls, if all of them are valid.
     fn requests(&self) -> Result<Vec<Request>, CallError> {
         let max_calls = if self.atomic { MAX_ATOMIC_CALLS } else { MAX_CALLS };
-        let invalid = |option, expected: String, got: usize| CallError::InvalidArgument {
-            what: WHAT.into(),
-            option,
-            expected: expected.into(),
-            got: got.to_string(),
+        let invalid = |option, expected: String, got: usize| {
+            CallError::from(Failure::invalid_argument(WHAT, option, expected, got))
         };
         if self.calls.len() > max_calls {
             return Err(invalid("number of calls", format!("{max_calls} at most"), self.calls.len()));
@@ -233,17 +230,12 @@ impl Results {
     /// # Errors
     ///
     /// The [`CallError`] of this call; [`CallError::NotDurable`] if it was executed and the
-    /// required durability was not confirmed. [`CallError::InvalidArgument`] for a handle of
+    /// required durability was not confirmed. [`Failure::InvalidArgument`] for a handle of
     /// another batch.
     #[doc(alias = "getResponses")]
     pub fn get<T>(&self, handle: &Handle<T>) -> Result<T, CallError> {
         let (Some((result, durable)), true) = (self.outcomes.get(handle.index), handle.batch == self.batch) else {
-            return Err(CallError::InvalidArgument {
-                what: WHAT.into(),
-                option: "handle",
-                expected: "one of this batch".into(),
-                got: "one of another".into(),
-            });
+            return Err(Failure::invalid_argument(WHAT, "handle", "one of this batch", "one of another").into());
         };
         let call = &self.calls[handle.index];
         let reply = result.clone().map_err(|source| call.error(source))?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_codecs::Encode;
-use redgrid_core::{Client, Name, OwnedScript, Request, ServerError};
+use redgrid_core::{Client, Failure, Name, OwnedScript, Request, ServerError};
 
 use crate::error::CallError;
 
@@ -343,7 +343,7 @@ impl Arg {
 }
 
 fn rejected_command(what: &str, expected: &'static str, got: String) -> CallError {
-    CallError::InvalidArgument { what: what.to_owned(), option: "command", expected: expected.into(), got }
+    Failure::invalid_argument(what, "command", expected, got).into()
 }
 
 /// Returns the keys of these names.

@@ -5,60 +5,21 @@ use std::error::Error;
 use std::sync::Arc;
 
 use redgrid_core::name::InvalidName;
-use redgrid_core::{CommitError, Name, ServerError};
+use redgrid_core::{CommitError, Failure, Name, Operation, ServerError};
 
 /// The error of a call of a script, a function or a command, or of a batch.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// No server could be reached in time. Nothing has changed.
-    #[error("could not ask for `{what}`")]
-    Unavailable {
-        /// The script, the function or the command.
-        what: String,
-        /// The cause.
-        #[source]
-        source: ServerError,
-    },
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is refused. Nothing has changed.
-    #[error("not authorized to ask for `{what}`")]
-    Unauthorized {
-        /// The script, the function or the command.
-        what: String,
-        /// The server's message, or what is wrong with the certificate.
-        #[source]
-        source: ServerError,
-    },
-    /// The client is shut down. Nothing has changed.
-    #[error("the client is shut down; nothing was asked of `{what}`")]
-    ShuttingDown {
-        /// The script, the function or the command.
-        what: String,
-    },
-    /// The server refused the call, or a script returned an error.
+    /// The request failed as it can fail for every object.
     ///
-    /// A command has changed nothing then. A script or a function may have written something before
-    /// its error, which is not undone.
-    #[error("`{what}` was refused")]
-    Refused {
-        /// The script, the function or the command.
-        what: String,
-        /// The message of the server or of the script.
-        #[source]
-        source: ServerError,
-    },
-    /// The call was sent and no reply arrived: it may be executed, now or later.
-    #[error("no answer to `{what}`: it may be carried out, or not")]
-    OutcomeUnknown {
-        /// The script, the function or the command.
-        what: String,
-        /// The cause.
-        #[source]
-        source: ServerError,
-    },
+    /// It changed nothing, with two exceptions. After [`Failure::OutcomeUnknown`] the call may be
+    /// executed, now or later. After [`Failure::Refused`] a script or a function may have written
+    /// something before its error, which is not undone.
+    #[error(transparent)]
+    Failed(#[from] Failure),
     /// The call was executed, and the reply is not of the requested type.
-    #[error("the answer to `{what}` is not what was expected")]
+    #[error("`{what}` was executed: {source}")]
     Unexpected {
         /// The script, the function or the command.
         what: String,
@@ -66,14 +27,11 @@ pub enum CallError {
         #[source]
         source: ServerError,
     },
-    /// A key is not a valid name. Nothing was sent.
-    #[error(transparent)]
-    InvalidName(#[from] InvalidName),
     /// Two keys of a script, a function or an atomic batch are in different slots of the cluster.
     /// Nothing was sent.
     ///
     /// A hash tag puts keys in the same slot: `{user:7}:name`.
-    #[error("`{what}` names `{one}` and `{other}`, which are in different slots")]
+    #[error("cannot run `{what}`: its keys `{one}` and `{other}` are in different slots (give them one hash tag)")]
     OtherSlot {
         /// The script, the function or the batch.
         what: String,
@@ -82,20 +40,8 @@ pub enum CallError {
         /// The first key in another slot.
         other: Name,
     },
-    /// An argument or an option is invalid. Nothing was sent.
-    #[error("invalid {option} of `{what}`: expected {expected}, got {got}")]
-    InvalidArgument {
-        /// The script, the function, the command or the batch.
-        what: String,
-        /// The argument or option.
-        option: &'static str,
-        /// The allowed values.
-        expected: Cow<'static, str>,
-        /// The given value.
-        got: String,
-    },
     /// An argument cannot be encoded. Nothing was sent.
-    #[error("argument {nth} of `{what}` can not be encoded by {codec}")]
+    #[error("cannot encode argument {nth} of `{what}` with {codec}: {source}")]
     Encode {
         /// The script, the function or the command.
         what: String,
@@ -108,7 +54,7 @@ pub enum CallError {
         source: Arc<dyn Error + Send + Sync>,
     },
     /// The call was executed, and its reply cannot be decoded by this codec.
-    #[error("the answer to `{what}` can not be decoded by {codec}")]
+    #[error("cannot decode the reply to `{what}` with {codec}: {source}")]
     Decode {
         /// The script, the function or the command.
         what: String,
@@ -119,7 +65,7 @@ pub enum CallError {
         source: Arc<dyn Error + Send + Sync>,
     },
     /// The server does not support the request. Nothing has changed.
-    #[error("the server can not do `{what}`: it needs {needs}")]
+    #[error("cannot run `{what}`: it needs {needs}")]
     Unsupported {
         /// The request.
         what: String,
@@ -127,7 +73,7 @@ pub enum CallError {
         needs: &'static str,
     },
     /// The call was executed on the primary, and the requested durability was not confirmed.
-    #[error("`{what}` is carried out, and not as durable as was asked")]
+    #[error("`{what}` was executed, and was not confirmed to be durable: {source}")]
     NotDurable {
         /// The command.
         what: String,
@@ -143,26 +89,28 @@ pub(crate) const FUNCTIONS: &str = "Redis 7.0 or newer, or Valkey";
 impl CallError {
     /// Converts the error of the request with this name.
     pub(crate) fn of(what: &str, source: ServerError) -> Self {
-        let what = what.to_owned();
-        match source {
-            ServerError::NotSent { .. } => CallError::Unavailable { what, source },
-            ServerError::Unauthorized { .. } => CallError::Unauthorized { what, source },
-            ServerError::ShuttingDown => CallError::ShuttingDown { what },
-            ServerError::Refused { ref message, .. } if is_unknown_function_command(message) => {
-                CallError::Unsupported { what, needs: FUNCTIONS }
-            }
-            ServerError::Unknown { .. } => CallError::OutcomeUnknown { what, source },
-            ServerError::Decode { .. } => CallError::Unexpected { what, source },
-            source => CallError::Refused { what, source },
-        }
+        CallError::convert(what, source, Failure::of_change)
     }
 
     /// Converts the error of a read-only request: without a reply nothing has changed.
     pub(crate) fn of_read(what: &str, source: ServerError) -> Self {
+        CallError::convert(what, source, Failure::of_read)
+    }
+
+    fn convert(what: &str, source: ServerError, failure: fn(Operation, ServerError) -> Failure) -> Self {
         match source {
-            ServerError::Unknown { .. } => CallError::Unavailable { what: what.to_owned(), source },
-            source => CallError::of(what, source),
+            ServerError::Refused { ref message, .. } if is_unknown_function_command(message) => {
+                CallError::Unsupported { what: what.to_owned(), needs: FUNCTIONS }
+            }
+            ServerError::Decode { .. } => CallError::Unexpected { what: what.to_owned(), source },
+            source => failure(Operation::new("run", what), source).into(),
         }
+    }
+}
+
+impl From<InvalidName> for CallError {
+    fn from(invalid: InvalidName) -> Self {
+        CallError::Failed(invalid.into())
     }
 }
 
@@ -191,7 +139,7 @@ mod tests {
             let error = refused(old);
             assert!(matches!(&error, CallError::Unsupported { needs, .. } if needs.contains("7.0")), "{error:?}");
         }
-        assert!(matches!(refused("ERR unknown command `GIT`"), CallError::Refused { .. }));
-        assert!(matches!(refused("ERR Function not found"), CallError::Refused { .. }));
+        assert!(matches!(refused("ERR unknown command `GIT`"), CallError::Failed(Failure::Refused { .. })));
+        assert!(matches!(refused("ERR Function not found"), CallError::Failed(Failure::Refused { .. })));
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::call::Call;
 use crate::error::CallError;
+use redgrid_core::Failure;
 
 /// The code of a library of functions, which a program loads into the servers. Cheap to clone.
 ///
@@ -38,7 +39,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// [`CallError::InvalidArgument`] if the first line does not contain a name.
+    /// [`Failure::InvalidArgument`] if the first line does not contain a name.
     pub fn new(code: impl Into<Cow<'static, str>>) -> Result<Self, CallError> {
         let code = code.into();
         let first = code.lines().next().unwrap_or_default();
@@ -46,12 +47,13 @@ impl Library {
             rest.split_whitespace().skip(1).find_map(|word| word.strip_prefix("name=")).filter(|name| !name.is_empty())
         });
         let Some(name) = name else {
-            return Err(CallError::InvalidArgument {
-                what: "FUNCTION LOAD".into(),
-                option: "code",
-                expected: "a first line as `#!lua name=stock`".into(),
-                got: format!("`{}`", first.chars().take(64).collect::<String>()),
-            });
+            return Err(Failure::invalid_argument(
+                "FUNCTION LOAD",
+                "code",
+                "a first line as `#!lua name=stock`",
+                format!("`{}`", first.chars().take(64).collect::<String>()),
+            )
+            .into());
         };
         Ok(Library { name: name.into(), code: code.clone().into_owned().into() })
     }
@@ -130,7 +132,7 @@ mod tests {
         assert_eq!(Library::new("#!lua  name=a\r\n").unwrap().name(), "a");
         for bad in ["", "return 1", "#!lua\n", "#!lua name=\n", "\n#!lua name=late"] {
             let error = Library::new(bad).unwrap_err();
-            assert!(matches!(error, CallError::InvalidArgument { option: "code", .. }), "{error:?}");
+            assert!(matches!(error, CallError::Failed(Failure::InvalidArgument { option: "code", .. })), "{error:?}");
         }
     }
 }

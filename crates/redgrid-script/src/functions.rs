@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::{Client, FromReply, NodeId, Reply, Request, ServerError};
+use redgrid_core::{Client, Failure, FromReply, NodeId, Reply, Request, ServerError};
 
 use crate::error::CallError;
 use crate::function::Library;
@@ -107,10 +107,12 @@ impl Functions {
             match result {
                 Ok(()) => {}
                 // It may be the same library.
-                Err(CallError::Refused { what, source: ServerError::Refused { code, message } })
-                    if message.contains("already exists") =>
-                {
-                    refused = Some(CallError::Refused { what, source: ServerError::Refused { code, message } });
+                Err(CallError::Failed(Failure::Refused {
+                    operation,
+                    source: ServerError::Refused { code, message },
+                })) if message.contains("already exists") => {
+                    let source = ServerError::Refused { code, message };
+                    refused = Some(CallError::Failed(Failure::Refused { operation, source }));
                     existing.push(node);
                 }
                 Err(error) => return Err(error),
@@ -203,7 +205,7 @@ impl Functions {
         for (_, result) in on_primaries::<()>(&self.client, "FUNCTION DELETE", request).await?.into_answers() {
             match result {
                 Ok(()) => existed = true,
-                Err(CallError::Refused { source: ServerError::Refused { message, .. }, .. })
+                Err(CallError::Failed(Failure::Refused { source: ServerError::Refused { message, .. }, .. }))
                     if message.contains("Library not found") => {}
                 Err(error) => return Err(error),
             }
@@ -292,7 +294,7 @@ impl Functions {
     ///
     /// # Errors
     ///
-    /// [`CallError::Refused`] if a function has written something: it continues.
+    /// [`Failure::Refused`] if a function has written something: it continues.
     ///
     /// # Cancel safety
     ///

@@ -28,7 +28,7 @@
 //!
 //! # Promises
 //!
-//! - A call is sent once. If its reply is lost, it returns [`CallError::OutcomeUnknown`] and is not
+//! - A call is sent once. If its reply is lost, it returns [`Failure::OutcomeUnknown`] and is not
 //!   sent again, unless it is marked with [`Call::idempotent`] or [`Call::reads`].
 //! - An error that a script returns is the script's own: if it begins with `BUSY` or `MOVED`, the
 //!   script is not run again.
@@ -56,6 +56,6 @@ pub use functions::{FunctionInfo, FunctionStats, Functions, LibraryInfo, Restori
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::config::Durability;
-pub use redgrid_core::{Client, CommitError, Config, FromReply, Name, NodeId, Reply, ServerError};
+pub use redgrid_core::{Client, CommitError, Config, Failure, FromReply, Name, NodeId, Reply, ServerError};
 pub use script::Script;
 pub use scripts::{ForgetAll, Scripts};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
-use redgrid_core::{Client, FromReply, Reply, ServerError};
+use redgrid_core::{Client, Failure, FromReply, Reply, ServerError};
 
 use crate::call::Call;
 use crate::error::CallError;
@@ -106,7 +106,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// [`CallError::InvalidArgument`] for a call with keys; [`CallError::Unavailable`] if the
+    /// [`Failure::InvalidArgument`] for a call with keys; [`Failure::Unavailable`] if the
     /// primaries are not known.
     ///
     /// # Cancel safety
@@ -115,12 +115,13 @@ impl Call {
     #[doc(alias = "eval")]
     pub async fn query_everywhere<T: FromReply>(self, client: &Client) -> Result<Everywhere<T>, CallError> {
         if let Some(key) = self.key_names().first() {
-            return Err(CallError::InvalidArgument {
-                what: self.label().to_owned(),
-                option: "keys",
-                expected: "none, as a key has one node".into(),
-                got: format!("`{key}`"),
-            });
+            return Err(Failure::invalid_argument(
+                self.label(),
+                "keys",
+                "none, as a key has one node",
+                format!("`{key}`"),
+            )
+            .into());
         }
         let until = client.clock().now() + self.timeout_or_default(client);
         let results = client.run_on_primaries_until::<T>(self.primary_request(client)?, until).await;

@@ -90,8 +90,8 @@ impl Scripts {
     ///
     /// # Errors
     ///
-    /// [`CallError::Refused`] if a script has written something: it continues. Scripts of other
-    /// primaries may have been killed.
+    /// [`Failure::Refused`](crate::Failure::Refused) if a script has written something: it
+    /// continues. Scripts of other primaries may have been killed.
     ///
     /// # Cancel safety
     ///

@@ -43,8 +43,6 @@ mod semaphore;
 
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::lock::{ExtendError, LostReason};
-pub use redgrid_core::permits::{
-    Acquire, AcquireError, Counts, Permit, PermitId, ReleaseError, SemaphoreError, TryAcquire,
-};
-pub use redgrid_core::{Client, Config, ServerError};
+pub use redgrid_core::permits::{Acquire, AcquireError, Counts, Permit, PermitId, ReleaseError, TryAcquire};
+pub use redgrid_core::{Client, Config, Failure, ServerError};
 pub use semaphore::{Semaphore, SetPermits};

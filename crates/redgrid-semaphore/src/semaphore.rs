@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::Client;
+use redgrid_core::Failure;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::permits::{Acquire, Counter, SemaphoreError, TryAcquire};
+use redgrid_core::permits::{Acquire, Counter, TryAcquire};
 use tokio::sync::watch;
 
 /// A counting semaphore of all processes that use the same server. Redisson's `RSemaphore` on the
@@ -167,13 +168,13 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the permits may have been added.
+    /// [`Failure`] says whether the permits may have been added.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "addPermits")]
-    pub async fn add_permits(&self, permits: i64) -> Result<i64, SemaphoreError> {
+    pub async fn add_permits(&self, permits: i64) -> Result<i64, Failure> {
         Ok(self.counter.add(permits, false).await?.unwrap_or(0))
     }
 
@@ -184,12 +185,12 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the permits may have been returned.
+    /// [`Failure`] says whether the permits may have been returned.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
-    pub async fn release(&self, permits: u32) -> Result<(), SemaphoreError> {
+    pub async fn release(&self, permits: u32) -> Result<(), Failure> {
         self.counter.release(permits).await
     }
 
@@ -204,7 +205,7 @@ impl Semaphore {
     ///
     /// As [`Semaphore::release`].
     #[doc(alias = "releaseIfExists")]
-    pub async fn release_if_exists(&self, permits: u32) -> Result<bool, SemaphoreError> {
+    pub async fn release_if_exists(&self, permits: u32) -> Result<bool, Failure> {
         Ok(self.counter.add(permits.into(), true).await?.is_some())
     }
 
@@ -212,13 +213,13 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the permits may have been taken.
+    /// [`Failure`] says whether the permits may have been taken.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "drainPermits")]
-    pub async fn drain(&self) -> Result<u64, SemaphoreError> {
+    pub async fn drain(&self) -> Result<u64, Failure> {
         self.counter.drain().await
     }
 
@@ -228,13 +229,13 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] if there was no reply.
+    /// [`Failure`] if there was no reply.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "availablePermits")]
-    pub async fn available_permits(&self) -> Result<u64, SemaphoreError> {
+    pub async fn available_permits(&self) -> Result<u64, Failure> {
         let counts = self.counter.count().await?;
         let unset = || self.capacity.unwrap_or(0).saturating_sub(counts.leased);
         Ok(counts.available.map_or_else(unset, |left| u64::try_from(left).unwrap_or(0)))
@@ -253,12 +254,12 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError`] says whether the semaphore may have been deleted.
+    /// [`Failure`] says whether the semaphore may have been deleted.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
-    pub async fn delete(&self) -> Result<bool, SemaphoreError> {
+    pub async fn delete(&self) -> Result<bool, Failure> {
         self.counter.delete().await
     }
 
@@ -305,7 +306,7 @@ impl SetPermits {
 }
 
 impl IntoFuture for SetPermits {
-    type Output = Result<bool, SemaphoreError>;
+    type Output = Result<bool, Failure>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {

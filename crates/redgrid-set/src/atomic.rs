@@ -19,7 +19,7 @@ impl<T, C: Codec> Set<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for more values.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more values.
     ///
     /// # Cancel safety
     ///
@@ -43,7 +43,8 @@ impl<T, C: Codec> Set<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] if the name is in another slot of a cluster.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the name is in another slot
+    /// of a cluster.
     ///
     /// # Cancel safety
     ///

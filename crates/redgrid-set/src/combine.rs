@@ -27,7 +27,7 @@ pub(crate) enum SetOperation {
 /// those names.
 ///
 /// The other sets are given by name, and all names must share a slot. Up to 1,000 other sets are
-/// allowed; more are [`ObjectError::InvalidArgument`].
+/// allowed; more are [`Failure::InvalidArgument`](crate::Failure::InvalidArgument).
 #[must_use = "nothing is asked of the server yet"]
 pub struct Combination<T, C> {
     pub(crate) inner: Elements<T, C>,
@@ -98,7 +98,8 @@ impl<T, C: Codec> Combination<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] if the names are in different slots of a cluster.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the names are in different
+    /// slots of a cluster.
     ///
     /// # Cancel safety
     ///
@@ -117,7 +118,8 @@ impl<T, C: Decode<T>> Combination<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] if the names are in different slots of a cluster.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the names are in different
+    /// slots of a cluster.
     ///
     /// # Cancel safety
     ///

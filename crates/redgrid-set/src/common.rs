@@ -108,7 +108,7 @@ macro_rules! common_methods {
             /// # Errors
             ///
             /// [`ObjectError`] states what failed and whether anything may have changed.
-            /// [`ObjectError::InvalidArgument`] for more values.
+            /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more values.
             ///
             /// # Cancel safety
             ///

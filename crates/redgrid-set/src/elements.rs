@@ -37,8 +37,7 @@ impl<T, C: Codec> Elements<T, C> {
         expected: impl Into<String>,
         got: impl Into<String>,
     ) -> Result<ObjectError, ObjectError> {
-        let name = self.name()?.clone();
-        Ok(ObjectError::InvalidArgument { name, option, expected: expected.into(), got: got.into() })
+        Ok(ObjectError::invalid_argument(self.name()?, option, expected.into(), got.into()))
     }
 
     pub(crate) fn encode<Q: ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError>

@@ -31,7 +31,7 @@
 //!
 //! # Promises
 //!
-//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated. Values that it popped are lost.
 //! - Values are equal if their encoded bytes are equal. A codec that encodes equal values
 //!   differently is not suitable for sets.
@@ -51,6 +51,6 @@ pub use combine::Combination;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Natural, Ordered};
 pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError, Scan};
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use set::Set;
 pub use sorted::{Aggregate, InOrder, LexSortedSet, Only, Range, ScoredCombination, ScoredSortedSet, SortedSet};

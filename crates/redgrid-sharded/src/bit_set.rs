@@ -78,8 +78,9 @@ impl ShardedBitSet {
 
     /// Sets the number of shards, a power of two of up to 1,024.
     ///
-    /// If another number is stored already, calls return [`ObjectError::InvalidArgument`]: a stored
-    /// object cannot be resharded.
+    /// If another number is stored already, calls return
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object cannot be
+    /// resharded.
     pub fn with_shards(mut self, shards: u32) -> Self {
         self.sharded.requested.shards = Some(shards);
         self
@@ -90,7 +91,8 @@ impl ShardedBitSet {
     /// The indices are divided evenly among the shards. The default is the maximum: with few and
     /// low indices, all of them are then in the first shard.
     ///
-    /// If another size is stored already, calls return [`ObjectError::InvalidArgument`].
+    /// If another size is stored already, calls return
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument).
     pub fn with_size(mut self, bits: u64) -> Self {
         self.sharded.requested.size = Some(bits);
         self

@@ -98,8 +98,9 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
 
     /// Sets the number of shards, a power of two of up to 1,024; the default is 16.
     ///
-    /// If another number is stored already, calls return [`ObjectError::InvalidArgument`]: a stored
-    /// object cannot be resharded.
+    /// If another number is stored already, calls return
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object cannot be
+    /// resharded.
     pub fn with_shards(mut self, shards: u32) -> Self {
         self.sharded.requested.shards = Some(shards);
         self
@@ -123,12 +124,14 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for a probability that is not between 0 and 1, and for
-    /// numbers that result in shards without bits or with more than 4,294,967,294 (512 MiB).
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a probability that is not
+    /// between 0 and 1, and for numbers that result in shards without bits or with more than
+    /// 4,294,967,294 (512 MiB).
     ///
     /// [`ObjectError::Shards`] names the shards that could not be created. It also names, with
-    /// [`ObjectError::InvalidArgument`], those created for other numbers: they belong to a filter
-    /// that was deleted while it was in use. Delete the filter then, and create it again.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument), those created for other
+    /// numbers: they belong to a filter that was deleted while it was in use. Delete the filter
+    /// then, and create it again.
     ///
     /// # Cancel safety
     ///

@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::layouts::sharded;
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Client, Name, Pairs, Request, ServerError};
+use redgrid_core::{Client, Failure, Name, Pairs, Request, ServerError};
 
 use crate::layout::{Kind, ShardLayout, ShardLayoutRequest};
 use crate::tags::{MAX_TAG_LENGTH, tag};
@@ -142,7 +142,7 @@ impl<P: Shard> Sharded<P> {
                 None => Ok(new_layout),
             },
             // Shards on other nodes may be reachable.
-            (Err(ObjectError::Unavailable { .. }), Some(layout)) => {
+            (Err(ObjectError::Failed(Failure::Unavailable { .. })), Some(layout)) => {
                 self.cache_layout(layout);
                 layout.checked(&self.place, self.requested)
             }

@@ -73,7 +73,7 @@ pub use ones::ShardedOnes;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};
 pub use redgrid_core::object::{Lifetime, Object, ObjectError};
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 #[cfg(any(feature = "map", feature = "set"))]
 pub use scan::ShardedScan;
 #[cfg(feature = "set")]

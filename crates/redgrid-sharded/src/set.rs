@@ -68,8 +68,9 @@ impl<T, C: Codec> ShardedSet<T, C> {
 
     /// Sets the number of shards, a power of two of up to 1,024.
     ///
-    /// If another number is stored already, calls return [`ObjectError::InvalidArgument`]: a stored
-    /// object cannot be resharded.
+    /// If another number is stored already, calls return
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object cannot be
+    /// resharded.
     pub fn with_shards(mut self, shards: u32) -> Self {
         self.sharded.requested.shards = Some(shards);
         self

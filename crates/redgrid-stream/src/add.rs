@@ -120,7 +120,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
     /// # Errors
     ///
     /// [`StreamError`] states what failed and whether anything may have changed. It is
-    /// [`ObjectError::InvalidArgument`] without fields.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) without fields.
     ///
     /// # Cancel safety
     ///
@@ -155,8 +155,8 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
 ///
 /// By default the server chooses the id, creates the stream if it does not exist, and trims
 /// nothing. The request is sent once: if its reply is lost, the call returns
-/// [`ObjectError::OutcomeUnknown`] and is not repeated. Waiters that use this library are notified;
-/// those for an entry of more than 3,490 fields a moment later.
+/// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) and is not repeated. Waiters that
+/// use this library are notified; those for an entry of more than 3,490 fields a moment later.
 #[must_use = "nothing is added until this is awaited"]
 #[derive(Debug, Clone)]
 #[doc(alias = "StreamAddArgs")]

@@ -62,7 +62,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     /// # Errors
     ///
     /// [`StreamError`] states what failed and whether anything may have changed. It is
-    /// [`ObjectError::InvalidArgument`] for more than 10,000 ids.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more than 10,000 ids.
     ///
     /// # Cancel safety
     ///

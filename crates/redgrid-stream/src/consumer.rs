@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use redgrid_codecs::{Codec, Decode};
+use redgrid_core::Failure;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 
@@ -305,7 +306,7 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
         match (error, options.create) {
             // Entries that the request delivered or claimed are pending for this consumer, and no
             // other receives them: they are pending now, or shortly if the request is in flight.
-            (StreamError::Object(ObjectError::OutcomeUnknown { .. }), _) => {
+            (StreamError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. })), _) => {
                 (state.next, state.reread_pending_at) = (NextRead::PendingAfter(EntryId::MIN), self.in_flight_end());
                 Ok(())
             }

@@ -1,7 +1,7 @@
 //! The errors of streams and groups.
 
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Name, ServerError};
+use redgrid_core::{Failure, Name, ServerError};
 
 use crate::id::EntryId;
 
@@ -19,7 +19,7 @@ pub enum StreamError {
         group: String,
     },
     /// A group of this name exists. It was not changed.
-    #[error("`{name}` has a group `{group}` already")]
+    #[error("`{name}` already has a group `{group}`")]
     GroupExists {
         /// The stream.
         name: Name,
@@ -27,7 +27,7 @@ pub enum StreamError {
         group: String,
     },
     /// The id of a new entry is not larger than that of the last added entry. Nothing has changed.
-    #[error("entry {id} is not behind the last entry of `{name}`")]
+    #[error("cannot add entry {id} to `{name}`: its id is not larger than that of the last entry")]
     NotBehind {
         /// The stream.
         name: Name,
@@ -38,7 +38,7 @@ pub enum StreamError {
     ///
     /// The error is about this entry alone. An entry that a group has delivered stays pending,
     /// unless it counts as acknowledged on delivery.
-    #[error("entry {id} can not be read")]
+    #[error("cannot read entry {id}: {source}")]
     Undecodable {
         /// The entry.
         id: EntryId,
@@ -47,7 +47,7 @@ pub enum StreamError {
         source: ObjectError,
     },
     /// The server does not support a command. Nothing has changed.
-    #[error("the server of `{name}` does not know {command}: {needs} does")]
+    #[error("the server of `{name}` does not support {command}: it needs {needs}")]
     Unsupported {
         /// The stream.
         name: Name,
@@ -65,7 +65,7 @@ impl StreamError {
     /// Returns the server's message if it refused the request.
     pub(crate) fn server_message(error: &ObjectError) -> Option<&str> {
         match error {
-            ObjectError::Refused { source: ServerError::Refused { message, .. }, .. } => Some(message),
+            ObjectError::Failed(Failure::Refused { source: ServerError::Refused { message, .. }, .. }) => Some(message),
             _ => None,
         }
     }

@@ -166,9 +166,9 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     /// unless [`ReadGroup::timeout`] is set.
     ///
     /// The request is sent once, and delivers nothing if it arrives after the caller has stopped
-    /// waiting. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]. Delivered
-    /// entries are then pending, and [`Group::read_pending`] returns them. The same holds if the
-    /// future is dropped.
+    /// waiting. If its reply is lost, the call returns
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown). Delivered entries are then
+    /// pending, and [`Group::read_pending`] returns them. The same holds if the future is dropped.
     #[doc(alias = "readGroup")]
     pub fn read(&self, consumer: impl Into<String>) -> ReadGroup<K, V, KC, VC> {
         ReadGroup { group: self.clone(), consumer: consumer.into(), limit: PAGE, no_ack: false, timeout: None }
@@ -244,7 +244,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed. It is
-    /// [`ObjectError::InvalidArgument`] for more than 10,000 ids.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more than 10,000 ids.
     ///
     /// # Cancel safety
     ///

@@ -30,7 +30,7 @@
 //!
 //! # Promises
 //!
-//! - A change is sent once. If its reply is lost, the call returns [`ObjectError::OutcomeUnknown`]
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated. [`Add::exactly_once`] is sent again, and still adds one entry.
 //! - A request for new entries that arrives after its caller has stopped waiting delivers nothing.
 //! - A [`Consumer`] receives each entry of its group at least once, also after lost replies, a
@@ -75,6 +75,6 @@ pub use read::{Entries, Range, Read};
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::object::{Object, ObjectError};
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use references::{References, Removed};
 pub use stream::Stream;

@@ -157,7 +157,7 @@ impl<K, V, KC: Codec, VC: Codec> Pending<K, V, KC, VC> {
     /// # Errors
     ///
     /// [`StreamError`] states what failed and whether anything may have changed. It is
-    /// [`ObjectError::InvalidArgument`](redgrid_core::object::ObjectError::InvalidArgument) for a
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a
     /// limit above 10,000.
     ///
     /// # Cancel safety

@@ -149,7 +149,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed. It is
-    /// [`ObjectError::InvalidArgument`] for more than 10,000 ids.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more than 10,000 ids.
     ///
     /// # Cancel safety
     ///

@@ -200,10 +200,10 @@ fn quoted_words(mut rest: &[u8]) -> Option<Vec<Bytes>> {
 #[non_exhaustive]
 pub enum MonitorError {
     /// The monitoring connection failed.
-    #[error("the monitoring connection failed")]
+    #[error("the monitoring connection failed: {0}")]
     Connection(#[from] io::Error),
     /// The connection for the markers failed.
-    #[error("the connection beside the monitoring one failed")]
+    #[error("the connection beside the monitoring one failed: {0}")]
     Marker(#[from] RedisError),
     /// The server does not let itself be monitored.
     #[error("the server answered {answer:?} instead of showing its commands")]

@@ -345,7 +345,7 @@ pub enum StartError {
     #[error(transparent)]
     NotFound(#[from] FindError),
     /// Files or processes could not be made. No server runs.
-    #[error("could not set up the server")]
+    #[error("cannot set up the server: {0}")]
     Setup(#[from] io::Error),
     /// Somebody else listens on the server's port. No server runs.
     #[error("the port of {addr} was taken by another process")]
@@ -374,13 +374,13 @@ pub enum StartError {
         log: String,
     },
     /// The data could not be saved before the restart. The server was not restarted.
-    #[error("the server could not save its data before the restart")]
+    #[error("the server cannot save its data before the restart: {source}")]
     NotSaved {
         /// Its answer.
         source: redis::RedisError,
     },
     /// The servers started, and did not become one deployment. All of them were ended.
-    #[error("the servers did not come together")]
+    #[error("the servers did not form a deployment: {0}")]
     NotFormed(#[from] TopologyError),
 }
 

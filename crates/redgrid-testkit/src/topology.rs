@@ -18,7 +18,7 @@ use crate::{
 #[non_exhaustive]
 pub enum TopologyError {
     /// A server refused a command, and did nothing; or the connection was lost, and the outcome is unknown.
-    #[error("a server of the deployment did not do as asked")]
+    #[error("a request to a server of the deployment failed: {0}")]
     Server(#[from] RedisError),
     /// What was asked for has not come about yet. It may still do so.
     #[error("not reached within {waited:?}: {missing}")]

@@ -45,7 +45,7 @@ macro_rules! subscribable {
             ///
             /// # Errors
             ///
-            /// [`ObjectError::InvalidName`].
+            /// [`Failure::InvalidName`](crate::Failure::InvalidName).
             #[doc(alias = "countListeners")]
             pub fn count_listeners(&self) -> Result<usize, ObjectError> {
                 Ok(self.place.client().local_subscriptions(&self.channels()?))
@@ -63,7 +63,7 @@ macro_rules! one_channel {
             ///
             /// # Errors
             ///
-            /// [`ObjectError::InvalidName`].
+            /// [`Failure::InvalidName`](crate::Failure::InvalidName).
             #[doc(alias = "getChannelNames")]
             pub fn channel(&self) -> Result<String, ObjectError> {
                 Ok(String::from_utf8_lossy(self.place.named()?.1).into_owned())

@@ -52,7 +52,7 @@ pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::object::events::Gap;
 pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use reliable::{Deliveries, Delivery, MessageId, Published, ReliableTopic, SubscribeReliably};
 pub use sharded::ShardedTopic;
 pub use subscription::{Subscribe, Subscription};

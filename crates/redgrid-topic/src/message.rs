@@ -22,13 +22,13 @@ pub enum SubscriptionError {
     #[error("messages may have been missed: {0}")]
     Gap(Gap),
     /// A message cannot be decoded as the requested type: [`ObjectError::Decode`].
-    #[error("a message can not be read")]
+    #[error("cannot read a message: {0}")]
     Undecodable(#[source] ObjectError),
     /// No server could be reached in time. The request is retried.
-    #[error("no server could be reached for messages")]
+    #[error("cannot receive messages, the request is retried: {0}")]
     Unavailable(#[source] ObjectError),
     /// The servers now refuse the subscription. It is retried; a gap reports when it is active
     /// again.
-    #[error("the subscription is refused")]
+    #[error("cannot subscribe, the request is retried: {0}")]
     Refused(#[source] ObjectError),
 }

@@ -59,7 +59,7 @@ impl<T, C: Codec> PatternTopic<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidName`].
+    /// [`Failure::InvalidName`](crate::Failure::InvalidName).
     #[doc(alias = "getPatternNames")]
     pub fn pattern(&self) -> Result<&str, ObjectError> {
         Ok(self.place.named()?.0.as_str())

@@ -81,8 +81,8 @@ impl Commit {
             (Some("large"), _, _, Some(count)) => {
                 Err(TransactionError::too_large("elements", MAX_ELEMENTS, count.parse().unwrap_or(usize::MAX)))
             }
-            _ => Err(TransactionError::OutcomeUnknown(ServerError::Decode {
-                expected: "what became of a transaction",
+            _ => Err(TransactionError::of_commit(ServerError::Decode {
+                expected: "the result of a transaction",
                 got: reply.join(" "),
             })),
         }

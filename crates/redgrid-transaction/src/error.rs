@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use redgrid_core::object::ObjectError;
-use redgrid_core::{Name, ServerError};
+use redgrid_core::{Failure, Name, Operation, ServerError};
 
 /// The error of a read in a transaction, or of its commit.
 ///
-/// Except for [`OutcomeUnknown`](TransactionError::OutcomeUnknown), nothing of the transaction is
+/// Except for [`Failure::OutcomeUnknown`], nothing of the transaction is
 /// or will be written.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
     /// Others have changed what the transaction has read. Retry it from the beginning, as
     /// [`Transaction::run`](crate::Transaction::run) does.
-    #[error("`{name}` was changed by others since this transaction has read it")]
+    #[error("other clients changed `{name}` after this transaction had read it")]
     Conflict {
         /// The first changed object.
         name: Name,
@@ -29,7 +29,7 @@ pub enum TransactionError {
         waited: Duration,
     },
     /// The timeout passed before the commit.
-    #[error("the transaction has taken {taken:?}, and has {limit:?}")]
+    #[error("the transaction has taken {taken:?}, longer than its timeout of {limit:?}")]
     TimedOut {
         /// The time since the transaction began.
         taken: Duration,
@@ -37,11 +37,11 @@ pub enum TransactionError {
         limit: Duration,
     },
     /// The transaction is committed or rolled back, or a commit was attempted.
-    #[error("the transaction is over")]
+    #[error("the transaction has already ended")]
     Over,
     /// The objects are in different slots. In a cluster all objects of a transaction must share a
     /// slot: give them one hash tag, as in `{order:42}:lines`.
-    #[error("`{name}` and `{other}` are in different slots; objects of one transaction share a hash tag")]
+    #[error("`{name}` and `{other}` are in different slots (give the objects of a transaction one hash tag)")]
     OtherSlot {
         /// The added object.
         name: Name,
@@ -49,7 +49,7 @@ pub enum TransactionError {
         other: Name,
     },
     /// The object has another type.
-    #[error("`{name}` is no {expected}, but {found}")]
+    #[error("`{name}` is not a {expected}, but {found}")]
     WrongType {
         /// The object.
         name: Name,
@@ -60,7 +60,7 @@ pub enum TransactionError {
     },
     /// The transaction is too large. The server executes it in one step, and no other request
     /// meanwhile.
-    #[error("a transaction has up to {limit} {what}, and this would have {got}")]
+    #[error("a transaction has at most {limit} {what}, this one would have {got}")]
     TooLarge {
         /// What is limited: elements, bytes or objects.
         what: &'static str,
@@ -72,20 +72,12 @@ pub enum TransactionError {
     /// An object was not read, or a value can not be encoded.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The server refused, or was not reachable in time.
-    #[error("the transaction is not committed")]
-    NotCommitted(#[source] ServerError),
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is rejected.
-    #[error("not authorized to commit the transaction")]
-    Unauthorized(#[source] ServerError),
-    /// The client is shut down.
-    #[error("the client is shut down; the transaction is not committed")]
-    ShuttingDown,
-    /// There is no reply to the commit: either the whole transaction is written, or will be within
-    /// half a minute, or nothing of it.
-    #[error("no answer to the commit: the transaction is written as a whole, or not at all")]
-    OutcomeUnknown(#[source] ServerError),
+    /// The commit failed as a request for every object can fail. The transaction is not written.
+    ///
+    /// [`Failure::OutcomeUnknown`] is the exception: either the whole transaction is written, or
+    /// will be within half a minute, or nothing of it.
+    #[error(transparent)]
+    Failed(#[from] Failure),
 }
 
 impl TransactionError {
@@ -96,11 +88,6 @@ impl TransactionError {
     /// Returns the error of a commit. A reply of an unexpected form is of a commit that was
     /// executed.
     pub(crate) fn of_commit(source: ServerError) -> Self {
-        match source {
-            ServerError::ShuttingDown => TransactionError::ShuttingDown,
-            ServerError::Unauthorized { .. } => TransactionError::Unauthorized(source),
-            source if source.is_not_done() => TransactionError::NotCommitted(source),
-            source => TransactionError::OutcomeUnknown(source),
-        }
+        Failure::of_change(Operation::without_object("commit the transaction"), source).into()
     }
 }

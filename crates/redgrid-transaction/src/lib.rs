@@ -37,7 +37,7 @@
 //! - **Atomic**, whichever process is killed and when: a commit is one script. A failover keeps it
 //!   as a whole or loses it as a whole, like any acknowledged write under replication.
 //! - **Exactly once**: a commit whose reply is lost is sent again, and returns the stored reply.
-//!   Without any reply it ends as [`OutcomeUnknown`](TransactionError::OutcomeUnknown), and is
+//!   Without any reply it ends as [`OutcomeUnknown`](crate::Failure::OutcomeUnknown), and is
 //!   written as a whole within half a minute, or not at all.
 //! - **Nothing is left behind**: a process that dies has written nothing and locked nothing.
 //! - **Redisson's transactions** are respected: a commit writes nothing that one of them has
@@ -69,7 +69,7 @@ pub use map::TransactionMap;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::object::ObjectError;
-pub use redgrid_core::{Client, Config, Name, ServerError};
+pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use set::TransactionSet;
 pub use state::{MAX_BYTES, MAX_ELEMENTS};
 pub use transaction::{Isolation, Transaction};

@@ -40,7 +40,7 @@ impl Transaction {
     /// # Errors
     ///
     /// Those of `work`, and [`TransactionError`] of the commit. Nothing is written, except possibly
-    /// after [`TransactionError::OutcomeUnknown`], which is not retried.
+    /// after [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown), which is not retried.
     ///
     /// # Cancel safety
     ///

@@ -136,7 +136,7 @@ impl Transaction {
     /// # Errors
     ///
     /// [`TransactionError`]. Nothing is written, except possibly after
-    /// [`TransactionError::OutcomeUnknown`].
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown).
     ///
     /// # Cancel safety
     ///

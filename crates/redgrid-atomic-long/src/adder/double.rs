@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 
 use super::error::AdderError;
 use super::member::{AdderHandle, SharedAdder};
@@ -76,7 +76,7 @@ impl DoubleAdder {
     ///
     /// # Errors
     ///
-    /// [`AdderError::InvalidArgument`] if `by` is not finite. [`AdderError::Overflow`] if the count
+    /// [`Failure::InvalidArgument`] if `by` is not finite. [`AdderError::Overflow`] if the count
     /// of this thread since the last sum or save would not be finite. Nothing is added then. The
     /// count of the whole process may still overflow f64; sums then report that until a reset.
     #[inline]
@@ -149,7 +149,7 @@ impl DoubleAdder {
     ///
     /// # Errors
     ///
-    /// [`AdderError::Unavailable`] if the subscription was not confirmed by then.
+    /// [`Failure::Unavailable`] if the subscription was not confirmed by then.
     ///
     /// # Cancel safety
     ///
@@ -191,7 +191,7 @@ impl SharedAdder<f64> {
         if by.is_finite() {
             AdderError::Overflow { name }
         } else {
-            AdderError::InvalidArgument { name, option: "summand", expected: "a finite number", got: by.to_string() }
+            Failure::invalid_argument(name, "summand", "a finite number", by).into()
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redgrid_core::name::InvalidName;
-use redgrid_core::{Name, ServerError};
+use redgrid_core::{Failure, Name, Operation, ServerError};
 
 use super::adder_number::Amount;
 
@@ -14,7 +14,7 @@ pub enum AdderError {
     /// Not all members answered in time: one is suspended or has lost its connection.
     ///
     /// After a reset, members that did not answer may be reset, too.
-    #[error("{answered} of {expected} who count for `{name}` answered within {within:?}")]
+    #[error("{answered} of {expected} members of the adder `{name}` answered within {within:?}")]
     Partial {
         /// The adder.
         name: Name,
@@ -27,44 +27,19 @@ pub enum AdderError {
         /// The timeout of the call.
         within: Duration,
     },
-    /// The request could not be sent in time, or the answers could not be read. Some members may
-    /// have been reset.
-    #[error("could not ask those who count for `{name}`")]
-    Unavailable {
-        /// The adder.
-        name: Name,
-        /// The error of the last attempt.
-        #[source]
-        source: ServerError,
-    },
-    /// The server does not accept this client's password, user or certificate, or its own
-    /// certificate is rejected. Some members may have been reset.
-    #[error("not authorized to ask for `{name}`")]
-    Unauthorized {
-        /// The adder.
-        name: Name,
-        /// The server's message, or the problem with the certificate.
-        #[source]
-        source: ServerError,
-    },
-    /// The server refused: a key has another type, no permission, or no memory. Some members may
-    /// have been reset.
-    #[error("the server refused what was asked of `{name}`")]
-    Refused {
-        /// The adder.
-        name: Name,
-        /// The server's message and its error code.
-        #[source]
-        source: ServerError,
-    },
+    /// The request failed as it can fail for every object. Some members may have been reset.
+    ///
+    /// If the call was an addition, nothing was added.
+    #[error(transparent)]
+    Failed(#[from] Failure),
     /// The sum is outside of the range of the type. If the call was an addition, nothing was added.
-    #[error("the sum of `{name}` is beyond what a number can be")]
+    #[error("the sum of the adder `{name}` is out of range")]
     Overflow {
         /// The adder.
         name: Name,
     },
     /// A key of the adder has another value.
-    #[error("`{name}` is no such adder: expected {expected}, got `{got}`")]
+    #[error("a key of the adder `{name}` has an unexpected value: expected {expected}, got `{got}`")]
     NotANumber {
         /// The adder.
         name: Name,
@@ -74,21 +49,15 @@ pub enum AdderError {
         got: String,
     },
     /// This client has an adder of the other type with that name. Nothing was added.
-    #[error("`{name}` is a {is} in this client")]
+    #[error("this client already uses the adder `{name}` as a {is}")]
     OtherKind {
         /// The adder.
         name: Name,
         /// The type.
         is: &'static str,
     },
-    /// The client is being shut down.
-    #[error("the client is shut down; `{name}` was not asked for")]
-    ShuttingDown {
-        /// The adder.
-        name: Name,
-    },
     /// The count since the last save could not be saved.
-    #[error("what was counted for `{name}` could not be saved")]
+    #[error("cannot save the count of the adder `{name}`: {source}")]
     NotSaved {
         /// The adder.
         name: Name,
@@ -96,33 +65,20 @@ pub enum AdderError {
         #[source]
         source: ServerError,
     },
-    /// The name is invalid. Nothing was added, and no request was sent.
-    #[error(transparent)]
-    InvalidName(#[from] InvalidName),
-    /// An argument is invalid. Nothing was added, and no request was sent.
-    #[error("invalid {option} for `{name}`: expected {expected}, got {got}")]
-    InvalidArgument {
-        /// The adder.
-        name: Name,
-        /// The argument.
-        option: &'static str,
-        /// The allowed values.
-        expected: &'static str,
-        /// The given value.
-        got: String,
-    },
 }
 
 impl AdderError {
     /// Returns the error of a sum or a reset.
     pub(super) fn of(name: &Name, source: ServerError) -> Self {
-        let name = name.clone();
         match source {
-            ServerError::Refused { .. } => AdderError::Refused { name, source },
-            ServerError::Decode { expected, got } => AdderError::NotANumber { name, expected, got },
-            ServerError::Unauthorized { .. } => AdderError::Unauthorized { name, source },
-            ServerError::ShuttingDown => AdderError::ShuttingDown { name },
-            _ => AdderError::Unavailable { name, source },
+            ServerError::Decode { expected, got } => AdderError::NotANumber { name: name.clone(), expected, got },
+            source => Failure::of_read(Operation::new("read the adder", name), source).into(),
         }
+    }
+}
+
+impl From<InvalidName> for AdderError {
+    fn from(invalid: InvalidName) -> Self {
+        AdderError::Failed(invalid.into())
     }
 }

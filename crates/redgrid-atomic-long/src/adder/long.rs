@@ -139,7 +139,8 @@ impl LongAdder {
     ///
     /// # Errors
     ///
-    /// [`AdderError::Unavailable`] if the subscription was not confirmed by then.
+    /// [`Failure::Unavailable`](crate::Failure::Unavailable) if the subscription was not confirmed
+    /// by then.
     ///
     /// # Cancel safety
     ///

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use redgrid_core::{Client, Name, ServerError};
+use redgrid_core::{Client, Failure, Name, Operation, ServerError};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
@@ -135,12 +135,13 @@ impl<N: AdderNumber> SharedAdder<N> {
     /// Saves the count at this interval from now on, or at a shorter one that was requested before.
     pub(super) fn save_every(&self, interval: Duration) -> Result<(), AdderError> {
         if !SAVE_INTERVALS.contains(&interval) {
-            return Err(AdderError::InvalidArgument {
-                name: self.member.name.clone(),
-                option: "interval",
-                expected: "10 ms to 1 day",
-                got: format!("{interval:?}"),
-            });
+            return Err(Failure::invalid_argument(
+                &self.member.name,
+                "interval",
+                "10 ms to 1 day",
+                format!("{interval:?}"),
+            )
+            .into());
         }
         let mut state = self.member.state();
         state.save_interval = Some(state.save_interval.map_or(interval, |current| current.min(interval)));
@@ -159,7 +160,7 @@ impl<N: AdderNumber> SharedAdder<N> {
         match result {
             Some(Ok(())) => Ok(()),
             Some(Err(source)) => Err(AdderError::NotSaved { name, source }),
-            None => Err(AdderError::ShuttingDown { name }),
+            None => Err(Failure::ShuttingDown { operation: Operation::new("end the adder", name) }.into()),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::clock::Instant;
-use redgrid_core::{Client, Request, ServerError};
+use redgrid_core::{Client, Failure, Request, ServerError};
 use uuid::Uuid;
 
 use super::adder_number::AdderNumber;
@@ -115,12 +115,9 @@ impl<N: AdderNumber> Call<N> {
         let adder = self.adder?;
         let name = &adder.member.name;
         if !TIMEOUTS.contains(&self.timeout) {
-            return Err(AdderError::InvalidArgument {
-                name: name.clone(),
-                option: "bound",
-                expected: "1 ms to 5 minutes",
-                got: format!("{:?}", self.timeout),
-            });
+            return Err(
+                Failure::invalid_argument(name, "bound", "1 ms to 5 minutes", format!("{:?}", self.timeout)).into()
+            );
         }
         let clock = adder.client.clock();
         let until = clock.now() + self.timeout;

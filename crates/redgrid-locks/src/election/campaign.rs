@@ -64,13 +64,13 @@ impl Campaign {
 
     async fn campaign(self) -> Result<Leadership, CampaignError> {
         let Election { client, target } = &self.election;
-        let target = target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))?;
+        let target = target.as_ref().map_err(|invalid| AcquireError::from(invalid.clone()))?;
         drive(client, &target.name, self.wait, |wait| Campaign { wait, ..self.clone() }.campaign_once()).await
     }
 
     async fn campaign_once(self) -> Result<Leadership, CampaignError> {
         let Election { client, target } = &self.election;
-        let target = target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))?;
+        let target = target.as_ref().map_err(|invalid| AcquireError::from(invalid.clone()))?;
         let name = target.name.clone();
         let id = self.id.unwrap_or_else(|| client.id().to_owned().into());
         if id.len() > MAX_ID_BYTES {
@@ -79,7 +79,7 @@ impl Campaign {
         let lease = self.renewed_lease.unwrap_or(client.watchdog_lease());
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
             let (option, expected) = ("auto_renew", "100 ms to 30 days");
-            return Err(AcquireError::InvalidArgument { name, option, expected, got: lease }.into());
+            return Err(AcquireError::invalid_argument(&name, option, expected, lease).into());
         }
         // A timeout of zero means one attempt.
         let try_only = self.wait.is_some_and(|wait| wait.is_zero());
@@ -220,7 +220,7 @@ pub enum CampaignError {
     #[error(transparent)]
     Acquire(#[from] AcquireError),
     /// The candidate was elected, and its proclamation failed. It is resigning.
-    #[error("elected for `{name}`, and could not proclaim it")]
+    #[error("elected for `{name}`, but cannot proclaim it: {source}")]
     NotProclaimed {
         /// Name of the election.
         name: Name,
@@ -229,7 +229,7 @@ pub enum CampaignError {
         source: ServerError,
     },
     /// The proclaimed id is too long. No request was sent.
-    #[error("a candidate for `{name}` says at most 1024 bytes of itself, not {bytes}")]
+    #[error("cannot campaign for `{name}`: the id has {bytes} bytes, the limit is 1024")]
     TooLong {
         /// Name of the election.
         name: Name,

@@ -438,7 +438,7 @@ impl Drop for Announcement {
 #[non_exhaustive]
 pub enum DowngradeError {
     /// The write is still held.
-    #[error("`{}` could not be downgraded; it is still held for writing", .guard.name())]
+    #[error("cannot downgrade, the write is still held: {source}")]
     Held {
         /// The guard of the write.
         guard: Box<WriteGuard>,
@@ -455,10 +455,10 @@ pub enum DowngradeError {
 #[non_exhaustive]
 pub enum UpgradeError {
     /// There are other readers. The read is still held.
-    #[error("`{}` is read by others; it is still held for reading", .0.name())]
+    #[error("cannot upgrade `{}`: others are reading; the read is still held", .0.name())]
     Busy(Box<ReadGuard>),
     /// The request failed. The read is still held.
-    #[error("`{}` could not be upgraded; it is still held for reading", .guard.name())]
+    #[error("cannot upgrade, the read is still held: {source}")]
     Held {
         /// The guard of the read.
         guard: Box<ReadGuard>,

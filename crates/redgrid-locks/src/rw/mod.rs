@@ -309,8 +309,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] when the takeover failed. [`OutcomeUnknown`](AcquireError::OutcomeUnknown)
-    /// when the reply was lost.
+    /// [`AcquireError`] when the takeover failed.
+    /// [`OutcomeUnknown`](crate::Failure::OutcomeUnknown) when the reply was lost.
     ///
     /// # Cancel safety
     ///
@@ -344,7 +344,7 @@ impl RwLock {
     }
 
     fn valid_target(&self) -> Result<&Arc<LockKeys>, AcquireError> {
-        self.target.as_ref().map_err(|invalid| AcquireError::InvalidName(invalid.clone()))
+        self.target.as_ref().map_err(|invalid| AcquireError::from(invalid.clone()))
     }
 }
 

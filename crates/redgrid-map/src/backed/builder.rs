@@ -169,12 +169,13 @@ where
     ///
     /// # Errors
     ///
-    /// [`ObjectError::InvalidArgument`] if an option is out of range; [`ObjectError::InvalidName`].
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if an option is out of range;
+    /// [`Failure::InvalidName`](crate::Failure::InvalidName).
     pub fn build(self) -> Result<BackedMap<K, V, KC, VC>, ObjectError> {
         let Backing { map, loader, writer, write_behind, on_loss, store_options } = self;
         let (name, _) = map.place.named()?;
-        let invalid = |option, expected: &str, got| {
-            Err(ObjectError::InvalidArgument { name: name.clone(), option, expected: expected.into(), got })
+        let invalid = |option, expected: &'static str, got: String| {
+            Err(ObjectError::invalid_argument(name, option, expected, got))
         };
         let hour = Duration::from_secs(3600);
         if !(1..=1000).contains(&store_options.attempts) {

@@ -84,7 +84,7 @@ pub enum BackedError {
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// The store could not be read. The map is unchanged.
-    #[error("the store of `{name}` could not be read")]
+    #[error("cannot read the store of `{name}`: {source}")]
     NotLoaded {
         /// The map.
         name: Name,
@@ -96,7 +96,7 @@ pub enum BackedError {
     /// another client has changed it meanwhile.
     ///
     /// After [`TookTooLong`] the store may have the change nevertheless.
-    #[error("the store of `{name}` did not take a change, {attempts} times; the map was changed back")]
+    #[error("the store of `{name}` rejected a change {attempts} times, the map was changed back: {source}")]
     NotStored {
         /// The map.
         name: Name,
@@ -109,7 +109,7 @@ pub enum BackedError {
     /// The store rejected a change in every attempt, and the map could not be changed back. The map
     /// has, or may have, a value that the store does not have.
     #[error(
-        "the store of `{name}` did not take a change, {attempts} times, and the map could not be changed back: {undo}"
+        "the store of `{name}` rejected a change {attempts} times ({source}), and the map cannot be changed back: {undo}"
     )]
     Divided {
         /// The map.
@@ -155,6 +155,6 @@ pub enum BackedError {
     },
     /// The key's lock was not acquired. Nothing is changed.
     #[cfg(feature = "locks")]
-    #[error("the lock of a key was not acquired")]
+    #[error("cannot lock a key: {0}")]
     NotLocked(#[from] redgrid_locks::AcquireError),
 }

@@ -11,7 +11,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use redgrid_codecs::Codec;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
-use redgrid_core::{BackgroundClient, FromReply, Name, Request};
+use redgrid_core::{BackgroundClient, Failure, FromReply, Name, Request};
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -238,5 +238,5 @@ where
 
 /// Returns whether a change may have been made although its reply was lost or not decoded.
 pub(super) fn is_unanswered(error: &ObjectError) -> bool {
-    matches!(error, ObjectError::OutcomeUnknown { .. } | ObjectError::Unexpected { .. })
+    matches!(error, ObjectError::Failed(Failure::OutcomeUnknown { .. }) | ObjectError::Unexpected { .. })
 }

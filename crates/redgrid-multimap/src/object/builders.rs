@@ -57,8 +57,8 @@ impl<Y: Kind> MultimapObject<Y> {
 /// # Errors
 ///
 /// [`ObjectError`] states what failed and whether anything may have changed.
-/// [`ObjectError::InvalidArgument`] for a map with more than 10,000 keys;
-/// [`ObjectError::Contended`] if other clients add and remove keys all the time.
+/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a map with more than 10,000
+/// keys; [`ObjectError::Contended`] if other clients add and remove keys all the time.
 ///
 /// # Cancel safety
 ///
@@ -93,7 +93,8 @@ impl<Y: Kind> Expire<Y> {
 /// # Errors
 ///
 /// As for [`Expire`]. [`ObjectError::Absent`] if the map does not exist;
-/// [`ObjectError::InvalidArgument`] if the other name is in another slot.
+/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the other name is in another
+/// slot.
 ///
 /// # Cancel safety
 ///

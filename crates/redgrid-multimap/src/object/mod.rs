@@ -8,7 +8,7 @@ use bytes::Bytes;
 use redgrid_codecs::{Codec, Raw};
 use redgrid_core::name::suffixed;
 use redgrid_core::object::{Lifetime, ObjectError, Rounds};
-use redgrid_core::{BulkScript, Name, Request};
+use redgrid_core::{BulkScript, Failure, Name, Request};
 
 pub use self::builders::{Copy, Expire, Rename};
 
@@ -40,7 +40,7 @@ const MAX_KEYS: u64 = 10_000;
 ///
 /// A change of the whole map is one step. The keys are read, and a script changes them if they are
 /// still the same. Otherwise this is repeated, up to the time limit of a call. The number of keys
-/// is therefore limited: a map with more than 10,000 keys is an [`ObjectError::InvalidArgument`].
+/// is therefore limited: a map with more than 10,000 keys is an [`Failure::InvalidArgument`].
 /// Deletion and reads process pages of any number of keys.
 #[doc(alias = "RObject")]
 #[doc(alias = "RExpirable")]
@@ -236,7 +236,7 @@ impl<Y: Kind> MultimapObject<Y> {
         self.purge_expired().await?;
         match (MultimapObject::<Y> { map: Multimap::new(place.client(), to) }).purge_expired().await {
             // The other name belongs to an object of another type.
-            Ok(()) | Err(ObjectError::Refused { .. }) => {}
+            Ok(()) | Err(ObjectError::Failed(Failure::Refused { .. })) => {}
             Err(error) => return Err(error),
         }
         let mut rounds = Rounds::of(place.client(), name);

@@ -176,8 +176,9 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`PriorityQueue::pop`]; [`ObjectError::InvalidArgument`] of a queue in another slot of a cluster, [`ObjectError::Refused`] of a name
-    /// that is no list. One that can not be decoded is moved all the same.
+    /// As [`PriorityQueue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) of
+    /// a queue in another slot of a cluster, [`Failure::Refused`](crate::Failure::Refused) of a
+    /// name that is no list. One that can not be decoded is moved all the same.
     ///
     /// # Cancel safety
     ///

@@ -43,7 +43,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for NaN.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for NaN.
     ///
     /// # Cancel safety
     ///
@@ -157,8 +157,9 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for NaN. [`ObjectError::Refused`] if the sum would be NaN
-    /// (infinities of both signs).
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for NaN.
+    /// [`Failure::Refused`](crate::Failure::Refused) if the sum would be NaN (infinities of both
+    /// signs).
     ///
     /// # Cancel safety
     ///
@@ -214,7 +215,8 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`ScoredSortedSet::insert`]. [`ObjectError::InvalidArgument`] for more values.
+    /// As for [`ScoredSortedSet::insert`].
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more values.
     ///
     /// # Cancel safety
     ///

@@ -104,8 +104,9 @@ impl<T, C: Codec> ScoredCombination<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] if the names are in different slots of a cluster, if the
-    /// weights are not one for each set, and for options that a difference does not have.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the names are in different
+    /// slots of a cluster, if the weights are not one for each set, and for options that a
+    /// difference does not have.
     ///
     /// # Cancel safety
     ///

@@ -114,7 +114,8 @@ impl<T, C: Codec> Range<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for an invalid range, or one with a limit.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for an invalid range, or one
+    /// with a limit.
     ///
     /// # Cancel safety
     ///
@@ -173,8 +174,8 @@ impl<T, C: Codec> Range<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] if the name is in another slot of a cluster, or for an
-    /// invalid range.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the name is in another slot
+    /// of a cluster, or for an invalid range.
     ///
     /// # Cancel safety
     ///
@@ -195,7 +196,7 @@ impl<T, C: Decode<T>> Range<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`ObjectError::InvalidArgument`] for an invalid range.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for an invalid range.
     ///
     /// # Cancel safety
     ///
@@ -301,8 +302,8 @@ fn score_span(name: &Name, scores: &(impl RangeBounds<f64> + Debug)) -> Result<S
 }
 
 fn reversed_range_error(name: &Name, got: String) -> ObjectError {
-    let expected = "one that does not end before it begins".into();
-    ObjectError::InvalidArgument { name: name.clone(), option: "range", expected, got }
+    let expected = "one that does not end before it begins";
+    ObjectError::invalid_argument(name, "range", expected, got)
 }
 
 impl<T, C: Debug> Debug for Range<T, C> {

@@ -10,12 +10,7 @@ use crate::elements::Elements;
 /// Encodes a score as text that the server parses exactly.
 pub(super) fn encode_score(name: &Name, score: f64) -> Result<Bytes, ObjectError> {
     if score.is_nan() {
-        return Err(ObjectError::InvalidArgument {
-            name: name.clone(),
-            option: "score",
-            expected: "a number".into(),
-            got: "NaN".into(),
-        });
+        return Err(ObjectError::invalid_argument(name, "score", "a number", "NaN"));
     }
     // With an exponent if it has many digits.
     Ok(format!("{score:?}").into())

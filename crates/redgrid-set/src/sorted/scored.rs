@@ -146,7 +146,8 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`ScoredSortedSet::score`]. [`ObjectError::InvalidArgument`] for more values.
+    /// As for [`ScoredSortedSet::score`].
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for more values.
     ///
     /// # Cancel safety
     ///
@@ -313,8 +314,9 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`ScoredSortedSet::pop_first_many`]. [`ObjectError::InvalidArgument`] if the names
-    /// are in different slots of a cluster.
+    /// As for [`ScoredSortedSet::pop_first_many`].
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the names are in different
+    /// slots of a cluster.
     ///
     /// # Cancel safety
     ///

@@ -75,8 +75,9 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
 
     /// Sets the number of shards, a power of two of up to 1,024.
     ///
-    /// If another number is stored already, calls return [`ObjectError::InvalidArgument`]: a stored
-    /// object cannot be resharded.
+    /// If another number is stored already, calls return
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object cannot be
+    /// resharded.
     ///
     /// More shards are distributed better over more nodes, but a call for all shards sends a
     /// command to each. A good number is twice to eight times the number of nodes that there may be

@@ -18,7 +18,7 @@ use redgrid_codecs::{Codec, Decode};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::events::Gap;
 use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{BackgroundClient, Client, ConnectionId, Reply, Request, ServerError, Watch};
+use redgrid_core::{BackgroundClient, Client, ConnectionId, Failure, Reply, Request, ServerError, Watch};
 use tokio::sync::{Notify, oneshot};
 
 use super::delivery::Delivery;
@@ -360,7 +360,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
 impl From<ObjectError> for SubscriptionError {
     fn from(error: ObjectError) -> Self {
         match error {
-            ObjectError::Refused { .. } => SubscriptionError::Refused(error),
+            ObjectError::Failed(Failure::Refused { .. }) => SubscriptionError::Refused(error),
             error => SubscriptionError::Unavailable(error),
         }
     }
