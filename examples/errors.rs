@@ -5,23 +5,29 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{AcquireError, Config, Grid, LockGuard};
+use redgrid::{AcquireError, Config, Failure, Grid, LockGuard};
 
 /// What to do about each outcome; here it is only said.
 fn advice(outcome: &Result<LockGuard, AcquireError>) -> &'static str {
     match outcome {
         Ok(_) => "held: work, then release",
         Err(AcquireError::TimedOut { .. }) => "others held it all the time; nothing is held; try later or give up",
-        Err(AcquireError::Unavailable { .. }) => "no server was asked in time; nothing is held; try later",
-        Err(AcquireError::Refused { .. }) => "the server said no; nothing is held; somebody has to change something",
-        Err(AcquireError::OutcomeUnknown { .. }) => "asked, no answer; it is being given back; do not work; try later",
+        Err(AcquireError::Failed(Failure::Unavailable { .. })) => {
+            "no server was reached in time; nothing is held; try later"
+        }
+        Err(AcquireError::Failed(Failure::Refused { .. })) => "the server refused; nothing is held; remove the cause",
+        Err(AcquireError::Failed(Failure::OutcomeUnknown { .. })) => {
+            "no reply; what may be held is being released; do not work; try later"
+        }
         Err(AcquireError::NotDurable { .. }) => {
-            "granted, and too few replicas have it; given back; see to the replicas"
+            "granted, but too few replicas have it; it was released; check the replicas"
         }
         Err(AcquireError::Lost { .. }) => "this holder lost it; end the outer work first",
         Err(AcquireError::WouldDeadlock { .. }) => "the caller holds it itself; pass its holder",
-        Err(AcquireError::ShuttingDown { .. }) => "this client is closing; nothing is held; end",
-        Err(AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. }) => "a mistake in the program",
+        Err(AcquireError::Failed(Failure::ShuttingDown { .. })) => "this client is closing; nothing is held; end",
+        Err(AcquireError::Failed(Failure::InvalidName(_) | Failure::InvalidArgument { .. })) => {
+            "a mistake in the program"
+        }
         Err(_) => "a newer variant",
     }
 }
@@ -30,10 +36,8 @@ fn show(what: &str, outcome: Result<LockGuard, AcquireError>) {
     let said = advice(&outcome);
     match outcome {
         Ok(_) => println!("{what}: acquired\n    → {said}"),
-        Err(error) => {
-            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-            println!("{what}: {error}{cause}\n    → {said}");
-        }
+        // The message contains the cause.
+        Err(error) => println!("{what}: {error}\n    → {said}"),
     }
 }
 

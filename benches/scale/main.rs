@@ -44,7 +44,7 @@ async fn main() -> ExitCode {
         _ => return usage(),
     };
     if let Err(trouble) = played {
-        eprintln!("{measure}: {}", in_full(&*trouble));
+        eprintln!("{measure}: {}", trouble);
         return ExitCode::FAILURE;
     }
     report.print()
@@ -66,10 +66,4 @@ async fn connected(config: Config) -> Result<Client, Trouble> {
     let client = Client::connect(config).await?;
     client.wait_ready(SOON).await?;
     Ok(client)
-}
-
-/// An error with its causes.
-fn in_full(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| (*error).source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

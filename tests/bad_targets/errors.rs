@@ -1,4 +1,5 @@
-//! All errors of the workspace, by their source: none shows a value in its debug form.
+//! All errors of the workspace, by their source code: none shows a value in its debug form, and each
+//! message contains its cause.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,8 +62,36 @@ fn no_error_shows_a_value_in_its_debug_form() {
             }
         }
     }
-    assert!(seen > 200, "{seen} messages: the search itself is wrong");
+    assert!(seen > 150, "{seen} messages: the search itself is wrong");
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Returns whether an error has a cause that its message does not contain.
+fn hides_its_cause(message: &str, code: &str) -> bool {
+    // The next variant begins with its doc comment; the comments of fields are indented further.
+    let end = [code.find("\n    ///"), code.find("\n}\n")].into_iter().flatten().min().unwrap_or(code.len());
+    let has_cause = ["#[source]", "#[from]", " source: "].iter().any(|mark| code[..end].contains(mark));
+    let shows_cause = ["transparent", "{source}", "{0}", "{why}"].iter().any(|mark| message.contains(mark));
+    has_cause && !shows_cause
+}
+
+/// A printer that shows the outermost error only shows all that is known.
+#[test]
+fn each_message_contains_its_cause() {
+    let mut faults = Vec::new();
+    for path in sources() {
+        let source = fs::read_to_string(&path).expect("a source file");
+        let hiding = messages(&source).filter(|(message, code)| hides_its_cause(message, code));
+        faults.extend(hiding.map(|(message, _)| format!("{}: {message}", path.display())));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_hidden_cause_is_found() {
+    let source = r#"#[error("cannot go")] Late(#[from] Cause), #[error("cannot go: {0}")] Early(#[from] Cause),"#;
+    let hidden: Vec<_> = messages(source).map(|(message, code)| hides_its_cause(message, code)).collect();
+    assert_eq!(hidden, [true, false]);
 }
 
 #[test]

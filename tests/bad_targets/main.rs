@@ -12,7 +12,6 @@ use redgrid_core::config::{Config, ConfigError};
 use redgrid_core::{Client, Name, Request};
 use redgrid_locks::Lock;
 use redgrid_testkit::StartError;
-use redgrid_tests::in_full;
 
 /// How long a client may wait where waiting could help.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -100,7 +99,7 @@ impl Row {
 async fn said(row: &Row) -> Vec<(&'static str, Said)> {
     let began = Instant::now();
     let said = |error: Option<&dyn std::error::Error>| {
-        let text = error.map_or_else(|| "no error".to_owned(), in_full);
+        let text = error.map_or_else(|| "no error".to_owned(), |error| error.to_string());
         Said { text, after: began.elapsed() }
     };
     let config = match row.config.clone() {

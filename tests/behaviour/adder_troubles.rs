@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use redgrid_atomic_long::{AdderError, Client, DoubleAdder, LongAdder};
-use redgrid_core::OrderedSubscription;
+use redgrid_core::{Failure, OrderedSubscription};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -81,9 +81,9 @@ async fn what_is_refused_to_who_asks_is_told_at_once() {
     let mute = client_with(&server.url(), |config| config.credentials(Some("mute"), "x")).await;
     let (adder, began) = (ready(&mute).await, Instant::now());
     let told = adder.sum().timeout(SOON).await.unwrap_err();
-    assert!(matches!(told, AdderError::Refused { .. }), "{told:?}");
+    assert!(matches!(told, AdderError::Failed(Failure::Refused { .. })), "{told:?}");
     let told = adder.reset().timeout(SOON).await.unwrap_err();
-    assert!(matches!(told, AdderError::Refused { .. }), "{told:?}");
+    assert!(matches!(told, AdderError::Failed(Failure::Refused { .. })), "{told:?}");
     assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
 }
 
@@ -139,7 +139,7 @@ async fn a_shutdown_ends_the_clients_own_sums() {
     .await;
     client.shutdown(SOON).await.unwrap();
     let told = tokio::time::timeout(SOON, asked).await.expect("it ends").unwrap().unwrap_err();
-    assert!(matches!(told, AdderError::ShuttingDown { .. }), "{told:?}");
+    assert!(matches!(told, AdderError::Failed(Failure::ShuttingDown { .. })), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

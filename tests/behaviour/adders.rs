@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use redgrid_atomic_long::{AdderError, Amount, Client, DoubleAdder, LongAdder};
+use redgrid_core::Failure;
 use redgrid_testkit::{Action, Fault, Observer, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -128,7 +129,7 @@ async fn sums_beyond_numbers_are_errors_and_what_is_not_finite_is_refused() {
 
     let (double, other) = (DoubleAdder::new(&one, "litres"), DoubleAdder::new(&two, "litres"));
     for unfit in [f64::NAN, f64::INFINITY] {
-        assert!(matches!(double.add(unfit), Err(AdderError::InvalidArgument { .. })));
+        assert!(matches!(double.add(unfit), Err(AdderError::Failed(Failure::InvalidArgument { .. }))));
     }
     other.ready().await.unwrap();
     double.add(f64::MAX).unwrap();
@@ -147,12 +148,12 @@ async fn what_can_not_be_is_told() {
     let client = client(&server).await;
     let bad = LongAdder::new(&client, "a{b");
     bad.increment();
-    assert!(matches!(bad.sum().await, Err(AdderError::InvalidName(_))));
-    assert!(matches!(DoubleAdder::new(&client, "").add(1.0), Err(AdderError::InvalidName(_))));
+    assert!(matches!(bad.sum().await, Err(AdderError::Failed(Failure::InvalidName(_)))));
+    assert!(matches!(DoubleAdder::new(&client, "").add(1.0), Err(AdderError::Failed(Failure::InvalidName(_)))));
     let good = LongAdder::new(&client, "views");
     for bound in [Duration::ZERO, Duration::from_secs(301)] {
-        assert!(matches!(good.sum().timeout(bound).await, Err(AdderError::InvalidArgument { .. })));
-        assert!(matches!(good.reset().timeout(bound).await, Err(AdderError::InvalidArgument { .. })));
+        assert!(matches!(good.sum().timeout(bound).await, Err(AdderError::Failed(Failure::InvalidArgument { .. }))));
+        assert!(matches!(good.reset().timeout(bound).await, Err(AdderError::Failed(Failure::InvalidArgument { .. }))));
     }
     let told = good.clone().saving(Duration::from_millis(9)).unwrap_err();
     assert!(told.to_string().contains("10 ms to 1 day"), "{told}");
@@ -239,7 +240,7 @@ async fn the_last_handle_takes_the_listener_with_it_and_a_shutdown_too() {
     there.add(20);
     assert_eq!(there.sum().await.unwrap(), 21);
     two.shutdown(SOON).await.unwrap();
-    assert!(matches!(there.sum().await, Err(AdderError::ShuttingDown { .. })));
+    assert!(matches!(there.sum().await, Err(AdderError::Failed(Failure::ShuttingDown { .. }))));
     wait_until(SOON, async || listeners(&observer).await == 1).await;
     assert_eq!(here.sum().await.unwrap(), 1);
     drop(here);
@@ -387,7 +388,7 @@ async fn without_contact_or_permission_a_sum_ends_at_its_bound() {
     proxy.set_both(Fault::BlackHole);
     let began = Instant::now();
     let told = adder.sum().timeout(Duration::from_secs(1)).await.unwrap_err();
-    assert!(matches!(told, AdderError::Unavailable { .. } | AdderError::Partial { .. }), "{told:?}");
+    assert!(matches!(told, AdderError::Failed(Failure::Unavailable { .. }) | AdderError::Partial { .. }), "{told:?}");
     assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
     adder.increment();
     proxy.heal();
@@ -397,11 +398,11 @@ async fn without_contact_or_permission_a_sum_ends_at_its_bound() {
     let deaf = client_with(&server.url(), |config| config.credentials(Some("deaf"), "x")).await;
     let adder = LongAdder::new(&deaf, "views");
     let told = adder.sum().timeout(Duration::from_millis(500)).await.unwrap_err();
-    assert!(matches!(told, AdderError::Unavailable { .. }), "{told:?}");
+    assert!(matches!(told, AdderError::Failed(Failure::Unavailable { .. })), "{told:?}");
     observer.cmd(&["ACL", "SETUSER", "mute", "on", ">x", "~*", "+@all", "-publish", "allchannels"]).await.unwrap();
     let mute = client_with(&server.url(), |config| config.credentials(Some("mute"), "x")).await;
     let told = LongAdder::new(&mute, "views").sum().await.unwrap_err();
-    assert!(matches!(told, AdderError::Refused { .. }), "{told:?}");
+    assert!(matches!(told, AdderError::Failed(Failure::Refused { .. })), "{told:?}");
     assert_eq!(keys(&observer).await.1, Vec::<String>::new());
     observer.cmd(&["SET", "redgrid_adder:{views}", "x"]).await.unwrap();
     let told = LongAdder::new(&deaf, "views").saving(Duration::from_secs(3600)).unwrap();

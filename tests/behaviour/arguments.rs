@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redgrid_core::Failure;
 use redgrid_locks::{AcquireError, ExtendError, Holder, Lock};
 use redgrid_tests::{SOON, client, server};
 
@@ -11,7 +12,10 @@ async fn a_bad_name_is_told_with_its_rule_by_the_first_call() {
     let client = client(&server).await;
     for (name, rule) in [("", "at least one character"), ("a{b", "needs its `}`"), ("{}x", "at least one character")] {
         let error = Lock::new(&client, name).acquire().await.unwrap_err();
-        assert!(matches!(error, AcquireError::InvalidName(_)) && error.to_string().contains(rule), "{name}: {error}");
+        assert!(
+            matches!(error, AcquireError::Failed(Failure::InvalidName(_))) && error.to_string().contains(rule),
+            "{name}: {error}"
+        );
         assert!(Lock::new(&client, name).try_acquire().await.is_err());
         let looked = Lock::new(&client, name).is_locked().await.unwrap_err();
         assert!(looked.to_string().contains(rule), "{looked}");
@@ -35,7 +39,10 @@ async fn a_bad_option_is_told_with_what_is_allowed() {
     ];
     for (named, outcome) in refused {
         let error = outcome.unwrap_err();
-        assert!(matches!(error, AcquireError::InvalidArgument { option, .. } if option == named), "{named}: {error:?}");
+        assert!(
+            matches!(error, AcquireError::Failed(Failure::InvalidArgument { option, .. }) if option == named),
+            "{named}: {error:?}"
+        );
     }
     assert!(!observer.exists("a").await.unwrap());
     let guard = lock.acquire().await.unwrap();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Client};
+use redgrid_core::Failure;
 use redgrid_testkit::{Action, Proxy, RedisServer};
 use redgrid_tests::process::Other;
 use redgrid_tests::{SOON, client_with, server};
@@ -213,8 +214,8 @@ async fn with_lost_answers_what_is_added_exactly_once_is_what_was_acknowledged()
                 match n.increment().await {
                     Ok(now) => had.push(now),
                     // On a machine that stands still for as long as a call is patient. The second has changed nothing.
-                    Err(AtomicError::OutcomeUnknown { .. }) => unknown += 1,
-                    Err(AtomicError::Unavailable { .. }) => {}
+                    Err(AtomicError::Failed(Failure::OutcomeUnknown { .. })) => unknown += 1,
+                    Err(AtomicError::Failed(Failure::Unavailable { .. })) => {}
                     Err(error) => panic!("{error:?}"),
                 }
             }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong};
+use redgrid_core::Failure;
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -77,7 +78,7 @@ async fn an_update_that_is_not_answered_lets_the_next_one_go_on() {
         false => Action::Forward,
     });
     let told = n.update(|n| n + 1).await;
-    assert!(matches!(told, Err(AtomicError::OutcomeUnknown { .. })), "{told:?}");
+    assert!(matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     wait_until(SOON, async || observer.get("n").await.is_ok_and(|n| n == Some(2))).await;
     proxy.on_request(|_| Action::Forward);
     // Its connection may be given up only now.
@@ -118,10 +119,11 @@ async fn without_contact_updates_that_wait_for_each_other_end() {
     let all = join_all((0..40).map(|_| n.update(|n| n + 1)));
     let told = tokio::time::timeout(SOON, all).await.expect("they end");
     let honest = |told: &Result<i64, AtomicError>| {
-        matches!(told, Err(AtomicError::OutcomeUnknown { .. } | AtomicError::Unavailable { .. }))
+        matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. })))
     };
     assert!(told.iter().all(honest), "{told:?}");
-    let without_contact = told.iter().filter(|told| matches!(told, Err(AtomicError::Unavailable { .. }))).count();
+    let without_contact =
+        told.iter().filter(|told| matches!(told, Err(AtomicError::Failed(Failure::Unavailable { .. })))).count();
     assert!(without_contact >= 20, "most of those behind have not asked: {told:?}");
 }
 
@@ -184,7 +186,10 @@ async fn an_update_that_is_overtaken_ends_when_its_time_is_over() {
             n + 1_000
         })
         .await;
-    assert!(matches!(told, Err(AtomicError::Unavailable { .. } | AtomicError::OutcomeUnknown { .. })), "{told:?}");
+    assert!(
+        matches!(told, Err(AtomicError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. }))),
+        "{told:?}"
+    );
     assert!(rounds < 50, "{rounds} rounds");
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Comparison, Lifetime, Value};
+use redgrid_core::Failure;
 use redgrid_testkit::{Action, Fault, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -115,7 +116,10 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
         assert!(matches!(told, AtomicError::OutOfBounds { value: Value::Long(0), .. }), "{told:?}");
         assert_eq!(lives().await, -2, "what was absent is absent");
         assert_eq!((n.lifetime().await.unwrap(), n.exists().await.unwrap()), (Lifetime::Absent, false));
-        assert!(matches!(n.add(1).expires_in(Duration::ZERO).await, Err(AtomicError::InvalidArgument { .. })));
+        assert!(matches!(
+            n.add(1).expires_in(Duration::ZERO).await,
+            Err(AtomicError::Failed(Failure::InvalidArgument { .. }))
+        ));
     }
 }
 
@@ -130,7 +134,7 @@ async fn a_lost_answer_is_told_and_nothing_is_added_twice() {
     server.observer().await.unwrap().cmd(&["SET", "once", "1"]).await.unwrap();
     proxy.next(1, "plain", Action::SwallowReply);
     let told = plain.increment().await;
-    assert!(matches!(told, Err(AtomicError::OutcomeUnknown { .. })), "{told:?}");
+    assert!(matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     // A connection that swallows answers may be given up.
     wait_until(SOON, async || plain.get().await.is_ok_and(|n| n == 1)).await;
     proxy.next(1, "redgrid_once:{once}", Action::SwallowReply);
@@ -154,10 +158,12 @@ async fn without_contact_all_who_add_end_and_only_what_is_unknown_may_be_added()
     let told = join_all((0..20).map(|_| n.add(100).into_future())).await;
     let first = first.await.unwrap();
     let honest = |told: &Result<i64, AtomicError>| {
-        matches!(told, Err(AtomicError::OutcomeUnknown { .. } | AtomicError::Unavailable { .. }))
+        matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. })))
     };
     assert!(told.iter().all(honest) && honest(&first), "{first:?} {told:?}");
-    let unknown = |told: &Result<i64, AtomicError>| i64::from(matches!(told, Err(AtomicError::OutcomeUnknown { .. })));
+    let unknown = |told: &Result<i64, AtomicError>| {
+        i64::from(matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. }))))
+    };
     proxy.heal();
     wait_until(SOON, async || n.get().await.is_ok()).await;
     let added = observer.get::<i64>("n").await.unwrap().unwrap() - 1;
@@ -246,11 +252,14 @@ async fn a_double_is_kept_as_it_is_and_never_goes_beyond_all_doubles() {
                 n.update(|_| bad).await.err(),
             ];
             for told in refused {
-                assert!(matches!(told, Some(AtomicError::InvalidArgument { .. })), "{told:?}");
+                assert!(matches!(told, Some(AtomicError::Failed(Failure::InvalidArgument { .. }))), "{told:?}");
             }
         }
         assert_eq!(text().await, None);
-        assert!(matches!(n.add(1.0).at_least(3.0).at_most(2.0).await, Err(AtomicError::InvalidArgument { .. })));
+        assert!(matches!(
+            n.add(1.0).at_least(3.0).at_most(2.0).await,
+            Err(AtomicError::Failed(Failure::InvalidArgument { .. }))
+        ));
     }
 }
 
@@ -277,7 +286,7 @@ async fn bounds_of_doubles_hold_and_lifetimes_are_as_asked() {
         assert_eq!(lives().await, -2, "what was absent is absent");
         for lifetime in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(3650 * 24 * 3600 + 1)] {
             for add in [n.add(1.0).expires_in(lifetime), n.add(1.0).expires_in_if_none(lifetime)] {
-                assert!(matches!(add.await, Err(AtomicError::InvalidArgument { .. })));
+                assert!(matches!(add.await, Err(AtomicError::Failed(Failure::InvalidArgument { .. }))));
             }
         }
     }
@@ -313,7 +322,7 @@ async fn doubles_that_others_wrote_are_read() {
             n.delete_if(Comparison::GreaterOrEqual, 0.0).await.err(),
         ];
         for told in refused {
-            assert!(matches!(told, Some(AtomicError::Refused { .. })), "{text}: {told:?}");
+            assert!(matches!(told, Some(AtomicError::Failed(Failure::Refused { .. }))), "{text}: {told:?}");
         }
         for to in [0.0, 5.0, 16.0] {
             assert!(!n.compare_and_set(to, 1.0).await.unwrap(), "{text} is not {to}");
@@ -359,8 +368,8 @@ async fn what_is_no_number_is_told() {
     let n = AtomicLong::new(&client, "n");
     observer.cmd(&["SET", "n", "many"]).await.unwrap();
     assert!(matches!(n.get().await, Err(AtomicError::NotANumber { got, .. }) if got == "many"));
-    assert!(matches!(n.increment().await, Err(AtomicError::Refused { .. })));
-    assert!(matches!(n.set_if(Comparison::Less, 1, 2).await, Err(AtomicError::Refused { .. })));
+    assert!(matches!(n.increment().await, Err(AtomicError::Failed(Failure::Refused { .. }))));
+    assert!(matches!(n.set_if(Comparison::Less, 1, 2).await, Err(AtomicError::Failed(Failure::Refused { .. }))));
     assert!(matches!(n.update(|n| n).await, Err(AtomicError::NotANumber { .. })));
     let beyond = ["9223372036854775808", "-9223372036854775809", "9999999999999999999", "10000000000000000000"];
     for text in ["many", "+7", " 5", "5 ", "0x10", "1.0", "", "-"].into_iter().chain(beyond) {
@@ -376,7 +385,7 @@ async fn what_is_no_number_is_told() {
                 n.delete_if(Comparison::NotEqual, 1).await.err(),
             ];
             for told in refused {
-                assert!(matches!(told, Some(AtomicError::Refused { .. })), "{text}: {told:?}");
+                assert!(matches!(told, Some(AtomicError::Failed(Failure::Refused { .. }))), "{text}: {told:?}");
             }
             for to in [0, 1, 7, i64::MAX, i64::MIN] {
                 assert!(!n.compare_and_set(to, 2).await.unwrap(), "{text} is not {to}");
@@ -392,9 +401,9 @@ async fn what_is_no_number_is_told() {
     }
     observer.cmd(&["DEL", "n"]).await.unwrap();
     observer.cmd(&["LPUSH", "n", "1"]).await.unwrap();
-    assert!(matches!(n.get().await, Err(AtomicError::Refused { .. })));
-    assert!(matches!(n.exactly_once().increment().await, Err(AtomicError::Refused { .. })));
+    assert!(matches!(n.get().await, Err(AtomicError::Failed(Failure::Refused { .. }))));
+    assert!(matches!(n.exactly_once().increment().await, Err(AtomicError::Failed(Failure::Refused { .. }))));
     let invalid = AtomicLong::new(&client, "");
-    assert!(matches!(invalid.get().await, Err(AtomicError::InvalidName(_))));
-    assert!(matches!(invalid.add(1).await, Err(AtomicError::InvalidName(_))));
+    assert!(matches!(invalid.get().await, Err(AtomicError::Failed(Failure::InvalidName(_)))));
+    assert!(matches!(invalid.add(1).await, Err(AtomicError::Failed(Failure::InvalidName(_)))));
 }

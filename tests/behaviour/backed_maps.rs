@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_map::codecs::Json;
 use redgrid_map::{BackedError, BackedMap, Backing, Loaded, Loss, Map, ObjectError, TookTooLong, WriteBehind};
 use redgrid_testkit::{Action, Proxy, wait_until};
@@ -198,7 +199,7 @@ async fn a_map_that_can_not_be_changed_back_is_told() {
     store.fail(1);
     store.open();
     let told = change.await.unwrap().unwrap_err();
-    let unknown = |undo: &ObjectError| matches!(undo, ObjectError::OutcomeUnknown { .. });
+    let unknown = |undo: &ObjectError| matches!(undo, ObjectError::Failed(Failure::OutcomeUnknown { .. }));
     assert!(matches!(&told, BackedError::Divided { undo, .. } if unknown(undo)), "{told:?}");
 }
 
@@ -404,7 +405,7 @@ async fn options_that_can_not_be_are_named() {
     let client = client(&server).await;
     let store = Store::with([]);
     let told = |backing: Backing<String, u64, Json, Json>| match backing.build() {
-        Err(ObjectError::InvalidArgument { option, .. }) => option,
+        Err(ObjectError::Failed(Failure::InvalidArgument { option, .. })) => option,
         other => panic!("{other:?}"),
     };
     assert_eq!(told(before(&client, &store).attempts(0)), "attempts");
@@ -417,5 +418,5 @@ async fn options_that_can_not_be_are_named() {
     let without = Map::<String, u64>::new(&client, "m").backed().write_behind(WriteBehind::default());
     assert_eq!(told(without), "write_behind");
     let nameless = Map::<String, u64>::new(&client, "{}").backed().build();
-    assert!(matches!(nameless, Err(ObjectError::InvalidName(_))));
+    assert!(matches!(nameless, Err(ObjectError::Failed(Failure::InvalidName(_)))));
 }

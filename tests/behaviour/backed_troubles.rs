@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redgrid_core::Failure;
 use redgrid_locks::LockLost;
 use redgrid_map::{BackedError, Loss, ObjectError, TookTooLong, WriteBehind};
 use redgrid_testkit::{Action, Proxy, wait_until};
@@ -133,7 +134,10 @@ async fn a_change_whose_answer_is_lost_reaches_the_store() {
         assert!(map.flush(SOON).await);
         let unknown = |told: Result<(), BackedError>| {
             let told = told.unwrap_err();
-            assert!(matches!(&told, BackedError::Object(ObjectError::OutcomeUnknown { .. })), "{told:?}");
+            assert!(
+                matches!(&told, BackedError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. }))),
+                "{told:?}"
+            );
         };
         proxy.next(1, "EVALSHA", Action::SwallowReply);
         unknown(map.set(key("a"), 2).await);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redgrid_core::{Client, ServerError};
+use redgrid_core::{Client, Failure, ServerError};
 use redgrid_script::codecs::Json;
 use redgrid_script::{Batch, Call, CallError, Durability, Handle, Library, Reply, Script};
 use redgrid_testkit::{Action, Proxy, RedisServer};
@@ -21,7 +21,7 @@ fn get(name: &str) -> Call {
 
 fn refusal(told: CallError) -> String {
     match told {
-        CallError::Refused { source: ServerError::Refused { message, .. }, .. } => message,
+        CallError::Failed(Failure::Refused { source: ServerError::Refused { message, .. }, .. }) => message,
         other => panic!("{other:?}"),
     }
 }
@@ -59,7 +59,10 @@ async fn each_call_has_its_own_result_and_they_are_carried_out_in_their_order() 
         assert!(matches!(&nested[1], Reply::Array(inner) if matches!(&inner[1], Reply::Error(_))), "{nested:?}");
         assert!(refusal(results.check().unwrap_err()).contains("not an integer"));
         let foreign: Handle<i64> = Batch::new(&client).push(add("n", 1));
-        assert!(matches!(results.get(&foreign), Err(CallError::InvalidArgument { option: "handle", .. })));
+        assert!(matches!(
+            results.get(&foreign),
+            Err(CallError::Failed(Failure::InvalidArgument { option: "handle", .. }))
+        ));
     }
 }
 
@@ -158,7 +161,7 @@ async fn an_atomic_one_whose_answer_is_lost_is_unknown_and_carried_out_once() {
         let mut batch = Batch::new(&client).atomic();
         batch.push::<i64>(add("n", 1));
         let told = batch.send().await.unwrap_err();
-        assert!(matches!(told, CallError::OutcomeUnknown { .. }), "{told:?}");
+        assert!(matches!(told, CallError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
         assert_eq!(observer.get::<i64>("n").await.unwrap(), Some(n));
     }
 }
@@ -186,7 +189,7 @@ async fn of_a_plain_one_what_got_no_answer_is_unknown_and_what_reads_is_asked_ag
     let mut batch = Batch::new(&client).timeout(SOON);
     let (change, read) = (batch.push::<i64>(add("n", 1)), batch.push::<Option<i64>>(get("n")));
     let results = batch.send().await.unwrap();
-    assert!(matches!(results.get(&change), Err(CallError::OutcomeUnknown { .. })));
+    assert!(matches!(results.get(&change), Err(CallError::Failed(Failure::OutcomeUnknown { .. }))));
     assert_eq!(results.get(&read).unwrap(), Some(1));
     assert_eq!(server.observer().await.unwrap().get::<i64>("n").await.unwrap(), Some(1));
 }
@@ -213,7 +216,7 @@ async fn what_is_too_much_is_refused_before_it_is_sent() {
     let server = server().await;
     let client = client(&server).await;
     let told = |told: CallError| match told {
-        CallError::InvalidArgument { option, got, .. } => (option, got),
+        CallError::Failed(Failure::InvalidArgument { option, got, .. }) => (option, got),
         other => panic!("{other:?}"),
     };
     let mut batch = Batch::new(&client).atomic();
@@ -229,7 +232,7 @@ async fn what_is_too_much_is_refused_before_it_is_sent() {
     let mut batch = Batch::new(&client);
     batch.push::<()>(Call::command("SET").key("a").arg("1"));
     batch.push::<()>(Call::command("SET").key("").arg("1"));
-    assert!(matches!(batch.send().await, Err(CallError::InvalidName(_))));
+    assert!(matches!(batch.send().await, Err(CallError::Failed(Failure::InvalidName(_)))));
     assert!(!server.observer().await.unwrap().exists("a").await.unwrap());
     let empty = Batch::new(&client).send().await.unwrap();
     assert!(empty.is_empty() && Batch::new(&client).atomic().send().await.unwrap().check().is_ok());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redgrid_bits::{BitSet, Field, FieldOp, HyperLogLog, ObjectError, Overflow};
 use redgrid_core::config::ReadMode;
 use redgrid_core::object::Lifetime;
-use redgrid_core::{Client, Code, Config, ServerError};
+use redgrid_core::{Client, Code, Config, Failure, ServerError};
 use redgrid_testkit::{Action, Proxy, Replicated, wait_until};
 use redgrid_tests::model::seeds;
 use redgrid_tests::{SOON, client, client_with, server};
@@ -62,13 +62,13 @@ async fn the_last_bit_and_none_behind_it() {
         bits.next_set(LAST + 1).await.map(drop),
     ] {
         let told = told.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: "index", .. }), "{told:?}");
+        assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "index", .. })), "{told:?}");
         assert!(told.to_string().contains("expected 0 to 4294967295"), "{told}");
     }
     #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
     for range in [5..4, LAST..LAST + 2] {
         let told = bits.set_range(range.clone(), true).await.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: "range", .. }), "{told:?}");
+        assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "range", .. })), "{told:?}");
         assert!(bits.count_in(range).await.is_err());
     }
     let told = bits.set_range(0..=u64::MAX, true).await.unwrap_err();
@@ -83,13 +83,13 @@ async fn the_last_bit_and_none_behind_it() {
     assert_eq!((bits.next_clear(LAST).await.unwrap(), bits.next_set(LAST).await.unwrap()), (Some(LAST), None));
     assert!(bits.ones_from(LAST + 1).try_next().await.unwrap().is_none());
     let told = BitSet::new(&client, "a{b").get(0).await.unwrap_err();
-    assert!(matches!(told, ObjectError::InvalidName(_)), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::InvalidName(_))), "{told:?}");
     server.observer().await.unwrap().cmd(&["RPUSH", "list", "a"]).await.unwrap();
     let list = BitSet::new(&client, "list");
     for told in [list.get(0).await.map(drop), list.set_range(0..3, true).await, list.and(["bits"]).await.map(drop)] {
         let told = told.unwrap_err();
         let code = |told: &ObjectError| match told {
-            ObjectError::Refused { source: ServerError::Refused { code, .. }, .. } => Some(*code),
+            ObjectError::Failed(Failure::Refused { source: ServerError::Refused { code, .. }, .. }) => Some(*code),
             _ => None,
         };
         assert_eq!(code(&told), Some(Code::WrongType), "{told:?}");
@@ -194,12 +194,12 @@ async fn sets_make_others_together_and_live_as_long_as_before() {
     assert!(!of("none").object().exists().await.unwrap());
     for names in [Vec::new(), vec!["b"; 501]] {
         let told = set.or(names).await.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: "names", .. }), "{told:?}");
+        assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "names", .. })), "{told:?}");
     }
     // What can not be combined changes nothing, and leaves nothing.
     observer.cmd(&["RPUSH", "list", "a"]).await.unwrap();
     let told = set.exactly_one(["b", "list"]).await.unwrap_err();
-    assert!(matches!(&told, ObjectError::Refused { .. }), "{told:?}");
+    assert!(matches!(&told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
     assert_eq!(ones(&set).await, [0, 2, 4, 5, 6, 7].into());
     let keys: Vec<String> = observer.query(&["KEYS", "redgrid_bits:*"]).await.unwrap();
     assert!(keys.is_empty(), "{keys:?}");
@@ -243,12 +243,15 @@ async fn numbers_in_bits() {
         (Field::signed(8, u64::MAX), "offset"),
     ] {
         let told = bits.set_integer(field, 0).await.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: found, .. } if *found == option), "{told:?}");
+        assert!(
+            matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: found, .. }) if *found == option),
+            "{told:?}"
+        );
     }
     let told = bits.set_integer(small, 16).await.unwrap_err();
     assert!(told.to_string().contains("expected 0 to 15, got 16"), "{told}");
     let told = bits.fields(vec![FieldOp::Get(small); 1001]).await.unwrap_err();
-    assert!(matches!(&told, ObjectError::InvalidArgument { option: "operations", .. }), "{told:?}");
+    assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "operations", .. })), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,7 +264,7 @@ async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
     let field = Field::unsigned(8, 0);
     proxy.next(1, "BITFIELD", Action::SwallowReply);
     let told = bits.add_integer(field, 1, Overflow::Wrap).await.unwrap_err();
-    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(bits.integer(field).await.unwrap(), 1);
     // What only reads is asked again.
     proxy.next(1, "BITCOUNT", Action::SwallowReply);
@@ -289,7 +292,7 @@ async fn what_is_different_is_counted_and_merged() {
     assert_eq!(monday.count().await.unwrap(), both);
     server.observer().await.unwrap().cmd(&["SET", "text", "no such thing"]).await.unwrap();
     let told = monday.merge_with(["text"]).await.unwrap_err();
-    assert!(matches!(&told, ObjectError::Refused { .. }), "{told:?}");
+    assert!(matches!(&told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -303,7 +306,7 @@ async fn what_is_made_on_the_way_is_gone_or_never_made() {
         observer.cmd(&["ACL", "SETUSER", "half", "reset", "on", ">secret", "~*", "&*", "+@all", denied]).await.unwrap();
         let half = client_with(&server.url(), |config| config.credentials(Some("half"), "secret")).await;
         let told = BitSet::new(&half, "bits").exactly_one(["other"]).await;
-        assert!(matches!(told, Err(ObjectError::Refused { .. })), "{denied}: {told:?}");
+        assert!(matches!(told, Err(ObjectError::Failed(Failure::Refused { .. }))), "{denied}: {told:?}");
         assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 2, "{denied}");
         assert_eq!(ones(&bits).await, BTreeSet::from([1, 2]), "{denied}");
     }
@@ -346,5 +349,5 @@ async fn what_is_behind_the_end_is_cleared_at_once() {
     assert!(calls < 10, "{stats}");
     let beyond = Field::signed(0, 0);
     assert_eq!((beyond.bounds(), Field::unsigned(0, 0).bounds()), ((0, 0), (0, 0)));
-    assert!(matches!(bits.integer(beyond).await, Err(ObjectError::InvalidArgument { .. })));
+    assert!(matches!(bits.integer(beyond).await, Err(ObjectError::Failed(Failure::InvalidArgument { .. }))));
 }

@@ -6,7 +6,7 @@ use redgrid_bits::codecs::Long;
 use redgrid_bits::{BloomFilter, ObjectError};
 use redgrid_core::config::ReadMode;
 use redgrid_core::object::Lifetime;
-use redgrid_core::{Client, Config};
+use redgrid_core::{Client, Config, Failure};
 use redgrid_keys::Keys;
 use redgrid_testkit::{Action, Proxy, Replicated, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -76,18 +76,24 @@ async fn what_can_be_no_filter_is_told() {
     let filter: BloomFilter<String> = BloomFilter::new(&client, "f");
     for share in [0.0, 1.0, -0.1, 1.1, f64::NAN] {
         let told = filter.try_init(100, share).await.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: "false probability", .. }), "{told:?}");
+        assert!(
+            matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "false probability", .. })),
+            "{told:?}"
+        );
     }
     for (elements, share) in [(0, 0.01), (1, 0.9), (1_000_000_000, 0.01), (u64::MAX, 0.5)] {
         let told = filter.try_init(elements, share).await.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: "size", .. }), "{told:?}");
+        assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "size", .. })), "{told:?}");
     }
     // What somebody has written there that can be no filter.
     let observer = server.observer().await.unwrap();
     for (size, hashes) in [("0", "7"), ("100", "0"), ("100", "4000000000")] {
         observer.cmd(&["HSET", "{f}:config", "size", size, "hashIterations", hashes]).await.unwrap();
         let told = filter.add("a").await.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: "configuration", .. }), "{told:?}");
+        assert!(
+            matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "configuration", .. })),
+            "{told:?}"
+        );
     }
     observer.cmd(&["HSET", "{f}:config", "size", "no number"]).await.unwrap();
     assert!(filter.contains("a").await.is_err() && filter.config().await.is_err());
@@ -143,12 +149,12 @@ async fn an_element_whose_answer_is_lost_may_be_added_again() {
     filter.add(&1).await.unwrap();
     proxy.next(1, "EVALSHA", Action::SwallowReply);
     let told = filter.add(&2).await.unwrap_err();
-    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     // Whoever asks while the connection is made anew may not know either.
     let again = async {
         loop {
             match filter.add(&2).await {
-                Err(ObjectError::OutcomeUnknown { .. }) => {}
+                Err(ObjectError::Failed(Failure::OutcomeUnknown { .. })) => {}
                 told => return told.unwrap(),
             }
         }

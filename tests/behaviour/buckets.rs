@@ -9,9 +9,9 @@ use redgrid_bucket::codecs::{Long, Raw, Text};
 use redgrid_bucket::{Bucket, Buckets, ObjectError};
 use redgrid_core::fence::{Fence, FenceError, Write};
 use redgrid_core::object::Lifetime;
-use redgrid_core::{Code, ServerError, Token};
+use redgrid_core::{Code, Failure, ServerError, Token};
 use redgrid_testkit::{Action, Proxy};
-use redgrid_tests::{SOON, client, client_with, in_full, server};
+use redgrid_tests::{SOON, client, client_with, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -76,18 +76,18 @@ async fn what_can_not_be_is_told_and_not_asked() {
     let text = "hello".to_owned();
     for lifetime in [Duration::ZERO, Duration::from_micros(10), HOUR * 24 * 3651, Duration::MAX] {
         let told = bucket.set(&text).expires_in(lifetime).await.unwrap_err();
-        assert!(matches!(told, ObjectError::InvalidArgument { option: "lifetime", .. }), "{told:?}");
+        assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { option: "lifetime", .. })), "{told:?}");
         let told = bucket.get_and_expire(lifetime).await.unwrap_err();
         assert!(told.to_string().contains("1 ms to 3650 days"), "{told}");
         let told = bucket.set(&text).expires_in(lifetime).fenced(Token::new(1)).await.unwrap_err();
-        assert!(matches!(told, ObjectError::InvalidArgument { .. }), "{told:?}");
+        assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { .. })), "{told:?}");
     }
     let told = bucket.set(&text).expires_at(SystemTime::UNIX_EPOCH - HOUR).await.unwrap_err();
     assert!(told.to_string().ends_with("got 3600s before the begin of 1970"), "{told}");
     let bad: Bucket<String> = Bucket::new(&client, "a{b");
-    assert!(matches!(bad.get().await, Err(ObjectError::InvalidName(_))));
-    assert!(matches!(bad.set(&text).await, Err(ObjectError::InvalidName(_))));
-    assert!(matches!(bad.object().delete().await, Err(ObjectError::InvalidName(_))));
+    assert!(matches!(bad.get().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
+    assert!(matches!(bad.set(&text).await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
+    assert!(matches!(bad.object().delete().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
     assert!(!server.observer().await.unwrap().exists("text").await.unwrap());
 }
 
@@ -99,7 +99,7 @@ async fn what_can_not_be_decoded_is_told_with_what_it_looks_like_and_stays() {
     text.set(&"{\"a\":1}".to_owned()).await.unwrap();
     let number: Bucket<i64, Long> = Bucket::new(&client, "name");
     let told = number.get().await.unwrap_err();
-    let words = in_full(&told);
+    let words = told.to_string();
     for part in ["`name`", "Long", "look like Json"] {
         assert!(words.contains(part), "{part}: {words}");
     }
@@ -109,7 +109,10 @@ async fn what_can_not_be_decoded_is_told_with_what_it_looks_like_and_stays() {
     list.cmd(&["RPUSH", "list", "a"]).await.unwrap();
     let told = Bucket::<String>::new(&client, "list").get().await.unwrap_err();
     assert!(
-        matches!(&told, ObjectError::Refused { source: ServerError::Refused { code: Code::WrongType, .. }, .. }),
+        matches!(
+            &told,
+            ObjectError::Failed(Failure::Refused { source: ServerError::Refused { code: Code::WrongType, .. }, .. })
+        ),
         "{told:?}"
     );
 }
@@ -177,7 +180,7 @@ async fn what_is_fenced_ends_and_fails_as_what_is_not() {
     bucket.set(&2).expires_at(SystemTime::now() - HOUR).fenced(token).await.unwrap();
     assert_eq!(bucket.get().await.unwrap(), None, "what has passed is gone at once");
     let told = bucket.set(&3).expires_at(SystemTime::UNIX_EPOCH - HOUR).fenced(token).await.unwrap_err();
-    assert!(matches!(&told, ObjectError::InvalidArgument { option: "lifetime", .. }), "{told:?}");
+    assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "lifetime", .. })), "{told:?}");
     // Counted tokens, and a fence of several.
     let fence = Fence::new(&client, "{ledger}:counted").without_lifetime();
     bucket.set(&4).fenced_by(&fence, Token::new(7)).await.unwrap();
@@ -188,7 +191,7 @@ async fn what_is_fenced_ends_and_fails_as_what_is_not() {
     for fields in [0, 3001] {
         let fields = vec![(Bytes::from("a"), Bytes::from("b")); fields];
         let told = fence.write("{ledger}:m", Write::HashSet { fields }, token).await.unwrap_err();
-        assert!(matches!(told, FenceError::InvalidArgument { option: "fields", .. }), "{told:?}");
+        assert!(matches!(told, FenceError::Failed(Failure::InvalidArgument { option: "fields", .. })), "{told:?}");
     }
     let fields = (0..3000).map(|n| (n.to_string().into(), "b".into())).collect();
     assert_eq!(fence.write("{ledger}:m", Write::HashSet { fields }, token).await.unwrap(), 3000);
@@ -196,13 +199,19 @@ async fn what_is_fenced_ends_and_fails_as_what_is_not() {
     observer.cmd(&["DEL", "redgrid_fence:{ledger}"]).await.unwrap();
     observer.cmd(&["RPUSH", "redgrid_fence:{ledger}", "no token"]).await.unwrap();
     let told = bucket.set(&6).fenced(token).await.unwrap_err();
-    assert!(matches!(&told, ObjectError::Refused { source, .. } if source.code() == Some(Code::WrongType)), "{told:?}");
+    assert!(
+        matches!(&told, ObjectError::Failed(Failure::Refused { source, .. }) if source.code() == Some(Code::WrongType)),
+        "{told:?}"
+    );
     proxy.refuse_connections().await.unwrap();
     proxy.cut_all();
     let told = bucket.set(&7).fenced(token).await.unwrap_err();
-    assert!(matches!(&told, ObjectError::Unavailable { .. } | ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(
+        matches!(&told, ObjectError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })),
+        "{told:?}"
+    );
     let told = bucket.set(&7).fenced(token).await.unwrap_err();
-    assert!(matches!(&told, ObjectError::Unavailable { .. }), "{told:?}");
+    assert!(matches!(&told, ObjectError::Failed(Failure::Unavailable { .. })), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,7 +224,7 @@ async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
     let bucket: Bucket<u64> = Bucket::new(&client, "lost");
     proxy.next(1, "lost", Action::SwallowReply);
     let told = bucket.set(&1).await.unwrap_err();
-    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(observer.get::<String>("lost").await.unwrap().as_deref(), Some("1"));
     // What only reads is asked again.
     proxy.next(1, "lost", Action::SwallowReply);
@@ -243,7 +252,7 @@ async fn many_buckets_at_once() {
     assert_eq!(buckets.delete_each(["new", "newer"]).await.unwrap(), 2);
     buckets.set_each(Vec::<(String, &u64)>::new()).await.unwrap();
     buckets.set_all(Vec::<(String, &u64)>::new()).await.unwrap();
-    assert!(matches!(buckets.get_each(["a", "{}"]).await, Err(ObjectError::InvalidName(_))));
+    assert!(matches!(buckets.get_each(["a", "{}"]).await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
     server.observer().await.unwrap().cmd(&["SET", "odd", "x"]).await.unwrap();
     let told = buckets.get_each(["odd"]).await.unwrap_err();
     assert!(matches!(&told, ObjectError::Decode { name, .. } if name.as_str() == "odd"), "{told:?}");

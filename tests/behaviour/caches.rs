@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use redgrid_cache::{EntryEvent, Events, Lifetime, Limit, MapCache, Notice, ObjectError, codecs::Json};
-use redgrid_core::{Client, Code, ServerError};
+use redgrid_core::{Client, Code, Failure, ServerError};
 use redgrid_keys::Keys;
 use redgrid_testkit::{Action, Kind as Connections, Observer, Proxy, RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, in_full, server, sha};
+use redgrid_tests::{SOON, client, client_with, server, sha};
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 pub(super) const ENDS: &str = "redisson__timeout__set:{c}";
@@ -274,7 +274,7 @@ async fn more_than_the_limit_go_by_their_use() {
     assert!(map.try_set_limit(Limit::least_recently_used(9)).await.is_ok_and(|set| !set));
     for (limit, got) in [(0, "0"), (u32::MAX, "4294967295")] {
         let told = map.set_limit(Limit::least_recently_used(limit)).await.unwrap_err();
-        assert!(in_full(&told).contains(&format!("expected 1 to 2147483647 entries, got {got}")), "{told}");
+        assert!(told.to_string().contains(&format!("expected 1 to 2147483647 entries, got {got}")), "{told}");
     }
 }
 
@@ -338,7 +338,7 @@ async fn what_happens_to_entries_is_told_and_gaps_too() {
     })
     .await;
     let told = map.events().keeping(0).begin().await.unwrap_err();
-    assert!(in_full(&told).contains("1 to 1048576 messages"));
+    assert!(told.to_string().contains("1 to 1048576 messages"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -406,7 +406,10 @@ async fn what_is_refused_changes_nothing_and_lost_answers_are_told() {
     map.set("a", &1).expires_in(HOUR).await.unwrap();
     let end = score(&observer, ENDS, "a").await;
     let wrong = |told: &ObjectError| {
-        matches!(told, ObjectError::Refused { source: ServerError::Refused { code: Code::WrongType, .. }, .. })
+        matches!(
+            told,
+            ObjectError::Failed(Failure::Refused { source: ServerError::Refused { code: Code::WrongType, .. }, .. })
+        )
     };
     for key in [IDLES, USES] {
         observer.cmd(&["SET", key, "x"]).await.unwrap();
@@ -428,7 +431,7 @@ async fn what_is_refused_changes_nothing_and_lost_answers_are_told() {
     observer.cmd(&["HSET", "plain", "\"a\"", "1"]).await.unwrap();
     let plain: Cache = MapCache::new(&client, "plain");
     for told in [plain.get("a").await.map(drop), plain.set("a", &2).await.map(drop)] {
-        assert!(matches!(told, Err(ObjectError::Refused { .. })), "{told:?}");
+        assert!(matches!(told, Err(ObjectError::Failed(Failure::Refused { .. }))), "{told:?}");
     }
     assert_eq!(observer.query::<String>(&["HGET", "plain", "\"a\""]).await.unwrap(), "1");
     for (told, wrong) in [
@@ -437,10 +440,13 @@ async fn what_is_refused_changes_nothing_and_lost_answers_are_told() {
         (map.expire(["a"]).expires_in(Duration::MAX).await.map(drop), "lifetime"),
         (map.set("a", &1).expires_at(SystemTime::UNIX_EPOCH - HOUR).await.map(drop), "lifetime"),
     ] {
-        assert!(matches!(told, Err(ObjectError::InvalidArgument { option, .. }) if option == wrong), "{told:?}");
+        assert!(
+            matches!(told, Err(ObjectError::Failed(Failure::InvalidArgument { option, .. })) if option == wrong),
+            "{told:?}"
+        );
     }
     let unnamed: Cache = MapCache::new(&client, "a{b");
-    assert!(matches!(unnamed.set("a", &1).await, Err(ObjectError::InvalidName(_))));
+    assert!(matches!(unnamed.set("a", &1).await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
     // What can not be decoded is one error, and the stream goes on behind it.
     let texts: MapCache<String, String> = MapCache::new(&client, "c");
     texts.set("b", &"text".to_owned()).await.unwrap();
@@ -456,6 +462,6 @@ async fn what_is_refused_changes_nothing_and_lost_answers_are_told() {
         include_str!("../../crates/redgrid-cache/src/scripts/put.lua")
     );
     proxy.next(1, sha(put), Action::SwallowReply);
-    assert!(matches!(map.set("d", &5).await, Err(ObjectError::OutcomeUnknown { .. })));
+    assert!(matches!(map.set("d", &5).await, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));
     assert_eq!(map.get("d").await.unwrap(), Some(5), "it is made, and told to be unknown");
 }

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_core::{Client, Code, ServerError};
+use redgrid_core::{Client, Code, Failure, ServerError};
 use redgrid_script::{Batch, Call, CallError, Functions, Library, Script};
 use redgrid_testkit::{Cluster, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
 fn code(told: &CallError) -> Option<Code> {
     match told {
-        CallError::Refused { source, .. } => source.code(),
+        CallError::Failed(Failure::Refused { source, .. }) => source.code(),
         _ => None,
     }
 }
@@ -25,7 +25,7 @@ async fn a_script_that_says_that_its_cluster_is_down_is_run_once() {
     let server = server().await;
     let client = client(&server).await;
     let told = says("CLUSTERDOWN come later").call().key("n").query::<i64>(&client).await.unwrap_err();
-    assert!(matches!(told, CallError::Refused { .. } | CallError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(matches!(told, CallError::Failed(Failure::Refused { .. } | Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(server.observer().await.unwrap().get::<i64>("n").await.unwrap(), Some(1));
 }
 
@@ -148,7 +148,10 @@ async fn what_would_stop_or_change_the_shared_connection_is_not_sent() {
         let mut batch = Batch::new(&client).atomic();
         batch.push::<()>(call.clone());
         for told in [call.clone().query::<()>(&client).await.unwrap_err(), batch.send().await.unwrap_err()] {
-            assert!(matches!(told, CallError::InvalidArgument { option: "command", .. }), "{call:?}: {told:?}");
+            assert!(
+                matches!(told, CallError::Failed(Failure::InvalidArgument { option: "command", .. })),
+                "{call:?}: {told:?}"
+            );
         }
     }
     // A stream, a group and a consumer may be called so.
@@ -203,7 +206,10 @@ async fn of_a_batch_that_was_refused_until_its_time_was_over_that_is_said() {
     let all: Vec<_> = (0..50).map(|_| batch.push::<i64>(Call::command("INCRBY").key("n").int(1))).collect();
     let results = batch.send().await.unwrap();
     // The one that was under way at the end may have no answer yet; those behind it were not sent any more.
-    let unknown = all.iter().filter(|one| matches!(results.get(one), Err(CallError::OutcomeUnknown { .. }))).count();
+    let unknown = all
+        .iter()
+        .filter(|one| matches!(results.get(one), Err(CallError::Failed(Failure::OutcomeUnknown { .. }))))
+        .count();
     assert!(unknown <= 1, "{unknown}");
 }
 
@@ -231,7 +237,7 @@ async fn the_text_of_scripts_counts_for_the_size_of_a_batch() {
         batch.push::<i64>(long.call());
     }
     let told = batch.send().await.unwrap_err();
-    assert!(matches!(told, CallError::InvalidArgument { option: "size", .. }), "{told:?}");
+    assert!(matches!(told, CallError::Failed(Failure::InvalidArgument { option: "size", .. })), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -262,6 +268,8 @@ async fn a_library_is_told_from_one_whose_name_differs_by_case() {
     functions.load(&lower).await.unwrap();
     functions.load(&lower).await.unwrap();
     let told = functions.load(&library("stock", "three")).await.unwrap_err();
-    let CallError::Refused { source: ServerError::Refused { message, .. }, .. } = &told else { panic!("{told:?}") };
+    let CallError::Failed(Failure::Refused { source: ServerError::Refused { message, .. }, .. }) = &told else {
+        panic!("{told:?}")
+    };
     assert!(message.contains("already exists"), "{message}");
 }

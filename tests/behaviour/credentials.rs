@@ -9,7 +9,7 @@ use redgrid_core::config::{CredentialProvider, Credentials, Secret};
 use redgrid_core::{Client, Config, ConnectionEvent};
 use redgrid_locks::{Lock, LockGuard};
 use redgrid_testkit::{Observer, RedisServer, Sentinels, wait_until};
-use redgrid_tests::{SOON, in_full};
+use redgrid_tests::SOON;
 
 /// What a vault says, and how often it was asked.
 #[derive(Clone)]
@@ -195,13 +195,13 @@ async fn while_the_vault_fails_connections_stay_and_new_ones_wait_and_say_why() 
         wait_until(SOON, async || vault.asked() >= asked + 2).await;
         Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
         let late = Client::connect(settings).await.unwrap();
-        let text = in_full(&late.wait_ready(Duration::from_secs(1)).await.unwrap_err());
+        let text = late.wait_ready(Duration::from_secs(1)).await.unwrap_err().to_string();
         assert!(text.contains(words), "{text}");
 
         server.kill_connections_where(|client| client.user == "app").await.unwrap();
         wait_until(SOON, async || {
             let waited = client.wait_ready(Duration::from_millis(500)).await;
-            waited.is_err_and(|error| in_full(&error).contains(words))
+            waited.is_err_and(|error| error.to_string().contains(words))
         })
         .await;
         assert!(guard.is_held(), "by its lease");
@@ -262,7 +262,7 @@ async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published(
     }
     // The password of the servers is not tried.
     let client = Client::connect(config("").retries(0)).await.unwrap();
-    let text = in_full(&client.wait_ready(Duration::from_secs(1)).await.unwrap_err());
+    let text = client.wait_ready(Duration::from_secs(1)).await.unwrap_err().to_string();
     assert!(text.contains("no sentinel") || text.contains("NOAUTH"), "{text}");
 }
 
@@ -367,7 +367,7 @@ async fn a_script_that_asks_for_a_login_is_run_once() {
     let script =
         redgrid_script::Script::new("redis.call('INCR', KEYS[1]); return redis.error_reply('NOAUTH at this shop')");
     let told = script.call().key("n").query::<i64>(&client).await.unwrap_err();
-    assert!(in_full(&told).contains("NOAUTH at this shop"), "{}", in_full(&told));
+    assert!(told.to_string().contains("NOAUTH at this shop"), "{}", told);
     let count: i64 = redgrid_script::Call::command("GET").key("n").query(&client).await.unwrap();
     assert_eq!(count, 1);
 }

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Reply, Request, Server};
+use redgrid_core::{Client, Config, Failure, Reply, Request, Server};
 use redgrid_locks::{ExtendError, Lock, LockGuard, LostReason};
 use redgrid_testkit::{Direction, Fault, Observer, Proxy, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::made::{Made, granted};
@@ -157,7 +157,7 @@ async fn a_grant_that_was_over_before_it_was_known_is_no_guard() {
     let server = server().await;
     let (_proxy, client) = slow_answers(&server, Duration::from_millis(300)).await;
     let got = Lock::new(&client, "a").acquire().lease(Duration::from_millis(200)).await;
-    assert!(matches!(got, Err(redgrid_locks::AcquireError::OutcomeUnknown { .. })), "{got:?}");
+    assert!(matches!(got, Err(redgrid_locks::AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{got:?}");
     wait_until(SOON, async || client.in_hand().names == 0).await;
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use redgrid_core::Failure;
 use redgrid_queue::{DelayedQueue, ObjectError, Queue};
 use redgrid_testkit::Observer;
 use redgrid_tests::cancel::at_most;
@@ -52,7 +53,7 @@ async fn what_is_due_is_taken_in_order_and_what_is_not_stays() {
     assert_eq!((queue.peek().await.unwrap(), queue.len().await.unwrap()), (None, 1));
     assert!(queue.cancel(&pushed[0]).await.unwrap());
     let told = queue.push(&1, Duration::from_secs(3_651 * 86_400)).await.unwrap_err();
-    assert!(matches!(told, ObjectError::InvalidArgument { option: "delay", .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { option: "delay", .. })), "{told:?}");
     queue.push(&1, far).await.unwrap();
     assert!(queue.clear().await.unwrap() && queue.is_empty().await.unwrap());
 }
@@ -76,7 +77,7 @@ async fn what_is_taken_for_who_has_left_is_due_again_in_front() {
     assert_eq!(queue.take_within(ms(0)).await.unwrap(), None);
     // An item that is none is told, and nothing is taken.
     observer.cmd(&["ZADD", TIMES, "1", "x"]).await.unwrap();
-    assert!(matches!(queue.take().await, Err(ObjectError::Refused { .. })));
+    assert!(matches!(queue.take().await, Err(ObjectError::Failed(Failure::Refused { .. }))));
     assert_eq!(observer.query::<u64>(&["ZCARD", TIMES]).await.unwrap(), 1);
 }
 

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_locks::{AcquireError, FairLock, Holder, Lock, Place};
 use redgrid_testkit::{Action, Monitor, Proxy, wait_until};
 use redgrid_tests::cancel::at_most;
@@ -151,7 +151,7 @@ async fn a_shutdown_leaves_no_place() {
     two.shutdown(SOON).await.unwrap();
     assert!(queue(&observer, "a").await.is_empty());
     for waiter in waiting {
-        assert!(matches!(waiter.await.unwrap(), Err(AcquireError::ShuttingDown { .. })));
+        assert!(matches!(waiter.await.unwrap(), Err(AcquireError::Failed(Failure::ShuttingDown { .. }))));
     }
     gate.release().await.unwrap();
     nothing_is_left(&observer, &[&one]).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_locks::{AcquireError, FairLock, LockGuard, Token};
 use redgrid_testkit::{Action, Fault, Monitor, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::fair::{Record, Theirs, contending, queue, until_waiting};
@@ -371,7 +371,7 @@ async fn who_leaves_a_run_is_passed_over_and_a_shutdown_in_its_middle_leaves_not
     assert_eq!(report.numbers(), [1, 3]);
     wait_until(SOON, async || queue(&observer, "a").await.len() == 2).await;
     one.shutdown(SOON).await.unwrap();
-    assert!(matches!(outside.await.unwrap(), Err(AcquireError::ShuttingDown { .. })));
+    assert!(matches!(outside.await.unwrap(), Err(AcquireError::Failed(Failure::ShuttingDown { .. }))));
     last.await.unwrap();
     assert_eq!(report.numbers(), [1, 3, 7]);
     drop(inside);

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use redgrid_core::Token;
+use redgrid_core::{Failure, Token};
 use redgrid_locks::{Client, Fence, FenceError, Lock};
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
@@ -184,7 +184,7 @@ async fn a_write_without_an_answer_is_not_told_as_not_written() {
     }
     proxy.cut_all();
     let (unknown, fence) = writing.await.unwrap();
-    assert!(matches!(unknown, Err(FenceError::OutcomeUnknown { .. })), "{unknown:?}");
+    assert!(matches!(unknown, Err(FenceError::Failed(Failure::OutcomeUnknown { .. }))), "{unknown:?}");
     assert_eq!(observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap(), 1);
     observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
     // Written, and then nobody is there.
@@ -194,7 +194,7 @@ async fn a_write_without_an_answer_is_not_told_as_not_written() {
     proxy.refuse_connections().await.unwrap();
     proxy.cut_all();
     let unknown = writing.await.unwrap();
-    assert!(matches!(unknown, Err(FenceError::OutcomeUnknown { .. })), "{unknown:?}");
+    assert!(matches!(unknown, Err(FenceError::Failed(Failure::OutcomeUnknown { .. }))), "{unknown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

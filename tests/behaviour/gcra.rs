@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_rate_limiter::{Config, GcraLimiter, LimitError, Quota};
 use redgrid_testkit::{Action, Fault, Monitor, Proxy, SeenCommand, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -30,7 +31,7 @@ async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
     assert!(matches!(told, LimitError::TooManyPermits { permits: 5, most: 4, .. }), "{told:?}");
     let told = limiter.acquire().timeout(200 * MS).await.unwrap_err();
     assert!(matches!(told, LimitError::TimedOut { waited, .. } if waited >= 200 * MS), "{told:?}");
-    assert!(matches!(limiter.acquire().permits(0).await, Err(LimitError::InvalidArgument { .. })));
+    assert!(matches!(limiter.acquire().permits(0).await, Err(LimitError::Failed(Failure::InvalidArgument { .. }))));
     // Half an interval later a half is replenished: none yet; a whole one later, one.
     let (time, rest) = {
         let text: String = observer.query(&["GET", "a"]).await.unwrap();
@@ -53,12 +54,12 @@ async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
     assert!(["0", "1", "2"].contains(&text.split_once(' ').unwrap().1), "{text}");
     observer.cmd(&["SET", "c", "soon"]).await.unwrap();
     let told = GcraLimiter::new(&client, "c", Quota::per_second(1)).try_acquire().await;
-    assert!(matches!(told, Err(LimitError::Refused { .. })), "{told:?}");
+    assert!(matches!(told, Err(LimitError::Failed(Failure::Refused { .. }))), "{told:?}");
     let told = GcraLimiter::new(&client, "c", Quota::per_second(0)).try_acquire().await;
-    assert!(matches!(told, Err(LimitError::InvalidArgument { .. })), "{told:?}");
+    assert!(matches!(told, Err(LimitError::Failed(Failure::InvalidArgument { .. }))), "{told:?}");
     assert!(matches!(
         GcraLimiter::new(&client, "", Quota::per_second(1)).acquire().await,
-        Err(LimitError::InvalidName(_))
+        Err(LimitError::Failed(Failure::InvalidName(_)))
     ));
 }
 
@@ -168,7 +169,9 @@ async fn a_lost_answer_takes_once_and_a_clock_set_back_costs_a_burst() {
     quick.acquire().timeout(SOON).await.unwrap();
     proxy.set_both(Fault::BlackHole);
     let told = join_all((0..5).map(|_| limiter.acquire().timeout(2000 * MS).into_future())).await;
-    let honest = |told: &LimitError| matches!(told, LimitError::OutcomeUnknown { .. } | LimitError::Unavailable { .. });
+    let honest = |told: &LimitError| {
+        matches!(told, LimitError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. }))
+    };
     assert!(told.iter().all(|told| told.as_ref().is_err_and(honest)), "{told:?}");
     proxy.heal();
     wait_until(SOON, async || quick.try_acquire().await.is_ok()).await;
@@ -195,7 +198,7 @@ async fn who_waits_hears_of_a_reset_and_leaves_nothing() {
     let waiting = tokio::spawn(there.acquire().into_future());
     wait_until(SOON, async || two.in_hand().channels == 1).await;
     two.shutdown(SOON).await.unwrap();
-    assert!(matches!(waiting.await.unwrap(), Err(LimitError::ShuttingDown { .. })));
+    assert!(matches!(waiting.await.unwrap(), Err(LimitError::Failed(Failure::ShuttingDown { .. }))));
 }
 
 /// How many questions there were.
@@ -250,7 +253,9 @@ async fn without_a_server_all_of_a_long_line_end_together() {
     proxy.set_both(Fault::BlackHole);
     let began = Instant::now();
     let told = join_all((0..1500).map(|_| limiter.acquire().into_future())).await;
-    let honest = |told: &LimitError| matches!(told, LimitError::OutcomeUnknown { .. } | LimitError::Unavailable { .. });
+    let honest = |told: &LimitError| {
+        matches!(told, LimitError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. }))
+    };
     assert!(told.iter().all(|told| told.as_ref().is_err_and(honest)), "{told:?}");
     // One patience, of two seconds, not one for each 256.
     assert!(began.elapsed() < 7000 * MS, "{:?}", began.elapsed());

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use redgrid_core::Failure;
 use redgrid_geo::codecs::Text;
 use redgrid_geo::{Distance, Geo, ObjectError, Position};
 use redgrid_testkit::{Action, Proxy};
@@ -151,15 +152,15 @@ async fn what_can_not_be_asked_is_told() {
     let middle = at(0.0, 0.0);
     for radius in [-1.0, f64::NAN, f64::INFINITY] {
         let told = geo.around(middle).within(Distance::meters(radius)).members().await.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: "radius", .. }), "{told:?}");
+        assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "radius", .. })), "{told:?}");
         let (width, height) = (Distance::meters(1.0), Distance::meters(radius));
         let told = geo.around_member("a").within_box(width, height).store("b").await.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: "box", .. }), "{told:?}");
+        assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "box", .. })), "{told:?}");
     }
     let told = geo.around(middle).within(Distance::meters(1.0)).any(0).members().await.unwrap_err();
-    assert!(matches!(&told, ObjectError::InvalidArgument { option: "count", .. }), "{told:?}");
+    assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "count", .. })), "{told:?}");
     let told = geo.around(middle).within(Distance::meters(1.0)).store("a{b").await.unwrap_err();
-    assert!(matches!(told, ObjectError::InvalidName(_)), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::InvalidName(_))), "{told:?}");
     let text: Geo<String, Text> = Geo::new(&client, "geo");
     text.add("no json", middle).await.unwrap();
     let told = geo.around(middle).within(Distance::meters(1.0)).members().await.unwrap_err();
@@ -175,7 +176,7 @@ async fn a_move_whose_answer_is_lost_is_unknown() {
     let geo: Geo<String> = Geo::new(&client, "geo");
     proxy.next(1, "GEOADD", Action::SwallowReply);
     let told = geo.add("a", at(1.0, 2.0)).await.unwrap_err();
-    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     // What only reads is asked again.
     proxy.next(1, "GEOPOS", Action::SwallowReply);
     assert!(near(geo.position("a").await.unwrap().unwrap(), at(1.0, 2.0)));

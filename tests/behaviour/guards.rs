@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config};
+use redgrid_core::{Client, Config, Failure};
 use redgrid_locks::{AcquireError, Lock, LostReason, ReleaseError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::made::{Made, granting};
@@ -63,13 +63,13 @@ async fn shutdown_gives_back_in_bulk_tells_holders_and_wakes_waiters() {
     let after = observer.query::<String>(&["INFO", "commandstats"]).await.unwrap();
     assert!(calls(&after, "evalsha") + calls(&after, "eval") - calls(&before, "evalsha") - calls(&before, "eval") <= 4);
     assert_eq!(observer.keys("*").await.unwrap(), ["elsewhere"]);
-    assert!(matches!(waiter.await.unwrap(), Err(AcquireError::ShuttingDown { .. })));
+    assert!(matches!(waiter.await.unwrap(), Err(AcquireError::Failed(Failure::ShuttingDown { .. }))));
     assert_eq!(watch.lost().await, LostReason::ShutDown);
     let released = guards.pop().unwrap().release().await;
     assert!(matches!(released, Err(ReleaseError::Lost { reason: LostReason::ShutDown, .. })), "{released:?}");
     drop(guards);
     let refused = Lock::new(&one, "b").acquire().await;
-    assert!(matches!(refused, Err(AcquireError::ShuttingDown { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(AcquireError::Failed(Failure::ShuttingDown { .. }))), "{refused:?}");
     drop(elsewhere);
     // Twice is once.
     one.shutdown(Duration::from_secs(1)).await.unwrap();

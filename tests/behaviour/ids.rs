@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_id_generator::{Client, Config, IdError, IdGenerator, TimeOrderedId};
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -169,13 +170,13 @@ async fn what_is_no_number_is_told_and_left_as_it_is() {
     }
     for key in ["a", "{a}:allocation"] {
         observer.cmd(&["LPUSH", key, "1"]).await.unwrap();
-        assert!(matches!(ids.next().await, Err(IdError::Refused { .. })));
+        assert!(matches!(ids.next().await, Err(IdError::Failed(Failure::Refused { .. }))));
         observer.cmd(&["DEL", key]).await.unwrap();
     }
-    assert!(matches!(ids.try_init(1, 0).await, Err(IdError::InvalidArgument { .. })));
+    assert!(matches!(ids.try_init(1, 0).await, Err(IdError::Failed(Failure::InvalidArgument { .. }))));
     let invalid = IdGenerator::new(&client, "a{");
-    assert!(matches!(invalid.next().await, Err(IdError::InvalidName(_))));
-    assert!(matches!(invalid.try_init(1, 1).await, Err(IdError::InvalidName(_))));
+    assert!(matches!(invalid.next().await, Err(IdError::Failed(Failure::InvalidName(_)))));
+    assert!(matches!(invalid.try_init(1, 1).await, Err(IdError::Failed(Failure::InvalidName(_)))));
     assert_eq!(ids.next().await.unwrap(), 1);
 }
 
@@ -189,7 +190,10 @@ async fn what_is_refused_has_written_nothing() {
     assert_eq!(observer.keys("*").await.unwrap(), ["{a}:allocation"]);
     for denied in ["incrby", "set", "get"] {
         server.deny(&[denied]).await.unwrap();
-        assert!(matches!(IdGenerator::new(&client, denied).next().await, Err(IdError::Refused { .. })));
+        assert!(matches!(
+            IdGenerator::new(&client, denied).next().await,
+            Err(IdError::Failed(Failure::Refused { .. }))
+        ));
         server.allow(&[denied]).await.unwrap();
         assert!(observer.keys(&format!("*{denied}*")).await.unwrap().is_empty(), "{denied}");
     }
@@ -202,8 +206,8 @@ async fn who_may_not_write_both_keys_writes_none() {
     server.set_user("half", &["on", ">pw", "~half", "~redgrid_once:*", "&*", "+@all"]).await.unwrap();
     let client = client_with(&server.url_for("half", "pw"), |config| config).await;
     let ids = IdGenerator::new(&client, "half");
-    assert!(matches!(ids.try_init(7, 7).await, Err(IdError::Refused { .. })));
-    assert!(matches!(ids.next().await, Err(IdError::Refused { .. })));
+    assert!(matches!(ids.try_init(7, 7).await, Err(IdError::Failed(Failure::Refused { .. }))));
+    assert!(matches!(ids.next().await, Err(IdError::Failed(Failure::Refused { .. }))));
     assert!(observer.keys("*half*").await.unwrap().is_empty());
 }
 
@@ -219,7 +223,7 @@ async fn without_a_server_a_call_ends_and_later_ids_come_again() {
     // What was asked for ahead of time may be there yet.
     let began = Instant::now();
     let told = join_all((0..5).map(|_| ids.next())).await;
-    assert!(told.iter().any(|told| matches!(told, Err(IdError::Unavailable { .. }))), "{told:?}");
+    assert!(told.iter().any(|told| matches!(told, Err(IdError::Failed(Failure::Unavailable { .. })))), "{told:?}");
     assert!(began.elapsed() < client.patience() + SOON, "{:?}", began.elapsed());
     proxy.heal();
     wait_until(SOON, async || ids.next().await.is_ok()).await;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_id_generator::{Client, IdError, TimeOrderedId};
 use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::{SOON, client, server};
@@ -78,7 +79,7 @@ async fn an_id_is_a_second_of_the_server_and_a_number_of_its_day() {
     // As a program writes it that knows the format.
     let expected = (second(&ids, had[0]) - 1_640_995_200) << 32 | i64::from(first.sequence);
     assert_eq!(had[0], expected);
-    assert!(matches!(ids.decode(-1), Err(IdError::InvalidArgument { .. })));
+    assert!(matches!(ids.decode(-1), Err(IdError::Failed(Failure::InvalidArgument { .. }))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,13 +207,19 @@ async fn seconds_that_ids_do_not_have_are_told() {
         assert_eq!(TimeOrderedId::new(&client, "order").epoch(epoch).next().await.is_ok(), works);
     }
     let invalid = TimeOrderedId::new(&client, "order").epoch(UNIX_EPOCH + Duration::from_millis(1));
-    assert!(matches!(invalid.next().await, Err(IdError::InvalidArgument { option: "epoch", .. })));
+    assert!(matches!(invalid.next().await, Err(IdError::Failed(Failure::InvalidArgument { option: "epoch", .. }))));
     for offset in [DAY + 1, i64::MIN] {
         let invalid = TimeOrderedId::new(&client, "order").day_offset(offset);
-        assert!(matches!(invalid.next().await, Err(IdError::InvalidArgument { option: "day_offset", .. })));
+        assert!(matches!(
+            invalid.next().await,
+            Err(IdError::Failed(Failure::InvalidArgument { option: "day_offset", .. }))
+        ));
     }
     for name in ["", "a{", &"x".repeat(1020)] {
-        assert!(matches!(TimeOrderedId::new(&client, name).next().await, Err(IdError::InvalidName(_))));
+        assert!(matches!(
+            TimeOrderedId::new(&client, name).next().await,
+            Err(IdError::Failed(Failure::InvalidName(_)))
+        ));
     }
 }
 
@@ -253,7 +260,10 @@ async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
             match told {
                 Ok(_) => assert!(observer.query::<i64>(&["PTTL", &key]).await.unwrap() > 0, "{name}"),
                 Err(error) => {
-                    assert!(matches!(error, IdError::Refused { .. } | IdError::Unavailable { .. }), "{error:?}");
+                    assert!(
+                        matches!(error, IdError::Failed(Failure::Refused { .. } | Failure::Unavailable { .. })),
+                        "{error:?}"
+                    );
                     assert_eq!(observer.get::<i64>(&key).await.unwrap(), there.then_some(7), "{name}");
                 }
             }
@@ -278,7 +288,7 @@ async fn what_is_no_number_is_told_and_left_as_it_is() {
     assert!(matches!(ids.next().await, Err(IdError::DayExhausted { .. })));
     observer.cmd(&["DEL", &key]).await.unwrap();
     observer.cmd(&["LPUSH", &key, "1"]).await.unwrap();
-    assert!(matches!(ids.next().await, Err(IdError::Refused { .. })));
+    assert!(matches!(ids.next().await, Err(IdError::Failed(Failure::Refused { .. }))));
     observer.cmd(&["DEL", &key]).await.unwrap();
     ids.next().await.unwrap();
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_id_generator::{IdError, TimeOrderedId};
 use redgrid_testkit::{Action, Fault, Kind, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
@@ -195,7 +196,7 @@ async fn without_a_server_a_call_ends_and_later_ids_come_again() {
     proxy.set_both(Fault::BlackHole);
     wait_until(SOON, async || match ids.next().await {
         Ok(_) => false,
-        Err(error) => matches!(error, IdError::Unavailable { .. }),
+        Err(error) => matches!(error, IdError::Failed(Failure::Unavailable { .. })),
     })
     .await;
     proxy.heal();

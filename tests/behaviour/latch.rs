@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_core::Code;
+use redgrid_core::{Code, Failure};
 use redgrid_countdown_latch::{CountDownLatch, LatchError, WaitError};
 use redgrid_testkit::{Action, Direction, Fault, Monitor, Proxy, wait_until};
 use redgrid_tests::cancel::at_most;
@@ -77,11 +77,11 @@ async fn what_can_not_be_is_told_by_the_first_call_and_asked_of_nobody() {
         assert!(matches!(refused, Err(LatchError::InvalidLifetime { got, .. }) if got == lifetime), "{refused:?}");
     }
     let invalid = CountDownLatch::new(&client, "a{b");
-    assert!(matches!(invalid.try_set_count(1).await, Err(LatchError::InvalidName(_))));
-    assert!(matches!(invalid.count_down().await, Err(LatchError::InvalidName(_))));
-    assert!(matches!(invalid.count().await, Err(LatchError::InvalidName(_))));
-    assert!(matches!(invalid.delete().await, Err(LatchError::InvalidName(_))));
-    assert!(matches!(invalid.wait().await, Err(WaitError::InvalidName(_))));
+    assert!(matches!(invalid.try_set_count(1).await, Err(LatchError::Failed(Failure::InvalidName(_)))));
+    assert!(matches!(invalid.count_down().await, Err(LatchError::Failed(Failure::InvalidName(_)))));
+    assert!(matches!(invalid.count().await, Err(LatchError::Failed(Failure::InvalidName(_)))));
+    assert!(matches!(invalid.delete().await, Err(LatchError::Failed(Failure::InvalidName(_)))));
+    assert!(matches!(invalid.wait().await, Err(WaitError::Failed(Failure::InvalidName(_)))));
     let asked =
         monitor.take().await.unwrap().into_iter().filter(|seen| matches!(&*seen.name, "EVAL" | "EVALSHA" | "GET"));
     assert_eq!(asked.collect::<Vec<_>>(), []);
@@ -92,17 +92,17 @@ async fn what_the_server_refuses_is_told_and_changes_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let latch = CountDownLatch::new(&client, "a");
-    let is_refused = |error: Option<LatchError>| matches!(error, Some(LatchError::Refused { .. }));
+    let is_refused = |error: Option<LatchError>| matches!(error, Some(LatchError::Failed(Failure::Refused { .. })));
     observer.cmd(&["RPUSH", "a", "x"]).await.unwrap();
     assert!(is_refused(latch.count_down().await.err()));
     assert!(is_refused(latch.count().await.err()));
     let refused = latch.wait().await;
-    let Err(WaitError::Refused { source, .. }) = &refused else { panic!("{refused:?}") };
+    let Err(WaitError::Failed(Failure::Refused { source, .. })) = &refused else { panic!("{refused:?}") };
     assert_eq!(source.code(), Some(Code::WrongType));
     observer.cmd(&["SET", "a", "x"]).await.unwrap();
     assert!(is_refused(latch.count_down().await.err()));
     let refused = latch.wait().await;
-    assert!(matches!(refused, Err(WaitError::Refused { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(WaitError::Failed(Failure::Refused { .. }))), "{refused:?}");
     assert!(is_refused(latch.count().await.err()), "it is no count");
     assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), "x");
     // It is somebody's: setting it is refused politely, and it can be deleted.
@@ -409,11 +409,11 @@ async fn without_contact_a_wait_ends_unavailable_within_its_patience() {
     proxy.set(Direction::ToServer, Fault::BlackHole);
     proxy.set(Direction::ToClient, Fault::BlackHole);
     let ended = tokio::time::timeout(SOON, task).await.unwrap().unwrap();
-    assert!(matches!(ended, Err(WaitError::Unavailable { .. })), "{ended:?}");
+    assert!(matches!(ended, Err(WaitError::Failed(Failure::Unavailable { .. }))), "{ended:?}");
     let bounded = latch.wait().timeout(50 * MS).await;
-    assert!(matches!(bounded, Err(WaitError::Unavailable { .. })), "nobody has looked: {bounded:?}");
+    assert!(matches!(bounded, Err(WaitError::Failed(Failure::Unavailable { .. }))), "nobody has looked: {bounded:?}");
     let counted = latch.count().await;
-    assert!(matches!(counted, Err(LatchError::Unavailable { .. })), "{counted:?}");
+    assert!(matches!(counted, Err(LatchError::Failed(Failure::Unavailable { .. }))), "{counted:?}");
     wait_until(SOON, async || client.in_hand().channels == 0).await;
 }
 
@@ -426,10 +426,10 @@ async fn a_shutdown_tells_those_who_wait_and_those_who_come() {
     let task = waiter(&client, &latch).await;
     client.shutdown(SOON).await.unwrap();
     let told = tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap();
-    assert!(matches!(told, Err(WaitError::ShuttingDown { .. })), "{told:?}");
+    assert!(matches!(told, Err(WaitError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
     let told = tokio::time::timeout(AT_ONCE, latch.wait().into_future()).await.unwrap();
-    assert!(matches!(told, Err(WaitError::ShuttingDown { .. })), "{told:?}");
-    assert!(matches!(latch.count_down().await, Err(LatchError::ShuttingDown { .. })));
+    assert!(matches!(told, Err(WaitError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
+    assert!(matches!(latch.count_down().await, Err(LatchError::Failed(Failure::ShuttingDown { .. }))));
     assert_eq!(observer.get::<i64>("a").await.unwrap(), Some(1));
 }
 

@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_countdown_latch::{CountDownLatch, LatchError};
 use redgrid_testkit::{Action, Fault, Monitor, Proxy, SeenCommand, wait_until};
 use redgrid_tests::latch::{crowd, placed, scripts};
@@ -258,7 +259,10 @@ async fn count_downs_that_wait_for_their_turn_are_told_of_a_shutdown() {
     let _ = client.shutdown(Duration::from_millis(200)).await;
     for call in calls {
         let told = tokio::time::timeout(SOON, call).await.expect("it waits for nothing").unwrap();
-        assert!(matches!(told, Err(LatchError::ShuttingDown { .. } | LatchError::OutcomeUnknown { .. })), "{told:?}");
+        assert!(
+            matches!(told, Err(LatchError::Failed(Failure::ShuttingDown { .. } | Failure::OutcomeUnknown { .. }))),
+            "{told:?}"
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::{Code, Config};
+use redgrid_core::{Code, Config, Failure};
 use redgrid_countdown_latch::{CountDownLatch, LatchError, WaitError};
 use redgrid_testkit::{Fault, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::latch::waiter;
@@ -60,7 +60,7 @@ async fn waits_that_begin_again_and_again_during_a_shutdown_are_all_told_of_it()
                 tokio::spawn(async move {
                     for _ in 0..10 {
                         let told = latch.wait().await;
-                        assert!(matches!(told, Err(WaitError::ShuttingDown { .. })), "{told:?}");
+                        assert!(matches!(told, Err(WaitError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
                     }
                 })
             })
@@ -87,7 +87,7 @@ async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     wait_until(SOON, async || client.in_hand().channels > 0).await;
     proxy.set_both(Fault::BlackHole);
     let told = tokio::time::timeout(SOON, wait).await.unwrap().unwrap();
-    assert!(matches!(told, Err(WaitError::Unavailable { .. })), "{told:?}");
+    assert!(matches!(told, Err(WaitError::Failed(Failure::Unavailable { .. }))), "{told:?}");
 }
 
 /// Looks that are answered are contact: of five waits, on a busy machine, one at least is told.
@@ -186,7 +186,7 @@ async fn a_count_down_that_is_refused_has_not_counted() {
     for left in ["2", "1"] {
         observer.cmd(&["SET", "a", left]).await.unwrap();
         let told = latch.count_down().await;
-        let Err(LatchError::Refused { source, .. }) = &told else { panic!("{told:?}") };
+        let Err(LatchError::Failed(Failure::Refused { source, .. })) = &told else { panic!("{told:?}") };
         assert_eq!(source.code(), Some(Code::WrongType));
         assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), left);
     }
@@ -205,7 +205,7 @@ async fn a_count_down_that_is_refused_has_not_counted() {
     assert!(latch.try_set_count(i64::MAX as u64).await.unwrap());
     assert_eq!(latch.count_down().await.unwrap(), i64::MAX as u64 - 1);
     let told = latch.count_down_by(i64::MAX as u64).await;
-    let Err(LatchError::Refused { source, .. }) = &told else { panic!("{told:?}") };
+    let Err(LatchError::Failed(Failure::Refused { source, .. })) = &told else { panic!("{told:?}") };
     assert_eq!(source.code(), Some(Code::NoPermission));
     assert_eq!(latch.count().await.unwrap(), i64::MAX as u64 - 1);
 }

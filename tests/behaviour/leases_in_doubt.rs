@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redgrid_core::clock::Clock;
 use redgrid_core::config::Durability;
-use redgrid_core::{Arg, Client, Code, Config, Reply, Request, Server, ServerError};
+use redgrid_core::{Arg, Client, Code, Config, Failure, Reply, Request, Server, ServerError};
 use redgrid_locks::{Acquire, AcquireError, ExtendError, Lock, LockGuard, ReleaseError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::made::{Made, granted};
@@ -298,7 +298,7 @@ async fn what_a_late_copy_takes_is_given_back_although_the_servers_clock_was_set
     let config = Config::single("one").unwrap().retries(0);
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, clock.clone()).unwrap();
     let told = Lock::new(&client, "a").acquire().await;
-    assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+    assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     let (begin, time, step) = (tokio::time::Instant::now(), 1_700_000_000_000_000, Duration::from_secs(5));
     for shown in [time, time - step.as_micros() as u64] {
         server.time().observe_exchange(shown, clock.now(), clock.now());
@@ -318,7 +318,7 @@ async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_g
             Ok(Reply::Int(answer))
         }));
         let told = lock.acquire().await.map(|guard| guard.token());
-        assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+        assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }
     let (lock, _client) = lock_on(Made::new("one:1", |request: &Request| {

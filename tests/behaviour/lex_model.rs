@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
 
 use futures_util::TryStreamExt;
-use redgrid_core::{Client, Request};
+use redgrid_core::{Client, Failure, Request};
 use redgrid_set::{LexSortedSet, ObjectError};
 use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
@@ -172,7 +172,9 @@ async fn by_value(set: &LexSortedSet, model: &mut Model, bounds: Bounds, (step, 
     if backwards(bounds) {
         let told =
             [range().values().await.map(drop), range().remove().await.map(drop), range().count().await.map(drop)];
-        return told.iter().all(|told| matches!(told, Err(ObjectError::InvalidArgument { option: "range", .. })));
+        return told
+            .iter()
+            .all(|told| matches!(told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "range", .. }))));
     }
     match step {
         18 => range().values().await.unwrap() == found,
@@ -189,7 +191,7 @@ async fn by_value(set: &LexSortedSet, model: &mut Model, bounds: Bounds, (step, 
         }
         21 => {
             let limited = range().limit(0, n).count().await;
-            let invalid = matches!(limited, Err(ObjectError::InvalidArgument { option: "limit", .. }));
+            let invalid = matches!(limited, Err(ObjectError::Failed(Failure::InvalidArgument { option: "limit", .. })));
             invalid && range().count().await.unwrap() == found.len() as u64
         }
         22 => {

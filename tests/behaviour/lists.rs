@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
-use redgrid_core::{Code, ServerError};
+use redgrid_core::{Code, Failure, ServerError};
 use redgrid_list::codecs::{Double, Long, Text};
 use redgrid_list::{List, ObjectError, Occurrences};
 use redgrid_testkit::{Action, Proxy};
-use redgrid_tests::{client, client_with, in_full, server, sha};
+use redgrid_tests::{client, client_with, server, sha};
 
 const LENGTH: u64 = 5;
 
@@ -91,7 +91,7 @@ fn is_out(told: &ObjectError, at: u64, has: u64) -> bool {
 /// What is named in an error about an argument.
 fn named(told: &ObjectError) -> &str {
     match told {
-        ObjectError::InvalidArgument { option, .. } => option,
+        ObjectError::Failed(Failure::InvalidArgument { option, .. }) => option,
         other => panic!("{other:?}"),
     }
 }
@@ -156,7 +156,7 @@ async fn what_is_out_of_bounds_is_told_and_changes_nothing() {
     assert_eq!(list.read_all().await.unwrap(), [10, 20, 30, 20, 10]);
     list.trim(7..).await.unwrap();
     assert!(list.is_empty().await.unwrap());
-    assert!(matches!(List::<u8>::new(&client, "{}").len().await, Err(ObjectError::InvalidName(_))));
+    assert!(matches!(List::<u8>::new(&client, "{}").len().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
 }
 
 /// Whatever the elements are: what a script marks an element with is none of them.
@@ -227,7 +227,7 @@ async fn what_is_refused_changes_nothing() {
         few.retain_all(&[10]).await.map(drop),
         few.remove_all(&[10]).await.map(drop),
     ] {
-        assert!(matches!(told, Err(ObjectError::Refused { .. })), "{told:?}");
+        assert!(matches!(told, Err(ObjectError::Failed(Failure::Refused { .. }))), "{told:?}");
         assert_eq!(list.read_all().await.unwrap(), [10, 20, 30, 20, 10]);
     }
     // The ends need neither.
@@ -252,8 +252,9 @@ async fn a_change_is_sent_once_and_its_lost_answer_told() {
     five(&sure).await;
     // Each script is known to the server then, so that a call is one request.
     assert_eq!((sure.insert(2, &7).await.unwrap(), sure.remove_at(2).await.unwrap()), (6, 7));
-    let unknown =
-        |told: Result<(), ObjectError>| assert!(matches!(told, Err(ObjectError::OutcomeUnknown { .. })), "{told:?}");
+    let unknown = |told: Result<(), ObjectError>| {
+        assert!(matches!(told, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}")
+    };
     let list = lossy().await;
     proxy.next(1, "RPUSH", Action::SwallowReply);
     unknown(list.push(&40).await.map(drop));
@@ -295,7 +296,7 @@ async fn what_can_not_be_decoded_concerns_one_element() {
     observer.cmd(&["RPUSH", "l", "1", "{\"x\":1}", "3"]).await.unwrap();
     let list: List<u64> = List::new(&client, "l");
     let told = list.get(1).await.unwrap_err();
-    let words = in_full(&told);
+    let words = told.to_string();
     assert!(["`l`", "index 1", "Json"].iter().all(|part| words.contains(part)), "{words}");
     assert!(matches!(list.read_all().await, Err(ObjectError::Decode { .. })));
     let mut found = list.stream().map(|one| one.ok()).collect::<Vec<_>>().await;
@@ -311,7 +312,10 @@ async fn what_can_not_be_decoded_concerns_one_element() {
     observer.cmd(&["SET", "s", "x"]).await.unwrap();
     let other = List::<u64>::new(&client, "s");
     let wrong = |told: &ObjectError| {
-        matches!(told, ObjectError::Refused { source: ServerError::Refused { code: Code::WrongType, .. }, .. })
+        matches!(
+            told,
+            ObjectError::Failed(Failure::Refused { source: ServerError::Refused { code: Code::WrongType, .. }, .. })
+        )
     };
     for told in [
         other.get(0).await.unwrap_err(),
@@ -371,7 +375,7 @@ async fn a_list_is_read_and_stored_in_another_order() {
     // What is no number to the server is refused by it.
     let mixed: List<i64, Long> = List::new(&client, "words");
     let told = mixed.sort().await.unwrap_err();
-    assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
     let named = client_with(&server.url(), |config| config.namespace("prod").unwrap()).await;
     let other: List<String, Text> = List::new(&named, "words");
     other.push_many(&["a", "b"].map(String::from)).await.unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redgrid_core::Failure;
 use redgrid_list::codecs::{Long, Text};
 use redgrid_list::{List, ObjectError};
 use redgrid_testkit::{Action, Proxy};
@@ -39,7 +40,7 @@ async fn a_server_out_of_memory_lets_elements_go() {
     let list: List<i64> = List::new(&client, "list");
     list.push_many(&[1, 2, 3, 4, 3, 1, 5, 6, 5, 7, 8]).await.unwrap();
     observer.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
-    assert!(matches!(list.push(&1).await, Err(ObjectError::Refused { .. })));
+    assert!(matches!(list.push(&1).await, Err(ObjectError::Failed(Failure::Refused { .. }))));
     assert_eq!((list.remove_at(1).await.unwrap(), list.remove_at(8).await.unwrap()), (2, 7));
     assert_eq!((list.remove_at(1).await.unwrap(), list.pop_first().await.unwrap()), (3, Some(1)));
     // Where one on the way is equal to it, a mark would have to be written.
@@ -47,7 +48,7 @@ async fn a_server_out_of_memory_lets_elements_go() {
     observer.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
     list.push_many(&[4, 4, 4]).await.unwrap();
     observer.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
-    assert!(matches!(list.remove_at(8).await, Err(ObjectError::Refused { .. })));
+    assert!(matches!(list.remove_at(8).await, Err(ObjectError::Failed(Failure::Refused { .. }))));
     assert_eq!(list.read_all().await.unwrap(), [4, 3, 1, 5, 6, 5, 8, 4, 4, 4]);
     observer.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
 }
@@ -74,7 +75,10 @@ async fn a_call_in_parts_tells_how_many_are_done() {
     // The second part leaves and its answer is lost: 500 are sure, and 1,000 in fact.
     let unknown = |told, sure| {
         let (done, source) = partial(told);
-        assert!(done == sure && matches!(source, ObjectError::OutcomeUnknown { .. }), "{done} {source:?}");
+        assert!(
+            done == sure && matches!(source, ObjectError::Failed(Failure::OutcomeUnknown { .. })),
+            "{done} {source:?}"
+        );
     };
     let list = lossy().await;
     proxy.next(1, "7000000999", Action::SwallowReply);
@@ -91,7 +95,10 @@ async fn a_call_in_parts_tells_how_many_are_done() {
         let list = lossy().await;
         proxy.next(1, "7000000999", Action::SwallowReply);
         let (done, source) = partial(list.insert_many(at, &all).await);
-        assert!(done == 200 && matches!(source, ObjectError::OutcomeUnknown { .. }), "{done} {source:?}");
+        assert!(
+            done == 200 && matches!(source, ObjectError::Failed(Failure::OutcomeUnknown { .. })),
+            "{done} {source:?}"
+        );
         let has = sure.read_all().await.unwrap();
         assert_eq!((has.len(), &has[at as usize..][..700]), (702, &all[500..]));
         sure.clear().await.unwrap();
@@ -100,5 +107,5 @@ async fn a_call_in_parts_tells_how_many_are_done() {
     // Where nothing is done by then, it is the error itself.
     let list = lossy().await;
     proxy.next(1, "7000000499", Action::SwallowReply);
-    assert!(matches!(list.push_many(&all).await, Err(ObjectError::OutcomeUnknown { .. })));
+    assert!(matches!(list.push_many(&all).await, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));
 }

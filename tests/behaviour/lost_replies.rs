@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redgrid_core::Failure;
 use redgrid_locks::{AcquireError, Client, ExtendError, Lock};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client, client_with, script, server};
@@ -217,7 +218,7 @@ async fn a_late_copy_whose_caller_gave_up_leaves_nothing() {
     rig.proxy.next(1, script!("acquire"), Action::Hold);
     let lock = Lock::new(&rig.client, "a");
     let gave_up = lock.acquire().timeout(Duration::from_millis(300)).await;
-    assert!(matches!(gave_up, Err(AcquireError::OutcomeUnknown { .. })), "{gave_up:?}");
+    assert!(matches!(gave_up, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{gave_up:?}");
     rig.proxy.cut_all();
     assert_eq!(rig.proxy.release_held().await, 1);
     rig.all_clear(timeout).await;
@@ -313,7 +314,7 @@ async fn a_forced_release_that_is_sent_again_late_takes_nothing_from_a_later_hol
     let innocent = Lock::new(&next, "a").acquire().timeout(SOON).await.unwrap();
     rig.proxy.accept_connections().await.unwrap();
     let told = forcing.await.unwrap();
-    assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+    assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     assert!(innocent.is_held());
     innocent.release().await.unwrap();
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_locks::{AcquireError, Holder};
 use redgrid_map::codecs::{Long, Text};
 use redgrid_map::{ComputeError, Map, ObjectError};
@@ -21,7 +22,7 @@ async fn keys_have_locks_of_their_own_in_the_slot_of_the_map() {
     assert_eq!(kinds, [true], "it is another lock");
     assert!(a.name().as_str().starts_with("{prod:stock}:") && a.name().as_str().ends_with(":lock"), "{}", a.name());
     let invalid = Map::<String, u64>::new(&client, "{}").lock("a").map(drop);
-    assert!(matches!(invalid, Err(ObjectError::InvalidName(_))), "{invalid:?}");
+    assert!(matches!(invalid, Err(ObjectError::Failed(Failure::InvalidName(_)))), "{invalid:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use redgrid_core::fence::FenceError;
-use redgrid_core::{Code, ServerError, Token};
+use redgrid_core::{Code, Failure, ServerError, Token};
 use redgrid_map::codecs::{Double, Long, Text};
 use redgrid_map::{Map, ObjectError};
 use redgrid_testkit::{Action, Proxy};
-use redgrid_tests::{client, client_with, in_full, server};
+use redgrid_tests::{client, client_with, server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_are_read_and_changed() {
@@ -98,7 +98,7 @@ async fn numbers_are_added_on_the_server() {
     assert_eq!((whole.add("a", &5).await.unwrap(), whole.add("a", &-7).await.unwrap()), (5, -2));
     whole.set("a", &i64::MAX).await.unwrap();
     let told = whole.add("a", &1).await.unwrap_err();
-    assert!(matches!(&told, ObjectError::Refused { source, .. } if source.is_overflow()), "{told:?}");
+    assert!(matches!(&told, ObjectError::Failed(Failure::Refused { source, .. }) if source.is_overflow()), "{told:?}");
     assert_eq!(whole.get("a").await.unwrap(), Some(i64::MAX));
     let parts: Map<String, f64, Text, Double> = Map::new(&client, "parts");
     assert_eq!((parts.add("a", &0.5).await.unwrap(), parts.add("a", &0.25).await.unwrap()), (0.5, 0.75));
@@ -129,7 +129,7 @@ async fn what_can_not_be_decoded_concerns_one_entry() {
     observer.cmd(&["HSET", "m", "\"a\"", "1", "\"b\"", "{\"x\":1}", "\"c\"", "3"]).await.unwrap();
     let map: Map<String, u64> = Map::new(&client, "m");
     let told = map.get("b").await.unwrap_err();
-    let words = in_full(&told);
+    let words = told.to_string();
     assert!(["`m`", "b", "Json"].iter().all(|part| words.contains(part)), "{words}");
     let (mut good, mut bad) = (0, 0);
     let mut entries = map.entries();
@@ -146,14 +146,20 @@ async fn what_can_not_be_decoded_concerns_one_entry() {
     observer.cmd(&["SET", "s", "x"]).await.unwrap();
     let told = Map::<String, u64>::new(&client, "s").get("a").await.unwrap_err();
     let wrong = |told: &ObjectError| {
-        matches!(told, ObjectError::Refused { source: ServerError::Refused { code: Code::WrongType, .. }, .. })
+        matches!(
+            told,
+            ObjectError::Failed(Failure::Refused { source: ServerError::Refused { code: Code::WrongType, .. }, .. })
+        )
     };
     assert!(wrong(&told), "{told:?}");
     let mut over = Map::<String, u64>::new(&client, "s").entries();
     let told = over.try_next().await.unwrap_err();
     assert!(wrong(&told), "{told:?}");
     assert_eq!(over.try_next().await.unwrap(), None, "it is over");
-    assert!(matches!(Map::<String, u64>::new(&client, "{}").len().await, Err(ObjectError::InvalidName(_))));
+    assert!(matches!(
+        Map::<String, u64>::new(&client, "{}").len().await,
+        Err(ObjectError::Failed(Failure::InvalidName(_)))
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +179,7 @@ async fn stale_tokens_write_nothing_and_lost_answers_are_told() {
     assert!(map.remove_fenced("a", new).await.unwrap() && !map.remove_fenced("a", new).await.unwrap());
     proxy.next(1, "HSET", Action::SwallowReply);
     let told = map.set("b", &1).await.unwrap_err();
-    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(map.get("b").await.unwrap(), Some(1));
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_locks::{
     AcquireError, Durability, FencedLock, Holder, Lock, LostReason, MultiLock, ReleaseError, SpinLock,
 };
@@ -319,7 +319,7 @@ async fn a_wait_is_over_in_time_although_no_answer_comes() {
     proxy.next(1, script!("acquire_many"), Action::Hold);
     let waiting = both.acquire().timeout(1000 * MS).into_future();
     let ended = tokio::time::timeout(SOON, waiting).await.expect("it ends");
-    assert!(matches!(ended, Err(AcquireError::OutcomeUnknown { .. })), "{ended:?}");
+    assert!(matches!(ended, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{ended:?}");
     assert_eq!(proxy.release_held().await, 1);
     let gone = async || client.in_hand().names == 0 && held(&observer).await.is_empty();
     wait_until(SOON, gone).await;
@@ -352,7 +352,8 @@ async fn locks_of_different_kinds_and_servers_are_one() {
 async fn what_can_not_be_is_refused() {
     let server = server().await;
     let client = client(&server).await;
-    let refused = async |lock: MultiLock| matches!(lock.acquire().await, Err(AcquireError::InvalidName(_)));
+    let refused =
+        async |lock: MultiLock| matches!(lock.acquire().await, Err(AcquireError::Failed(Failure::InvalidName(_))));
     assert!(refused(MultiLock::new(&client, [""; 0])).await);
     assert!(refused(MultiLock::new(&client, ["a", ""])).await);
     assert!(refused(MultiLock::new(&client, (0..10_001).map(|n| n.to_string()))).await);
@@ -362,7 +363,10 @@ async fn what_can_not_be_is_refused() {
     let observer = server.observer().await.unwrap();
     observer.cmd(&["SET", "name:2", "not a lock"]).await.unwrap();
     let wrong = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await;
-    assert!(matches!(&wrong, Err(AcquireError::Refused { name, .. }) if name.as_str() == "name:2"), "{wrong:?}");
+    assert!(
+        matches!(&wrong, Err(AcquireError::Failed(Failure::Refused { operation, .. })) if operation.object() == Some("name:2")),
+        "{wrong:?}"
+    );
     assert_eq!(held(&observer).await, ["name:2"]);
     assert_eq!(client.in_hand(), NOTHING);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_multimap::codecs::Json;
 use redgrid_multimap::{Expiring, Kind, Lifetime, Lists, Multimap, ObjectError, SetMultimap, SetMultimapCache, Sets};
 use redgrid_testkit::redis::Value;
@@ -122,7 +122,7 @@ async fn refused_without<Y: Kind>(denied: &str, has_an_end: bool) -> Vec<&'stati
         };
         match told {
             Ok(()) => {}
-            Err(ObjectError::Refused { .. }) => {
+            Err(ObjectError::Failed(Failure::Refused { .. })) => {
                 refused.push(call);
                 let mut all = map.get_all("a").await.unwrap();
                 all.sort_unstable();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redgrid_core::object::Object;
 use redgrid_core::object::events::{Event, Events, Gap, Kind, Kinds, Listen, ListenError, Notice};
-use redgrid_core::{Client, Code, ServerError};
+use redgrid_core::{Client, Code, Failure, ServerError};
 use redgrid_testkit::{Kind as Connections, Observer, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -340,7 +340,7 @@ async fn arguments_are_checked_before_anybody_is_asked() {
     server.kill().await.unwrap();
     let object = Object::new(&client, "a");
     let named = |error: ListenError| match error {
-        ListenError::InvalidArgument { option, .. } => option,
+        ListenError::Failed(Failure::InvalidArgument { option, .. }) => option,
         other => panic!("{other:?}"),
     };
     assert_eq!(named(object.events([]).await.unwrap_err()), "kinds");
@@ -364,13 +364,13 @@ async fn nobody_waits_for_ever_for_a_server_that_is_not_there_or_for_a_client_th
         assert!(tokio::time::timeout(SOON, events.next()).await.unwrap().is_none());
     }
     let told_why = Object::new(&client, "a").events(Kind::Expired).await.unwrap_err();
-    assert!(matches!(told_why, ListenError::ShuttingDown), "{told_why:?}");
+    assert!(matches!(told_why, ListenError::Failed(Failure::ShuttingDown { .. })), "{told_why:?}");
     server.kill().await.unwrap();
     let unavailable = [
         tokio::time::timeout(SOON, Object::new(&impatient, "a").events(Kind::Expired).into_future()).await.unwrap(),
         tokio::time::timeout(SOON, Listen::to(&impatient, "a", Kind::Expired).unchecked().into_future()).await.unwrap(),
     ];
     for told_why in unavailable {
-        assert!(matches!(told_why, Err(ListenError::Unavailable { .. })), "{told_why:?}");
+        assert!(matches!(told_why, Err(ListenError::Failed(Failure::Unavailable { .. }))), "{told_why:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redgrid_core::name::suffixed;
 use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
-use redgrid_core::{Code, Name, ServerError};
+use redgrid_core::{Code, Failure, Name, ServerError};
 use redgrid_tests::{client, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -32,7 +32,7 @@ async fn what_is_there_is_described_and_deleted_with_what_belongs_to_it() {
     assert_eq!(object.encoding().await.unwrap().as_deref(), Some("int"));
     assert!(object.reference_count().await.unwrap().unwrap() > 0);
     let told = object.frequency().await.unwrap_err();
-    assert!(matches!(told, ObjectError::Refused { .. }), "without its policy: {told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "without its policy: {told:?}");
     assert!(object.delete().await.unwrap());
     assert!(observer.keys("*").await.unwrap().is_empty());
     observer.cmd(&["HSET", "{a}:beside", "f", "1"]).await.unwrap();
@@ -75,7 +75,7 @@ async fn lifetimes_are_set_on_conditions() {
     assert!(object.persist().await.unwrap() && !object.persist().await.unwrap());
     assert!(observer.time_to_live("{a}:beside").await.unwrap().is_none());
     let told = object.expire_in(Duration::ZERO).await.unwrap_err();
-    assert!(matches!(told, ObjectError::InvalidArgument { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { .. })), "{told:?}");
     assert!(object.expire_at(SystemTime::now() - HOUR).await.unwrap());
     assert!(observer.keys("*").await.unwrap().is_empty());
 }
@@ -103,7 +103,7 @@ async fn what_belongs_together_gets_a_new_name_together() {
     assert!(of("c").rename("b").await.unwrap());
     assert_eq!(observer.keys("*").await.unwrap(), ["b"]);
     assert!(of("b").rename("b").await.unwrap(), "its own name changes nothing");
-    assert!(matches!(of("b").rename("{}").await, Err(ObjectError::InvalidName(_))));
+    assert!(matches!(of("b").rename("{}").await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,10 +122,13 @@ async fn what_was_dumped_is_restored() {
     assert_eq!(of("b").lifetime().await.unwrap(), Lifetime::Endless);
     assert_eq!(observer.query::<Vec<String>>(&["LRANGE", "b", "0", "-1"]).await.unwrap(), ["1", "2"]);
     let told = Object::new(&client, "c").restore(dump).await.unwrap_err();
-    assert!(matches!(told, ObjectError::InvalidArgument { option: "dump", .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { option: "dump", .. })), "{told:?}");
     let told = Object::new(&client, "c").restore(Bytes::from_static(b"nonsense")).await.unwrap_err();
     assert!(
-        matches!(&told, ObjectError::Refused { source: ServerError::Refused { code: Code::Other, .. }, .. }),
+        matches!(
+            &told,
+            ObjectError::Failed(Failure::Refused { source: ServerError::Refused { code: Code::Other, .. }, .. })
+        ),
         "{told:?}"
     );
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
+use redgrid_core::Failure;
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore};
 use redgrid_testkit::{Action, Fault, Observer, Proxy, wait_until};
@@ -46,7 +47,7 @@ async fn a_server_without_memory_takes_permits_back_and_grants_none() {
         let permits = semaphore.acquire_many(2).await.unwrap();
         server.set_config("maxmemory", "1").await.unwrap();
         let asked = semaphore.try_acquire().await;
-        assert!(matches!(asked, Err(AcquireError::Refused { .. })), "{asked:?}");
+        assert!(matches!(asked, Err(AcquireError::Failed(Failure::Refused { .. }))), "{asked:?}");
         permits.release().await.unwrap();
         assert_eq!(left(&observer).await, 3);
         server.set_config("maxmemory", "0").await.unwrap();
@@ -69,7 +70,8 @@ async fn without_contact_nobody_is_told_that_there_are_too_few_and_a_release_end
         Semaphore::new(&client, "other").capacity(1).try_acquire().timeout(300 * MS).await.map(drop),
     ];
     for told in told {
-        let honest = matches!(told, Err(AcquireError::OutcomeUnknown { .. } | AcquireError::Unavailable { .. }));
+        let honest =
+            matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. })));
         assert!(honest, "{told:?}");
     }
     let began = Instant::now();
@@ -150,9 +152,9 @@ async fn who_was_refused_does_not_stay_in_the_line_of_a_fair_one() {
     wait_until(SOON, async || line().await == 1).await;
     observer.cmd(&["SET", "mail", "nonsense"]).await.unwrap();
     let refused = semaphores[1].acquire().await;
-    assert!(matches!(refused, Err(AcquireError::Refused { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(AcquireError::Failed(Failure::Refused { .. }))), "{refused:?}");
     let first = first.await.unwrap();
-    assert!(matches!(first, Err(AcquireError::Refused { .. })), "{first:?}");
+    assert!(matches!(first, Err(AcquireError::Failed(Failure::Refused { .. }))), "{first:?}");
     observer.cmd(&["SET", "mail", "0"]).await.unwrap();
     held.release().await.unwrap();
     wait_until(SOON, async || line().await == 0).await;
@@ -173,7 +175,7 @@ async fn what_goes_back_is_not_held_up_by_refusals_of_who_asks_and_leases_are_re
         let began = Instant::now();
         wait_until(SOON, async || {
             let asked = semaphore.try_acquire().await;
-            assert!(matches!(asked, Err(AcquireError::Refused { .. })), "{asked:?}");
+            assert!(matches!(asked, Err(AcquireError::Failed(Failure::Refused { .. }))), "{asked:?}");
             began.elapsed() > 3000 * MS
         })
         .await;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redgrid_barrier::{AskError, Party, Phaser, PhaserError};
-use redgrid_core::Client;
+use redgrid_barrier::{Party, Phaser, PhaserError};
+use redgrid_core::{Client, Failure};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::process::Other;
 use redgrid_tests::{NOTHING, SOON, client, client_with, server};
@@ -195,7 +195,7 @@ async fn what_is_dropped_or_shut_down_deregisters() {
     two.shutdown(SOON).await.unwrap();
     assert_eq!(count(&observer, PARTIES).await, 1);
     let told = party.arrive().await;
-    assert!(matches!(told, Err(PhaserError::Failed(AskError::ShuttingDown { .. }))), "{told:?}");
+    assert!(matches!(told, Err(PhaserError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
     drop(keeper);
 }
 
@@ -217,7 +217,7 @@ async fn termination_tells_who_waits() {
     let told = parties.next().unwrap().arrive().await;
     assert!(matches!(told, Err(PhaserError::Terminated { .. })), "{told:?}");
     let told = phaser(&one).bulk_register(0).await.map(|_| ());
-    assert!(matches!(told, Err(PhaserError::InvalidArgument { got: 0, .. })), "{told:?}");
+    assert!(matches!(&told, Err(PhaserError::Failed(Failure::InvalidArgument { got, .. })) if got == "0"), "{told:?}");
 }
 
 /// As a server does that is promoted without what was not replicated.

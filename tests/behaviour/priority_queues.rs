@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt};
+use redgrid_core::Failure;
 use redgrid_keys::Keys;
 use redgrid_queue::{End, ObjectError, Prioritized, PriorityQueue, Queue};
 use redgrid_testkit::redis::Value;
@@ -197,7 +198,10 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
     assert!((full - memory) / many < 250, "{}", (full - memory) / many);
     // One ZPOPMIN each; a request of a hundred has a few more.
     assert!(commands < many + many / 10 + 500, "{commands}");
-    assert!(matches!(queue.pop_many(u64::MAX).await, Err(ObjectError::InvalidArgument { option: "most", .. })));
+    assert!(matches!(
+        queue.pop_many(u64::MAX).await,
+        Err(ObjectError::Failed(Failure::InvalidArgument { option: "most", .. }))
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -232,10 +236,10 @@ async fn a_clock_that_was_set_back_changes_no_order_and_what_is_no_element_is_to
     assert_eq!(observer.cmd(&["SET", "text", "x"]).await.unwrap(), Value::Okay);
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "text");
     for told in [queue.take().await.map(|_| ()).unwrap_err(), queue.push(&1, 1).await.map(|_| ()).unwrap_err()] {
-        assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
+        assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
     }
     let told = PriorityQueue::<u64>::new(&client, "").take().await.unwrap_err();
-    assert!(matches!(told, ObjectError::InvalidName(_)), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::InvalidName(_))), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -319,7 +323,7 @@ async fn what_may_be_done_by_halves_only_is_not_done() {
             ],
         };
         for told in told {
-            assert!(matches!(told, Err(ObjectError::Refused { .. })), "{name}: {told:?}");
+            assert!(matches!(told, Err(ObjectError::Failed(Failure::Refused { .. }))), "{name}: {told:?}");
         }
         assert_eq!(strong.read_all().await.unwrap(), before, "{name}");
         assert!(!Keys::new(&weak).exists(["next"]).await.is_ok_and(|there| there > 0), "{name}");
@@ -347,10 +351,10 @@ async fn an_element_moves_to_an_end_of_a_list_and_wakes_who_waits_there() {
     assert_eq!((plain.read_all().await.unwrap(), queue.read_all().await.unwrap()), (vec![4, 2], vec![(3, 3)]));
     // What is no list, a user who may not remove, and what is no element: nothing is moved.
     let told = queue.move_to(End::Front, "jobs", End::Back).await.unwrap_err();
-    assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
     observer.cmd(&["ZADD", "jobs", "0", ""]).await.unwrap();
     let told = queue.move_to(End::Front, "next", End::Back).await.unwrap_err();
-    assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
     assert_eq!((plain.len().await.unwrap(), queue.len().await.unwrap()), (2, 2));
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
+use redgrid_core::Failure;
 use redgrid_queue::{Client, DelayedQueue, ObjectError, Queue};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
@@ -124,10 +125,10 @@ async fn what_a_take_was_given_goes_back_when_the_client_ends_before_it_is_polle
     client.shutdown(SOON).await.unwrap();
     assert_eq!(list(&observer, "jobs").await, [1]);
     let told = tokio::time::timeout(SOON, &mut dropped).await.unwrap().unwrap_err();
-    assert!(matches!(told, ObjectError::ShuttingDown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::ShuttingDown { .. })), "{told:?}");
     // Nobody attends any more.
     let told = tokio::time::timeout(SOON, queue.take()).await.unwrap().unwrap_err();
-    assert!(matches!(told, ObjectError::ShuttingDown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::ShuttingDown { .. })), "{told:?}");
     assert_eq!(list(&observer, "jobs").await, [1]);
 }
 
@@ -147,7 +148,10 @@ async fn who_waits_is_told_while_something_is_put_back_that_nobody_answers() {
     // It is put back again and again for 30 s.
     let began = Instant::now();
     let told = queue.take_within(Duration::from_millis(50)).await.unwrap_err();
-    assert!(matches!(told, ObjectError::Unavailable { .. } | ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(
+        matches!(told, ObjectError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })),
+        "{told:?}"
+    );
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     let mut waits = Box::pin(queue.take());
     assert!((&mut waits).now_or_never().is_none());
@@ -173,7 +177,7 @@ async fn elements_that_are_lost_are_told() {
     let memory = format!("redgrid_once:{{jobs}}:{}", one.id());
     observer.cmd(&["SET", &memory, "1000000 x"]).await.unwrap();
     let told = queue.take().await.unwrap_err();
-    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert!(book.tells(&["ERROR", "jobs", "not known"]));
     observer.cmd(&["DEL", &memory]).await.unwrap();
     // What can not be put back by the end.
@@ -241,7 +245,7 @@ async fn an_item_that_is_none_keeps_nothing_else() {
     assert_eq!(queue.peek().await.unwrap(), Some(1));
     let (one, two) = tokio::join!(queue.take(), queue.take());
     assert_eq!(one.unwrap(), 1);
-    assert!(matches!(two, Err(ObjectError::Refused { .. })));
+    assert!(matches!(two, Err(ObjectError::Failed(Failure::Refused { .. }))));
     // In front of all others: how many there are is told all the same.
     assert_eq!((queue.len().await.unwrap(), queue.peek().await.unwrap()), (3, None));
     observer.cmd(&["ZREM", times, "x"]).await.unwrap();
@@ -253,5 +257,5 @@ async fn an_item_that_is_none_keeps_nothing_else() {
     wait_until(SOON, async || queue.due().await.unwrap() == 2).await;
     let (one, two) = tokio::join!(queue.take(), queue.take());
     assert_eq!(one.unwrap(), 4);
-    assert!(matches!(two, Err(ObjectError::Refused { .. })));
+    assert!(matches!(two, Err(ObjectError::Failed(Failure::Refused { .. }))));
 }

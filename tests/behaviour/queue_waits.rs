@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_queue::{Client, Deque, End, ObjectError, Queue};
 use redgrid_testkit::redis::Value;
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
@@ -213,14 +214,17 @@ async fn who_waits_is_told_when_no_server_answers_and_when_the_client_ends() {
     waits(&server.observer().await.unwrap(), "jobs").await;
     proxy.set_both(Fault::BlackHole);
     let told = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap_err();
-    assert!(matches!(told, ObjectError::Unavailable { .. } | ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(
+        matches!(told, ObjectError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })),
+        "{told:?}"
+    );
     proxy.heal();
     wait_until(SOON, async || queue.take_within(Duration::ZERO).await.is_ok_and(|none| none.is_none())).await;
     let waiting = tokio::spawn(async move { queue.take().await });
     waits(&server.observer().await.unwrap(), "jobs").await;
     client.shutdown(SOON).await.unwrap();
     let told = waiting.await.unwrap().unwrap_err();
-    assert!(matches!(told, ObjectError::ShuttingDown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::ShuttingDown { .. })), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -263,12 +267,12 @@ async fn what_can_not_be_remembered_is_not_taken_and_what_is_no_list_is_told() {
     let queue: Queue<u64> = Queue::new(&weak, "jobs");
     queue.push_many(&[1, 2]).await.unwrap();
     let told = queue.take_within(Duration::ZERO).await.unwrap_err();
-    assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
     assert_eq!(queue.read_all().await.unwrap(), [1, 2]);
     let client = client(&server).await;
     let queue: Queue<u64> = Queue::new(&client, "text");
     assert_eq!(observer.cmd(&["SET", "text", "x"]).await.unwrap(), Value::Okay);
     for told in [queue.take().await.unwrap_err(), queue.push(&1).await.map(|_| 0).unwrap_err()] {
-        assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
+        assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
+use redgrid_core::Failure;
 use redgrid_keys::Keys;
 use redgrid_queue::codecs::Text;
 use redgrid_queue::{DelayedQueue, Deque, End, ObjectError, Queue, RingBuffer};
@@ -127,8 +128,11 @@ async fn a_stream_goes_by_pages_and_on_behind_what_can_not_be_decoded() {
     assert!(matches!(&told[..], [Ok(1_200), Err(ObjectError::Decode { .. }), Ok(1_202)]), "{told:?}");
     let text = queue.clone().with_codec(Text);
     let _: &Queue<u32, Text> = &text;
-    assert!(matches!(queue.pop_many(u64::MAX).await, Err(ObjectError::InvalidArgument { option: "most", .. })));
-    assert!(matches!(Queue::<u8>::new(&client, "").take().await, Err(ObjectError::InvalidName(_))));
+    assert!(matches!(
+        queue.pop_many(u64::MAX).await,
+        Err(ObjectError::Failed(Failure::InvalidArgument { option: "most", .. }))
+    ));
+    assert!(matches!(Queue::<u8>::new(&client, "").take().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,7 +144,7 @@ async fn a_ring_keeps_the_last_and_says_what_went() {
     assert_eq!((ring.capacity().await.unwrap(), ring.remaining_capacity().await.unwrap()), (None, None));
     for wrong in [0, (1 << 53) + 1] {
         let told = ring.try_set_capacity(wrong).await.unwrap_err();
-        assert!(matches!(told, ObjectError::InvalidArgument { option: "capacity", .. }), "{told:?}");
+        assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { option: "capacity", .. })), "{told:?}");
     }
     assert!(ring.try_set_capacity(4).await.unwrap() && !ring.try_set_capacity(9).await.unwrap());
     let mut random = fastrand::Rng::with_seed(7);

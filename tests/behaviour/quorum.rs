@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use redgrid_core::Failure;
 use redgrid_locks::{AcquireError, Client, ExtendError, Holder, InvalidQuorum, Quorum, QuorumGuard, QuorumLock};
 use redgrid_testkit::{Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with};
@@ -122,7 +123,10 @@ async fn what_can_not_decide_together_is_refused() {
     assert_eq!(Quorum::new([client.clone(), client]).unwrap_err(), InvalidQuorum::TooFew { servers: 2 });
     let quorum = quorum(&servers().await).await.longest_lease(Duration::from_secs(5));
     let too_long = quorum.lock("a").acquire().lease(Duration::from_secs(6)).await;
-    assert!(matches!(too_long, Err(AcquireError::InvalidArgument { option: "lease", .. })), "{too_long:?}");
+    assert!(
+        matches!(too_long, Err(AcquireError::Failed(Failure::InvalidArgument { option: "lease", .. }))),
+        "{too_long:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::{Client, Code, Config};
+use redgrid_core::{Client, Code, Config, Failure};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Cluster, Proxy, wait_until};
 use redgrid_tests::{SOON, client_with, server};
@@ -49,7 +49,8 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besiege
     let before = proxy.counts().accepted;
     // At its bound the last copy may have no answer yet.
     let bounded = Lock::new(&client, "a").acquire().timeout(Duration::from_millis(300)).await;
-    let told = matches!(bounded, Err(AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. }));
+    let told =
+        matches!(bounded, Err(AcquireError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })));
     assert!(told, "{bounded:?}");
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON * 2).into_future());
     let began = tokio::time::Instant::now();
@@ -76,8 +77,8 @@ async fn a_server_that_runs_somebodys_endless_script_is_waited_for() {
     wait_until(SOON, is_busy).await;
     // Asked and refused all the time; where the last copy has no answer yet, that is said instead.
     wait_until(SOON, async || match Lock::new(&client, "a").acquire().timeout(Duration::from_millis(500)).await {
-        Err(AcquireError::Unavailable { .. }) => true,
-        Err(AcquireError::OutcomeUnknown { .. }) => false,
+        Err(AcquireError::Failed(Failure::Unavailable { .. })) => true,
+        Err(AcquireError::Failed(Failure::OutcomeUnknown { .. })) => false,
         other => panic!("{other:?}"),
     })
     .await;
@@ -116,7 +117,7 @@ async fn a_server_that_can_not_save_refuses_at_once_and_grants_when_it_can_again
     let refused = Lock::new(&client, "a").acquire().await;
     let code = |source: &redgrid_core::ServerError| source.code();
     assert!(
-        matches!(&refused, Err(AcquireError::Refused { source, .. }) if code(source) == Some(Code::MisConf)),
+        matches!(&refused, Err(AcquireError::Failed(Failure::Refused { source, .. })) if code(source) == Some(Code::MisConf)),
         "{refused:?}"
     );
     assert!(!observer.exists("a").await.unwrap());
@@ -140,7 +141,7 @@ async fn a_cluster_that_is_down_is_waited_for() {
     wait_until(SOON, is_down).await;
     let bounded = Lock::new(&client, "a").acquire().timeout(Duration::from_millis(500)).await;
     assert!(
-        matches!(bounded, Err(AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. })),
+        matches!(bounded, Err(AcquireError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. }))),
         "{bounded:?}"
     );
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON * 2).into_future());

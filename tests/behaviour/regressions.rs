@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redgrid_atomic_long::{AtomicError, AtomicLong};
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, InHand, Reply, Request, Server, ServerError};
+use redgrid_core::{Client, Config, Failure, InHand, Reply, Request, Server, ServerError};
 use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
 use redgrid_testkit::{Direction, Fault, Proxy, wait_until};
 use redgrid_tests::made::{Made, granting};
@@ -64,7 +64,7 @@ async fn an_acquire_in_flight_at_shutdown_leaves_no_key() {
     let asking = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
     wait_until(SOON, async || observer.exists("a").await.unwrap()).await;
     client.shutdown(SOON).await.unwrap();
-    assert!(matches!(asking.await.unwrap(), Err(AcquireError::ShuttingDown { .. })));
+    assert!(matches!(asking.await.unwrap(), Err(AcquireError::Failed(Failure::ShuttingDown { .. }))));
     assert!(!observer.exists("a").await.unwrap());
     // After it, a call fails at once.
     let late = tokio::time::timeout(Duration::from_secs(2), Lock::new(&client, "a").is_locked()).await;
@@ -86,7 +86,10 @@ async fn a_shorter_lease_does_not_cut_the_time_a_job_keeps_its_name() {
     let me = Holder::new();
     let outer = Lock::new(&client, "b").acquire().holder(&me).await.unwrap();
     let inner = Lock::new(&client, "b").acquire().holder(&me).hold_at_least(Duration::from_secs(5)).await;
-    assert!(matches!(inner, Err(AcquireError::InvalidArgument { option: "hold_at_least", .. })), "{inner:?}");
+    assert!(
+        matches!(inner, Err(AcquireError::Failed(Failure::InvalidArgument { option: "hold_at_least", .. }))),
+        "{inner:?}"
+    );
     outer.release().await.unwrap();
 }
 
@@ -208,13 +211,13 @@ async fn who_stands_behind_a_request_is_told_of_a_shutdown_at_once() {
     let mut told_of_it = 0;
     for call in calls {
         match tokio::time::timeout(SOON, call).await.expect("it waits for nothing").unwrap() {
-            Err(AtomicError::ShuttingDown { .. }) => told_of_it += 1,
-            told => assert!(matches!(told, Err(AtomicError::OutcomeUnknown { .. })), "{told:?}"),
+            Err(AtomicError::Failed(Failure::ShuttingDown { .. })) => told_of_it += 1,
+            told => assert!(matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}"),
         }
     }
     assert!(told_of_it >= 3, "{told_of_it} stood behind the first");
     let late = tokio::time::timeout(SOON, number.increment()).await.expect("it waits for nothing");
-    assert!(matches!(late, Err(AtomicError::ShuttingDown { .. })), "{late:?}");
+    assert!(matches!(late, Err(AtomicError::Failed(Failure::ShuttingDown { .. }))), "{late:?}");
 }
 
 /// A thief looks once more for what it took, when whoever it robbed can not hand it on any more. By then it may be robbed itself, and

@@ -4,7 +4,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_reliable_queue::{
     Delivery, Lifetime, MessageState, ObjectError, QueueError, QueueSettings, Receipt, ReliableQueue,
 };
@@ -385,7 +385,9 @@ async fn what_can_not_be_is_refused_before_anything_is_asked() {
     let queue = queue(&client);
     let long = Duration::from_secs(3651 * 24 * 3600);
     let invalid = |told: Result<(), QueueError>, what: &str| match told {
-        Err(QueueError::Object(ObjectError::InvalidArgument { option, .. })) => assert_eq!(option, what),
+        Err(QueueError::Object(ObjectError::Failed(Failure::InvalidArgument { option, .. }))) => {
+            assert_eq!(option, what)
+        }
         other => panic!("{what}: {other:?}"),
     };
     invalid(queue.push("a").priority(10).await.map(drop), "priority");
@@ -397,12 +399,15 @@ async fn what_can_not_be_is_refused_before_anything_is_asked() {
     invalid(queue.receive_many(0).await.map(drop), "number of messages");
     invalid(queue.receive_many(101).await.map(drop), "number of messages");
     invalid(queue.receive().visibility(Duration::ZERO).await.map(drop), "visibility");
-    assert!(matches!(queue.peek(0).await, Err(ObjectError::InvalidArgument { .. })));
+    assert!(matches!(queue.peek(0).await, Err(ObjectError::Failed(Failure::InvalidArgument { .. }))));
     let none = QueueSettings { capacity: Some(0), ..QueueSettings::default() };
-    assert!(matches!(queue.set_settings(&none).await, Err(ObjectError::InvalidArgument { option: "capacity", .. })));
+    assert!(matches!(
+        queue.set_settings(&none).await,
+        Err(ObjectError::Failed(Failure::InvalidArgument { option: "capacity", .. }))
+    ));
     let unusable: Texts = ReliableQueue::new(&client, "a{b");
-    assert!(matches!(unusable.push("a").await, Err(QueueError::Object(ObjectError::InvalidName(_)))));
-    assert!(matches!(unusable.receive().await, Err(QueueError::Object(ObjectError::InvalidName(_)))));
+    assert!(matches!(unusable.push("a").await, Err(QueueError::Object(ObjectError::Failed(Failure::InvalidName(_))))));
+    assert!(matches!(unusable.receive().await, Err(QueueError::Object(ObjectError::Failed(Failure::InvalidName(_))))));
     assert!(keys_of(&server.observer().await.unwrap()).await.is_empty());
 }
 
@@ -442,7 +447,10 @@ async fn a_key_of_another_type_is_found_before_anything_is_written() {
         let key = format!("redgrid_reliable_queue_{key}:{{orders}}");
         observer.cmd(&["SET", &key, "mine"]).await.unwrap();
         for told in [queue.push("a").await.map(drop), queue.receive().await.map(drop)] {
-            assert!(matches!(told, Err(QueueError::Object(ObjectError::Refused { .. }))), "{key}: {told:?}");
+            assert!(
+                matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::Refused { .. })))),
+                "{key}: {told:?}"
+            );
         }
         assert_eq!(keys_of(&observer).await, std::slice::from_ref(&key));
         observer.cmd(&["DEL", &key]).await.unwrap();

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use redgrid_core::{Client, Config};
+use redgrid_core::{Client, Config, Failure};
 use redgrid_reliable_queue::{MessageId, ObjectError, QueueError, QueueSettings, ReliableQueue};
 use redgrid_testkit::{Action, Proxy, Sentinels, wait_until};
 use redgrid_tests::process::Other;
@@ -59,13 +59,16 @@ async fn what_was_given_to_nobody_is_given_to_the_next_and_is_no_attempt() {
     for _ in 0..3 {
         proxy.next(1, ":receive", Action::SwallowReply);
         let told = queue.receive().visibility(HOUR).await;
-        assert!(matches!(told, Err(QueueError::Object(ObjectError::Unavailable { .. }))), "{told:?}");
+        assert!(matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::Unavailable { .. })))), "{told:?}");
     }
     // While it connects anew, calls end.
     let delivery = loop {
         match queue.receive().visibility(HOUR).timeout(SOON).await {
             Ok(delivery) => break delivery,
-            Err(told) => assert!(matches!(told, QueueError::Object(ObjectError::Unavailable { .. })), "{told:?}"),
+            Err(told) => assert!(
+                matches!(told, QueueError::Object(ObjectError::Failed(Failure::Unavailable { .. }))),
+                "{told:?}"
+            ),
         }
     };
     assert_eq!((delivery.value().unwrap(), delivery.attempt()), (1, 1));
@@ -108,7 +111,7 @@ async fn an_acknowledgement_that_ended_unknown_may_be_repeated() {
     // Longer than the call waits; it goes on behind it.
     proxy.next(4, CHANGE, Action::SwallowReply);
     let told = delivery.ack().await;
-    assert!(matches!(told, Err(QueueError::Object(ObjectError::OutcomeUnknown { .. }))), "{told:?}");
+    assert!(matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. })))), "{told:?}");
     wait_until(SOON, async || delivery.ack().await.is_ok()).await;
     assert_eq!(queue.counts().await.unwrap().totals.acknowledged, 1);
 }

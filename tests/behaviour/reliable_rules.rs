@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join3;
 use redgrid_core::config::ReadMode;
-use redgrid_core::{Client, Config};
+use redgrid_core::{Client, Config, Failure};
 use redgrid_reliable_queue::{MessageId, MessageState, ObjectError, QueueError, QueueSettings, ReliableQueue};
 use redgrid_testkit::{Action, Observer, Proxy, Replicated, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -66,7 +66,7 @@ async fn a_server_out_of_memory_lets_messages_be_received_and_settled() {
     queue.push_many(&[1, 2, 3, 4, 5]).await;
     let held = queue.receive_many(2).visibility(HOUR).await.unwrap();
     observer.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
-    assert!(matches!(queue.push(&6).await, Err(QueueError::Object(ObjectError::Refused { .. }))));
+    assert!(matches!(queue.push(&6).await, Err(QueueError::Object(ObjectError::Failed(Failure::Refused { .. })))));
     held[0].nack(Duration::ZERO).await.unwrap();
     held[1].extend(HOUR).await.unwrap();
     for value in [1, 3] {
@@ -82,7 +82,10 @@ async fn a_server_out_of_memory_lets_messages_be_received_and_settled() {
         let push = || queue.push(&round).into_future();
         let (first, pushed, acked) = join3(push(), push(), queue.ack_many(&receipts)).await;
         for pushed in [first, pushed] {
-            assert!(matches!(pushed, Err(QueueError::Object(ObjectError::Refused { .. }))), "{pushed:?}");
+            assert!(
+                matches!(pushed, Err(QueueError::Object(ObjectError::Failed(Failure::Refused { .. })))),
+                "{pushed:?}"
+            );
         }
         assert!(!matches!(acked[0], Err(QueueError::Object(_))), "{acked:?}");
     }
@@ -169,7 +172,7 @@ async fn what_was_given_to_nobody_is_no_attempt_although_its_visibility_is_over(
     queue.push(&1).await.unwrap();
     proxy.next(1, ":receive", Action::SwallowReply);
     let told = queue.receive().visibility(SHORT).await;
-    assert!(matches!(told, Err(QueueError::Object(ObjectError::Unavailable { .. }))), "{told:?}");
+    assert!(matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::Unavailable { .. })))), "{told:?}");
     assert_eq!(proxy.counts().swallowed, 1);
     passed(&observer, SHORT).await;
     let mut given = None;
@@ -197,7 +200,7 @@ async fn what_remains_is_never_too_much() {
     assert_eq!((held[0].remaining(), held[1].remaining()), (Duration::ZERO, Duration::ZERO), "it is not its any more");
     proxy.next(4, "redgrid_reliable_queue_channel", Action::SwallowReply);
     let told = held[2].extend(SHORT).await;
-    assert!(matches!(told, Err(QueueError::Object(ObjectError::OutcomeUnknown { .. }))), "{told:?}");
+    assert!(matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. })))), "{told:?}");
     assert!(held[2].remaining() <= SHORT);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_testkit::{Action, Kind as Connections, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_topic::codecs::Text;
@@ -115,7 +115,10 @@ async fn with_as_many_out_as_may_be_it_waits() {
         ("again_after", topic.subscribe().again_after(Duration::MAX).await.unwrap_err()),
         ("subscriber", topic.subscribe().as_subscriber("").await.unwrap_err()),
     ] {
-        assert!(matches!(&error, ObjectError::InvalidArgument { option: told, .. } if *told == option), "{error:?}");
+        assert!(
+            matches!(&error, ObjectError::Failed(Failure::InvalidArgument { option: told, .. }) if *told == option),
+            "{error:?}"
+        );
     }
     client.shutdown(SOON).await.unwrap();
     assert!(one.next().await.is_none());

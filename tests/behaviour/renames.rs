@@ -8,7 +8,7 @@ use bytes::Bytes;
 use redgrid_core::clock::Clock;
 use redgrid_core::name::suffixed;
 use redgrid_core::object::{Dump, Lifetime, Object, ObjectError, fence};
-use redgrid_core::{Client, Config, Name, Server, Topology};
+use redgrid_core::{Client, Config, Failure, Name, Server, Topology};
 use redgrid_testkit::{Observer, RedisServer};
 use redgrid_tests::before::Before;
 use redgrid_tests::{SOON, client, server};
@@ -239,7 +239,7 @@ async fn a_name_whose_keys_are_its_own_is_refused() {
     observer.cmd(&["MSET", "a{b}", "1", "a{b}:beside", "2"]).await.unwrap();
     let of = |name: &str| Object::with_layout(&client, Name::new(name), pair);
     for told in [of("a{b}").rename("a{b}:beside").await, of("a{b}").copy_to("a{b}:beside").replacing().await] {
-        assert!(matches!(told, Err(ObjectError::InvalidArgument { option: "name", .. })), "{told:?}");
+        assert!(matches!(told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "name", .. }))), "{told:?}");
     }
     assert_eq!(observer.get::<String>("a{b}:beside").await.unwrap().as_deref(), Some("2"));
 }
@@ -253,7 +253,7 @@ async fn of_what_can_not_be_restored_as_a_whole_nothing_is() {
     let good = of("a").dump().await.unwrap().unwrap().parts()[0].clone();
     let half: Dump = vec![good, Some(Bytes::from_static(b"nonsense"))].into();
     let told = of("b").restore(half.clone()).await.unwrap_err();
-    assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
     assert_eq!(observer.keys("*").await.unwrap(), ["a"]);
     observer.cmd(&["SET", "b", "mine", "PX", "3600000"]).await.unwrap();
     assert!(of("b").restore(half).replacing().await.is_err());

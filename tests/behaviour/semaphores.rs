@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore, SemaphoreError};
+use redgrid_core::Failure;
+use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore};
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -254,7 +255,7 @@ async fn a_closed_handle_wakes_those_who_wait_and_a_shutdown_gives_all_back() {
         wait_until(SOON, async || other.in_hand().waiting == 1).await;
         other.shutdown(SOON).await.unwrap();
         let told = waiter.await.unwrap().err();
-        assert!(matches!(told, Some(AcquireError::ShuttingDown { .. })), "{told:?}");
+        assert!(matches!(told, Some(AcquireError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
         assert_eq!((left(&observer).await, leased(&observer).await, held.is_held()), (1, 0, !leases));
         drop(held);
         assert_eq!(left(&observer).await, 1);
@@ -341,7 +342,7 @@ async fn zero_permits_are_nothing_to_do() {
     assert!(matches!(leased.acquire_many(0).await, Err(AcquireError::Closed { .. })));
     client.shutdown(SOON).await.unwrap();
     let refused = Semaphore::new(&client, NAME).capacity(3).acquire_many(0).await;
-    assert!(matches!(refused, Err(AcquireError::ShuttingDown { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(AcquireError::Failed(Failure::ShuttingDown { .. }))), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -360,13 +361,13 @@ async fn bad_input_is_told_by_its_name() {
         (plain.acquire().lease(SOON).await.err(), "lease"),
     ];
     for (refused, option) in refusals {
-        let told = matches!(&refused, Some(AcquireError::InvalidArgument { option: of, .. }) if *of == option);
+        let told = matches!(&refused, Some(AcquireError::Failed(Failure::InvalidArgument { option: of, .. })) if *of == option);
         assert!(told, "{option}: {refused:?}");
     }
     let refused = Semaphore::new(&client, "a{b").acquire().await.err();
-    assert!(matches!(refused, Some(AcquireError::InvalidName(_))), "{refused:?}");
+    assert!(matches!(refused, Some(AcquireError::Failed(Failure::InvalidName(_)))), "{refused:?}");
     let refused = Semaphore::new(&client, "").available_permits().await.err();
-    assert!(matches!(refused, Some(SemaphoreError::InvalidName(_))), "{refused:?}");
+    assert!(matches!(refused, Some(Failure::InvalidName(_))), "{refused:?}");
     let refusals = [
         (mail.set_permits(1 << 31).await.err(), "permits"),
         (mail.try_set_permits(3).expires_in(Duration::ZERO).await.err(), "lifetime"),
@@ -374,15 +375,15 @@ async fn bad_input_is_told_by_its_name() {
         (mail.release(u32::MAX).await.err(), "permits"),
     ];
     for (refused, option) in refusals {
-        let told = matches!(&refused, Some(SemaphoreError::InvalidArgument { option: of, .. }) if *of == option);
+        let told = matches!(&refused, Some(Failure::InvalidArgument { option: of, .. }) if *of == option);
         assert!(told, "{option}: {refused:?}");
     }
     for content in [&["LPUSH", NAME, "x"][..], &["SET", NAME, "many"]] {
         observer.query::<String>(content).await.unwrap();
         let refused = mail.acquire().await.err();
-        assert!(matches!(refused, Some(AcquireError::Refused { .. })), "{refused:?}");
+        assert!(matches!(refused, Some(AcquireError::Failed(Failure::Refused { .. }))), "{refused:?}");
         let refused = mail.available_permits().await.err();
-        assert!(matches!(refused, Some(SemaphoreError::Refused { .. })), "{refused:?}");
+        assert!(matches!(refused, Some(Failure::Refused { .. })), "{refused:?}");
         observer.query::<i64>(&["DEL", NAME]).await.unwrap();
     }
     wait_until(SOON, async || client.in_hand().names == 0).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redgrid_core::config::ReadMode;
 use redgrid_core::object::Lifetime;
-use redgrid_core::{Client, Config};
+use redgrid_core::{Client, Config, Failure};
 use redgrid_sharded::{ObjectError, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedSet};
 use redgrid_testkit::{Action, Proxy, Replicated, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -37,8 +37,9 @@ async fn an_object_is_divided_once_and_all_others_go_by_it() {
     }))
     .await;
     let told: Vec<_> = told.into_iter().map(Result::unwrap).collect();
-    let refused =
-        |told: &Result<bool, ObjectError>| matches!(told, Err(ObjectError::InvalidArgument { option: "shards", .. }));
+    let refused = |told: &Result<bool, ObjectError>| {
+        matches!(told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "shards", .. })))
+    };
     assert_eq!(told.iter().filter(|told| refused(told)).count(), 3, "{told:?}");
     let winner = told.iter().position(Result::is_ok).unwrap();
     // Who asks for no number takes the one there is.
@@ -47,19 +48,28 @@ async fn an_object_is_divided_once_and_all_others_go_by_it() {
     assert_eq!(any.object().shards().await.unwrap(), Some(2 << winner));
     let other: ShardedSet<u32> = ShardedSet::new(&clients[0], "m");
     let told = other.insert(&1).await;
-    assert!(matches!(&told, Err(ObjectError::InvalidArgument { option: "kind", .. })), "{told:?}");
+    assert!(matches!(&told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "kind", .. }))), "{told:?}");
     for shards in [0, 3, 2048] {
         let told = ShardedMap::<u32, u32>::new(&clients[0], "n").with_shards(shards).len().await;
-        assert!(matches!(&told, Err(ObjectError::InvalidArgument { option: "shards", .. })), "{told:?}");
+        assert!(
+            matches!(&told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "shards", .. }))),
+            "{told:?}"
+        );
     }
     for name in ["a{b}", "{a}b"] {
         let told = ShardedMap::<u32, u32>::new(&clients[0], name).set(&1, &1).await;
-        assert!(matches!(&told, Err(ObjectError::InvalidArgument { option: "name", .. })), "{told:?}");
+        assert!(matches!(&told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "name", .. }))), "{told:?}");
     }
     let sized = |bits| ShardedBitSet::new(&clients[0], "b").with_shards(1).with_size(bits);
-    assert!(matches!(sized((1 << 32) + 1).get(0).await, Err(ObjectError::InvalidArgument { option: "size", .. })));
+    assert!(matches!(
+        sized((1 << 32) + 1).get(0).await,
+        Err(ObjectError::Failed(Failure::InvalidArgument { option: "size", .. }))
+    ));
     sized(100).set(1, true).await.unwrap();
-    assert!(matches!(sized(200).get(0).await, Err(ObjectError::InvalidArgument { option: "size", .. })));
+    assert!(matches!(
+        sized(200).get(0).await,
+        Err(ObjectError::Failed(Failure::InvalidArgument { option: "size", .. }))
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +109,7 @@ async fn what_failed_is_named_by_its_part() {
         }
     }
     assert_eq!((found, errors), (left, 1));
-    assert!(matches!(map.get(&lost[0]).await, Err(ObjectError::Refused { .. })));
+    assert!(matches!(map.get(&lost[0]).await, Err(ObjectError::Failed(Failure::Refused { .. }))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,7 +148,7 @@ async fn lost_answers_about_the_division_are_asked_for_again_and_those_of_change
     assert!(tokio::time::timeout(SOON, set.insert(&1)).await.expect("it does not hang").unwrap());
     proxy.next(1, "SADD", Action::SwallowReply);
     let told = set.insert(&2).await;
-    assert!(matches!(&told, Err(ObjectError::OutcomeUnknown { .. })), "{told:?}");
+    assert!(matches!(&told, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     let observer = server.observer().await.unwrap();
     assert_eq!(observer.query::<String>(&["HGET", "{s}:shards", "shards"]).await.unwrap(), "16");
     proxy.next(1, "SADD", Action::SwallowReply);
@@ -235,7 +245,10 @@ async fn a_name_whose_parts_can_have_none_stores_nothing() {
         let told = set.insert_many(&(0..3000).collect::<Vec<_>>()).await;
         match is_good {
             true => assert!(told.unwrap() == 3000 && set.object().delete().await.unwrap()),
-            false => assert!(matches!(told.unwrap_err(), ObjectError::InvalidArgument { option: "name", .. })),
+            false => assert!(matches!(
+                told.unwrap_err(),
+                ObjectError::Failed(Failure::InvalidArgument { option: "name", .. })
+            )),
         }
     }
     assert!(keys(&server.observer().await.unwrap()).await.is_empty());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redgrid_core::{Client, Config};
 use redgrid_locks::Lock;
 use redgrid_testkit::{RedisServer, wait_until};
-use redgrid_tests::{SOON, client, in_full};
+use redgrid_tests::{SOON, client};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_passes_between_a_client_at_the_socket_and_one_at_the_port() {
@@ -33,6 +33,6 @@ async fn a_lock_passes_between_a_client_at_the_socket_and_one_at_the_port() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_socket_that_is_not_there_is_told_in_words() {
     let client = Client::connect("redis+unix:///tmp/redgrid-no-such-socket").await.unwrap();
-    let text = in_full(&client.wait_ready(Duration::from_secs(1)).await.unwrap_err());
+    let text = client.wait_ready(Duration::from_secs(1)).await.unwrap_err().to_string();
     assert!(text.contains("No such file"), "{text}");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use redgrid_core::Failure;
 use redgrid_stream::{Consumer, Delivery, EntryId, ObjectError, Start, Stream, StreamError};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::cancel::at_most;
@@ -135,14 +136,14 @@ async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
     proxy.refuse_connections().await.unwrap();
     proxy.cut_all();
     let told = tokio::time::timeout(SOON, consumer.try_next()).await.unwrap().unwrap_err();
-    assert!(matches!(told, StreamError::Object(ObjectError::Unavailable { .. })), "{told:?}");
+    assert!(matches!(told, StreamError::Object(ObjectError::Failed(Failure::Unavailable { .. }))), "{told:?}");
     proxy.accept_connections().await.unwrap();
     add(&theirs, [10]).await;
     let ten = async {
         loop {
             match consumer.try_next().await {
                 Ok(one) => return one.unwrap().id,
-                Err(StreamError::Object(ObjectError::Unavailable { .. })) => {}
+                Err(StreamError::Object(ObjectError::Failed(Failure::Unavailable { .. }))) => {}
                 Err(other) => panic!("{other:?}"),
             }
         }
@@ -220,7 +221,10 @@ async fn a_consumer_ends_with_its_client() {
     wait_until(SOON, async || stream.group("g").consumers().await.is_ok()).await;
     client.shutdown(SOON).await.unwrap();
     let (told, end, _) = tokio::time::timeout(SOON, ended).await.unwrap().unwrap();
-    assert!(matches!(told, Some(Err(StreamError::Object(ObjectError::ShuttingDown { .. })))), "{told:?}");
+    assert!(
+        matches!(told, Some(Err(StreamError::Object(ObjectError::Failed(Failure::ShuttingDown { .. }))))),
+        "{told:?}"
+    );
     assert!(end.is_none());
 }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use redgrid_core::Failure;
 use redgrid_stream::{Consumer, Delivery, Entry, EntryId, ObjectError, Start, Stream, StreamError};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
@@ -150,7 +151,7 @@ async fn a_group_is_set_once() {
     theirs.group("g").create().from_start().await.unwrap();
     proxy.next(1, "SETID", Action::SwallowReply);
     let told = Texts::new(&client, "s").group("g").set_id(Start::End).await;
-    assert!(matches!(told, Err(StreamError::Object(ObjectError::OutcomeUnknown { .. }))), "{told:?}");
+    assert!(matches!(told, Err(StreamError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. })))), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,7 +219,7 @@ async fn a_consumer_of_what_can_not_be_a_name_ends() {
     let client = client(&server).await;
     let mut consumer = Texts::new(&client, "").group("g").consumer("c");
     let told = consumer.next().await;
-    assert!(matches!(told, Some(Err(StreamError::Object(ObjectError::InvalidName(_))))), "{told:?}");
+    assert!(matches!(told, Some(Err(StreamError::Object(ObjectError::Failed(Failure::InvalidName(_)))))), "{told:?}");
     assert!(consumer.next().await.is_none());
 }
 

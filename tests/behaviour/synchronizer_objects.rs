@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use redgrid_atomic_long::{AtomicDouble, AtomicLong};
 use redgrid_barrier::{Barrier, Condition, DoubleBarrier, Event, Notify, Phaser};
 use redgrid_bucket::Bucket;
-use redgrid_core::Client;
 use redgrid_core::object::{Lifetime, Object, ObjectError};
+use redgrid_core::{Client, Failure};
 use redgrid_countdown_latch::CountDownLatch;
 use redgrid_id_generator::IdGenerator;
 use redgrid_locks::{Election, FairLock, FencedLock, Lock, LostReason, RwLock, SpinLock};
@@ -432,7 +432,7 @@ async fn a_name_that_can_be_none_is_told_by_each_call() {
         RateLimiter::new(&client, "{}").object(),
         GcraLimiter::new(&client, "{}", Quota::per_second(1)).object(),
     ] {
-        assert!(matches!(object.exists().await, Err(ObjectError::InvalidName(_))));
+        assert!(matches!(object.exists().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
         assert!(object.name().is_none());
     }
 }

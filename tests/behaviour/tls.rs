@@ -6,7 +6,7 @@ use redgrid_core::config::Tls;
 use redgrid_core::{Client, Config};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, ServerBuilder, StartError, wait_until};
-use redgrid_tests::{SOON, in_full};
+use redgrid_tests::SOON;
 
 /// Long enough for a refusal to be told.
 const A_WHILE: Duration = Duration::from_secs(3);
@@ -40,14 +40,14 @@ async fn connected(config: Config) -> Client {
 /// What stands in the way of a connection that does not come about.
 async fn trouble(config: Config) -> String {
     let client = Client::connect(config).await.unwrap();
-    let text = in_full(&client.wait_ready(A_WHILE).await.expect_err("this is to be refused"));
+    let text = client.wait_ready(A_WHILE).await.expect_err("this is to be refused").to_string();
     let _ = client.shutdown(A_WHILE).await;
     text
 }
 
 /// What is wrong with a configuration, told when the client is built.
 async fn refused(config: Config) -> String {
-    in_full(&Client::connect(config).await.expect_err("this is to be refused"))
+    Client::connect(config).await.expect_err("this is to be refused").to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,9 +75,9 @@ async fn a_certificate_of_strangers_is_refused_in_clear_words() {
     // The system's authorities did not sign it either; where there are none, that is told at once.
     match Client::connect(Config::from_url(&server.tls_url().unwrap()).unwrap()).await {
         Ok(client) => {
-            assert!(in_full(&client.wait_ready(A_WHILE).await.unwrap_err()).contains("not signed by a trusted"))
+            assert!(client.wait_ready(A_WHILE).await.unwrap_err().to_string().contains("not signed by a trusted"))
         }
-        Err(error) => assert!(in_full(&error).contains("authorities that this system trusts"), "{}", in_full(&error)),
+        Err(error) => assert!(error.to_string().contains("authorities that this system trusts"), "{}", error),
     }
 }
 
@@ -105,7 +105,7 @@ async fn a_client_shows_its_certificate_where_one_is_asked_for() {
     // The server refuses behind the handshake, and may cut the connection before its words are read; not every time.
     redgrid_testkit::wait_until(SOON, async || {
         let error = client.wait_ready(Duration::from_millis(50)).await.expect_err("this is to be refused");
-        in_full(&error).contains("the server asks for a client certificate")
+        error.to_string().contains("the server asks for a client certificate")
     })
     .await;
     client.shutdown(SOON).await.unwrap();

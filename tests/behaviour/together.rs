@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join;
-use redgrid_core::{Client, Code, ServerError};
+use redgrid_core::{Client, Code, Failure, ServerError};
 use redgrid_locks::{AcquireError, Lock, LockGuard, ReleaseError};
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, on_each_runtime, server, sha};
@@ -112,8 +112,10 @@ fn what_is_wrong_with_one_is_told_to_that_one() {
         let client = client_with(&server.url_for("app", "secret"), |config| config).await;
         let outcomes = ask(&server, &client, &names(40)).await;
         let (granted, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
-        let [Err(AcquireError::Refused { name, source })] = &refused[..] else { panic!("{refused:?}") };
-        assert_eq!((name.as_str(), source.code()), ("n:20", Some(Code::WrongType)));
+        let [Err(AcquireError::Failed(Failure::Refused { operation, source }))] = &refused[..] else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((operation.object(), source.code()), (Some("n:20"), Some(Code::WrongType)));
         drop(granted);
         wait_until(SOON, async || held(&observer).await == ["n:20"]).await;
 
@@ -122,8 +124,10 @@ fn what_is_wrong_with_one_is_told_to_that_one() {
         names[20] = "forbidden".into();
         let outcomes = ask(&server, &client, &names).await;
         let refused: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
-        let [AcquireError::Refused { name, source }] = &refused[..] else { panic!("{refused:?}") };
-        assert_eq!((name.as_str(), source.code()), ("forbidden", Some(Code::NoPermission)));
+        let [AcquireError::Failed(Failure::Refused { operation, source })] = &refused[..] else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((operation.object(), source.code()), (Some("forbidden"), Some(Code::NoPermission)));
         assert_eq!(held(&observer).await.len(), 39);
     });
 }
@@ -150,7 +154,7 @@ fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
         let denied = denied.await.unwrap();
         let asked = calls(&observer).await - before;
         assert!(asked < 10, "{asked} calls");
-        assert!(matches!(&denied, Err(AcquireError::Refused { .. })), "{denied:?}");
+        assert!(matches!(&denied, Err(AcquireError::Failed(Failure::Refused { .. }))), "{denied:?}");
         assert!(held(&observer).await.is_empty());
     });
 }
@@ -313,7 +317,8 @@ fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
         };
         let asking: Vec<_> = names(400).iter().map(ask).collect();
         for outcome in all(asking).await {
-            let Err(AcquireError::Unavailable { source, .. } | AcquireError::OutcomeUnknown { source, .. }) = outcome
+            let Err(AcquireError::Failed(Failure::Unavailable { source, .. } | Failure::OutcomeUnknown { source, .. })) =
+                outcome
             else {
                 panic!("{outcome:?}");
             };
@@ -397,7 +402,9 @@ fn whoever_left_with_others_and_is_cut_off_is_told_that_it_is_unknown() {
                 assert!(together.load(Ordering::Relaxed) > 50, "{together:?} left together");
             }
             for outcome in all(asking).await {
-                let Err(AcquireError::OutcomeUnknown { source: ServerError::Unknown { .. }, .. }) = outcome else {
+                let Err(AcquireError::Failed(Failure::OutcomeUnknown { source: ServerError::Unknown { .. }, .. })) =
+                    outcome
+                else {
                     panic!("{direction:?}: {outcome:?}");
                 };
             }

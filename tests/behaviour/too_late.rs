@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Clock;
 use redgrid_core::{
-    Client, Code, Config, IdempotentRequest, IdempotentScript, Reply, Request, Script, Server, ServerError,
+    Client, Code, Config, Failure, IdempotentRequest, IdempotentScript, Reply, Request, Script, Server, ServerError,
 };
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
@@ -41,9 +41,9 @@ async fn what_was_too_late_once_is_asked_again_with_a_fresh_limit() {
 #[tokio::test]
 async fn what_is_too_late_twice_is_told_and_not_as_busy() {
     let told = Lock::new(&client(2), "a").try_acquire().await;
-    assert!(matches!(told, Err(AcquireError::Unavailable { .. })), "{told:?}");
+    assert!(matches!(told, Err(AcquireError::Failed(Failure::Unavailable { .. }))), "{told:?}");
     let told = Lock::new(&client(2), "a").steal().await;
-    assert!(matches!(told, Err(AcquireError::Unavailable { .. })), "{told:?}");
+    assert!(matches!(told, Err(AcquireError::Failed(Failure::Unavailable { .. }))), "{told:?}");
 }
 
 static COUNTED: IdempotentScript<1> = IdempotentScript::new("counted", "return answer({7})");

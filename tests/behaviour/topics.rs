@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_testkit::{Kind as Connections, Observer, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_topic::codecs::Text;
@@ -77,8 +77,8 @@ async fn whoever_listens_hears_and_all_of_a_client_share_one_subscription() {
     wait_until(SOON, async || observer.pubsub_channels("*s").await.unwrap().is_empty()).await;
     assert_eq!((one.in_hand().channels, two.in_hand().channels), (0, 0));
     one.shutdown(SOON).await.unwrap();
-    assert!(matches!(prices.publish("5").await, Err(ObjectError::ShuttingDown { .. })));
-    assert!(matches!(prices.subscribe().await, Err(ObjectError::ShuttingDown { .. })));
+    assert!(matches!(prices.publish("5").await, Err(ObjectError::Failed(Failure::ShuttingDown { .. }))));
+    assert!(matches!(prices.subscribe().await, Err(ObjectError::Failed(Failure::ShuttingDown { .. }))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -278,7 +278,7 @@ async fn patterns_that_are_refused_leave_no_connection() {
     let observer = server.observer().await.unwrap();
     for n in 0..8 {
         let error = pattern(&client, &format!("*{n}")).subscribe().await.unwrap_err();
-        assert!(matches!(error, ObjectError::Refused { .. }), "{error:?}");
+        assert!(matches!(error, ObjectError::Failed(Failure::Refused { .. })), "{error:?}");
     }
     let carriers = async || observer.query::<String>(&["CLIENT", "LIST"]).await.unwrap().matches(":patterns").count();
     wait_until(SOON, async || carriers().await <= 1).await;
@@ -326,10 +326,10 @@ async fn a_slow_reader_is_told_how_much_was_not_kept() {
     assert_eq!(message(&mut slow).await.1, "6");
     for kept in [0, 1_048_577] {
         let error = topic(&client, "a").subscribe().keeping(kept).await.unwrap_err();
-        assert!(matches!(error, ObjectError::InvalidArgument { option: "keeping", .. }), "{error:?}");
+        assert!(matches!(error, ObjectError::Failed(Failure::InvalidArgument { option: "keeping", .. })), "{error:?}");
     }
-    assert!(matches!(topic(&client, "").subscribe().await, Err(ObjectError::InvalidName(_))));
-    assert!(matches!(topic(&client, "").publish("1").await, Err(ObjectError::InvalidName(_))));
+    assert!(matches!(topic(&client, "").subscribe().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
+    assert!(matches!(topic(&client, "").publish("1").await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -357,10 +357,10 @@ async fn who_may_not_is_told_so() {
     let client = client_with(&url, |config| config).await;
     let mut mine = topic(&client, "mine").subscribe().await.unwrap();
     let error = topic(&client, "yours").subscribe().await.unwrap_err();
-    assert!(matches!(error, ObjectError::Refused { .. }), "{error:?}");
+    assert!(matches!(error, ObjectError::Failed(Failure::Refused { .. })), "{error:?}");
     let error = pattern(&client, "yours*").subscribe().await.unwrap_err();
-    assert!(matches!(error, ObjectError::Refused { .. }), "{error:?}");
-    assert!(matches!(topic(&client, "yours").publish("1").await, Err(ObjectError::Refused { .. })));
+    assert!(matches!(error, ObjectError::Failed(Failure::Refused { .. })), "{error:?}");
+    assert!(matches!(topic(&client, "yours").publish("1").await, Err(ObjectError::Failed(Failure::Refused { .. }))));
     let mut of_mine = pattern(&client, "mine*").subscribe().await.unwrap();
     topic(&client, "mine").publish("1").await.unwrap();
     assert_eq!(message(&mut of_mine).await, is("mine", "1"));
@@ -385,7 +385,7 @@ async fn a_message_whose_answer_is_lost_is_published_once() {
     let mut heard = topic(&listener, "a").subscribe().await.unwrap();
     proxy.next(1, "PUBLISH", redgrid_testkit::Action::SwallowReply);
     let error = topic(&client, "a").publish("1").await.unwrap_err();
-    assert!(matches!(error, ObjectError::OutcomeUnknown { .. }), "{error:?}");
+    assert!(matches!(error, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{error:?}");
     topic(&listener, "a").publish("2").await.unwrap();
     assert_eq!((message(&mut heard).await.1, message(&mut heard).await.1), ("1".into(), "2".into()));
 }

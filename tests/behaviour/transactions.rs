@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redgrid_bucket::Bucket;
+use redgrid_core::Failure;
 use redgrid_map::Map;
 use redgrid_set::Set;
 use redgrid_testkit::{Observer, RedisServer};
@@ -77,7 +78,10 @@ async fn a_bucket_lives_as_long_as_is_said() {
     assert_eq!((left(&observer).await, observer.query::<u32>(&["GET", "b"]).await.unwrap()), (-1, 7));
     let told = Transaction::new(&client).bucket::<u32>("b").set_for(&1, Duration::ZERO).unwrap_err();
     let of_lifetime = |told: &TransactionError| {
-        matches!(told, TransactionError::Object(ObjectError::InvalidArgument { option: "lifetime", .. }))
+        matches!(
+            told,
+            TransactionError::Object(ObjectError::Failed(Failure::InvalidArgument { option: "lifetime", .. }))
+        )
     };
     assert!(of_lifetime(&told), "{told:?}");
 }
@@ -326,7 +330,7 @@ async fn what_a_transaction_can_not_have_is_told() {
     tx.map::<u32, u32>("text").set(&1, &1).unwrap();
     let told = tx.commit().await.unwrap_err();
     assert!(matches!(&told, TransactionError::WrongType { name, .. } if name.as_str() == "text"), "{told:?}");
-    assert_eq!(told.to_string(), "`text` is no hash, but a string");
+    assert_eq!(told.to_string(), "`text` is not a hash, but a string");
     let tx = Transaction::new(&client);
     tx.set::<u32>("both").insert(&1).await.unwrap();
     assert!(matches!(tx.bucket::<u32>("both").set(&1).unwrap_err(), TransactionError::WrongType { .. }));
@@ -362,7 +366,7 @@ async fn what_a_transaction_can_not_have_is_told() {
     assert!(matches!(tx.bucket::<u32>("b").set(&1).unwrap_err(), TransactionError::TimedOut { .. }));
     assert!(matches!(tx.commit().await.unwrap_err(), TransactionError::TimedOut { .. }));
     let told = Transaction::new(&client).bucket::<u32>("a{b").set(&1).unwrap_err();
-    assert!(matches!(told, TransactionError::Object(ObjectError::InvalidName(_))), "{told:?}");
+    assert!(matches!(told, TransactionError::Object(ObjectError::Failed(Failure::InvalidName(_)))), "{told:?}");
     let told = Transaction::new(&client).bucket::<u32>("text").get().await.unwrap_err();
     assert!(matches!(told, TransactionError::Object(ObjectError::Decode { .. })), "{told:?}");
     only_values_stay(&server, &["text"]).await;
@@ -382,7 +386,7 @@ async fn who_may_not_write_all_of_it_writes_nothing() {
     tx.map::<u32, u32>("m").set(&1, &1).unwrap();
     tx.set::<u32>("s").insert(&1).await.unwrap();
     let told = tx.commit().await.unwrap_err();
-    assert!(matches!(told, TransactionError::NotCommitted(_)), "{told:?}");
+    assert!(matches!(told, TransactionError::Failed(Failure::Refused { .. })), "{told:?}");
     assert!(observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap().is_empty());
     let tx = Transaction::new(&client);
     tx.bucket::<u32>("a").set(&1).unwrap();

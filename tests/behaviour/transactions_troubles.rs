@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redgrid_bucket::Bucket;
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_locks::Lock;
 use redgrid_map::Map;
 use redgrid_set::Set;
@@ -78,7 +78,7 @@ async fn a_commit_without_an_answer_is_unknown_and_whole() {
     proxy.next(100, MEMORY, Action::SwallowReply);
     let told = both_to(&client, 2).await.unwrap_err();
     proxy.heal();
-    assert!(matches!(told, TransactionError::OutcomeUnknown(_)), "{told:?}");
+    assert!(matches!(told, TransactionError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     // It was carried out by the first copy; the next commit of this client comes behind its last.
     assert_eq!(both(&observing).await, 2);
     wait_until(SOON, async || both_to(&client, 3).await.is_ok()).await;

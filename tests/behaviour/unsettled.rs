@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, server};
@@ -49,7 +49,7 @@ async fn nobody_is_told_that_nothing_is_held_while_a_copy_may_still_take_it() {
     assert_eq!(rig.proxy.release_held().await, 1);
     // The late copy took it, or it was too late for that: in the first case it was not said that nothing is held.
     if rig.observer.exists("a").await.unwrap() {
-        assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+        assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     }
     // And it is given back long before its lease of 30 s.
     wait_until(TIMEOUT * 2, async || !rig.observer.exists("a").await.unwrap()).await;
@@ -64,7 +64,7 @@ async fn what_a_late_copy_took_after_the_answer_busy_is_given_back() {
     rig.cut_off().await;
     // Its second copy is answered: busy. What the first may do is not known, so this is no plain "others hold it".
     let told = trying.await.unwrap();
-    assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+    assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     held.release().await.unwrap();
     assert_eq!(rig.proxy.release_held().await, 1);
     wait_until(TIMEOUT * 2, async || !rig.observer.exists("a").await.unwrap()).await;
@@ -85,7 +85,7 @@ async fn what_was_granted_without_an_answer_is_given_back_at_once() {
     wait_until(SOON, async || observer.exists("a").await.unwrap()).await;
     proxy.cut_all();
     let told = asking.await.unwrap();
-    assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
+    assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     wait_until(timeout / 2, async || !observer.exists("a").await.unwrap()).await;
 }
 
@@ -104,7 +104,7 @@ async fn a_grant_that_arrives_during_a_shutdown_goes_back() {
             rig.proxy.set(Direction::ToClient, Fault::Pass);
         });
         down.unwrap();
-        assert!(matches!(asking.await.unwrap(), Err(AcquireError::ShuttingDown { .. })));
+        assert!(matches!(asking.await.unwrap(), Err(AcquireError::Failed(Failure::ShuttingDown { .. }))));
         assert!(!rig.observer.exists(&name).await.unwrap(), "shut down, and still there");
     }
 }

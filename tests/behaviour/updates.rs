@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use futures_util::poll;
 use redgrid_bucket::{Bucket, ObjectError};
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Code, Config, Server, ServerError};
+use redgrid_core::{Client, Code, Config, Failure, Server, ServerError};
 use redgrid_map::Map;
 use redgrid_testkit::{Action, Direction, Fault, Proxy, RedisServer};
 use redgrid_tests::before::Before;
@@ -57,7 +57,7 @@ async fn a_queue_of_updates_has_one_bound_without_contact() {
     proxy.set(Direction::ToServer, Fault::BlackHole);
     let began = Instant::now();
     let told = join_all((0..20).map(|_| bucket.update(|n| *n += 1))).await;
-    assert!(told.iter().all(|told| matches!(told, Err(ObjectError::Unavailable { .. }))), "{told:?}");
+    assert!(told.iter().all(|told| matches!(told, Err(ObjectError::Failed(Failure::Unavailable { .. })))), "{told:?}");
     // Each has a second; one after another they had twenty.
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
@@ -77,7 +77,7 @@ async fn who_waits_for_a_turn_ends_with_the_client() {
     assert!(poll!(&mut second).is_pending());
     client.shutdown(SOON).await.unwrap();
     let told = tokio::time::timeout(Duration::from_secs(2), second).await.expect("before its own time is over");
-    assert!(matches!(told, Err(ObjectError::ShuttingDown { .. })), "{told:?}");
+    assert!(matches!(told, Err(ObjectError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
 }
 
 /// Before each comparison somebody else changes what is compared.
@@ -143,16 +143,16 @@ async fn after_an_unknown_answer_an_update_does_not_go_on() {
     );
     proxy.next(1, &of_bucket, Action::SwallowReply);
     let told = bucket.update(|n| *n += 1).await.unwrap_err();
-    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(bucket.get().await.unwrap(), Some(2));
     proxy.next(1, &of_map, Action::SwallowReply);
     let told = map.update("a", |n| *n += 1).await.unwrap_err();
-    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(map.get("a").await.unwrap(), Some(2));
     // The same of one comparison.
     proxy.next(1, &of_bucket, Action::SwallowReply);
     let told = bucket.compare_and_set(&2, &3).await.unwrap_err();
-    assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
+    assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(bucket.get().await.unwrap(), Some(3));
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_core::Code;
+use redgrid_core::{Code, Failure};
 use redgrid_locks::{AcquireError, Lock, LostReason};
 use redgrid_testkit::{Direction, Fault, Proxy, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client_unready, client_with, server};
 
 fn refused(error: &AcquireError) -> Option<Code> {
     match error {
-        AcquireError::Refused { source, .. } => source.code(),
+        AcquireError::Failed(Failure::Refused { source, .. }) => source.code(),
         _ => None,
     }
 }
@@ -172,7 +172,7 @@ async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
     let both = [held_for_a_moment(), held_for_a_moment()];
     let tried = tokio::spawn(Lock::new(&client, "b").try_acquire().timeout(SOON).into_future());
     let unbounded = Lock::new(&client, "a").acquire().await;
-    assert!(matches!(unbounded, Err(AcquireError::Unavailable { .. })), "{unbounded:?}");
+    assert!(matches!(unbounded, Err(AcquireError::Failed(Failure::Unavailable { .. }))), "{unbounded:?}");
     server.restart_empty().await.unwrap();
     for held in both {
         held.await.unwrap();
@@ -192,13 +192,13 @@ async fn without_a_server_a_call_ends_unavailable_and_a_bound_is_kept() {
         let began = Instant::now();
         let bounded = Lock::new(&client, "a").acquire().timeout(Duration::from_millis(100)).await;
         assert!(
-            matches!(bounded, Err(AcquireError::Unavailable { .. } | AcquireError::OutcomeUnknown { .. })),
+            matches!(bounded, Err(AcquireError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. }))),
             "{bounded:?}"
         );
         with_bound = with_bound.min(began.elapsed());
         let began = Instant::now();
         let unbounded = Lock::new(&client, "a").acquire().await;
-        assert!(matches!(unbounded, Err(AcquireError::Unavailable { .. })), "{unbounded:?}");
+        assert!(matches!(unbounded, Err(AcquireError::Failed(Failure::Unavailable { .. }))), "{unbounded:?}");
         without = without.min(began.elapsed());
     }
     assert!(with_bound < Duration::from_millis(400), "{with_bound:?}");

@@ -10,7 +10,7 @@ use redgrid_core::config::{Tls, rustls};
 use redgrid_core::{Client, Config};
 use redgrid_locks::Lock;
 use redgrid_testkit::{RedisServer, ServerBuilder, StartError, wait_until};
-use redgrid_tests::{SOON, in_full};
+use redgrid_tests::SOON;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, KeyLog, RootCertStore};
@@ -47,7 +47,7 @@ async fn cut(server: &RedisServer) {
 /// Waits until no connection comes about, for a reason that has this word.
 async fn refused(client: &Client, word: &str) {
     wait_until(SOON, async || {
-        client.wait_ready(Duration::from_millis(50)).await.is_err_and(|error| in_full(&error).contains(word))
+        client.wait_ready(Duration::from_millis(50)).await.is_err_and(|error| error.to_string().contains(word))
     })
     .await;
 }
@@ -98,7 +98,7 @@ async fn a_text_that_cannot_be_used_is_named_by_its_setting_and_not_repeated() {
         (Tls::new().ca_file(files.ca_file()).client_certificate_pem(&certificate, damaged), "tls_key_pem"),
         (Tls::new().ca_file(files.ca_file()).ca_pem(&certificate), "`tls_ca_file` and `tls_ca_pem`"),
     ] {
-        let text = in_full(&Client::connect(config(&server, tls)).await.expect_err("it cannot be used"));
+        let text = Client::connect(config(&server, tls)).await.expect_err("it cannot be used").to_string();
         assert!(text.contains(setting) && !text.contains("hunter2"), "{text}");
     }
 }
@@ -173,6 +173,6 @@ async fn a_configuration_of_rustls_that_the_program_makes_is_used() {
     assert!(handshakes.0.load(Ordering::SeqCst) > 0);
     // What would have no effect is refused.
     let both = tls.ca_pem(&ca);
-    let text = in_full(&Client::connect(config(&server, both)).await.expect_err("it would have no effect"));
+    let text = Client::connect(config(&server, both)).await.expect_err("it would have no effect").to_string();
     assert!(text.contains("tls_ca_pem") && text.contains("rustls::ClientConfig"), "{text}");
 }

@@ -13,7 +13,7 @@ use redgrid_queue::Queue;
 use redgrid_script::{Functions, Library};
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
-use redgrid_tests::{SOON, in_full};
+use redgrid_tests::SOON;
 use redgrid_topic::Topic;
 
 /// A password that a line of words would need in quotes.
@@ -132,7 +132,7 @@ async fn the_protocol_may_be_chosen() {
     }
     let (server, _) = without_hello().await;
     let client = Client::connect(config(&server).protocol(Protocol::Resp3)).await.unwrap();
-    let text = in_full(&client.wait_ready(Duration::from_secs(1)).await.unwrap_err());
+    let text = client.wait_ready(Duration::from_secs(1)).await.unwrap_err().to_string();
     assert!(text.contains("unknown command 'HELLO'") && !text.contains("hunter2"), "{text}");
     client.shutdown(SOON).await.unwrap();
 }
@@ -142,7 +142,7 @@ async fn a_wrong_password_is_a_refusal_with_resp2_too() {
     let (server, _) = without_hello().await;
     let config = Config::single(server.addr().to_string()).unwrap().credentials(Some("app"), "wrong");
     let client = Client::connect(config).await.unwrap();
-    let text = in_full(&client.wait_ready(SOON).await.unwrap_err());
+    let text = client.wait_ready(SOON).await.unwrap_err().to_string();
     assert!(text.contains("WRONGPASS"), "{text}");
     client.shutdown(SOON).await.unwrap();
 }
@@ -259,5 +259,5 @@ async fn a_server_that_runs_a_script_for_too_long_takes_new_connections_with_res
     // A connection of its own, which the server is to take meanwhile.
     wait_until(SOON, async || !functions.kill().await.unwrap().is_empty()).await;
     let error = tokio::time::timeout(SOON, running).await.unwrap().unwrap().unwrap_err();
-    assert!(in_full(&error).contains("killed"), "{error}");
+    assert!(error.to_string().contains("killed"), "{error}");
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use redgrid_core::Client;
 use redgrid_core::config::Durability;
 use redgrid_locks::{AcquireError, Lock};
-use redgrid_tests::in_full;
 use redgrid_tests::spread::Spread;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -36,7 +35,7 @@ pub(crate) struct Books {
 impl Books {
     pub(crate) fn error(&mut self, kind: &str, error: &dyn std::error::Error) {
         *self.errors.entry(kind.to_owned()).or_default() += 1;
-        self.words.entry(kind.to_owned()).or_insert_with(|| in_full(error));
+        self.words.entry(kind.to_owned()).or_insert_with(|| error.to_string());
     }
 
     pub(crate) fn error_count(&self) -> usize {
@@ -44,10 +43,11 @@ impl Books {
     }
 }
 
-/// The name of an error's variant.
+/// The name of an error's variant; of a `Failed`, that of its failure.
 pub(crate) fn kind(error: &impl std::fmt::Debug) -> String {
     let text = format!("{error:?}");
-    text.split([' ', '(', '{']).next().unwrap_or_default().to_owned()
+    let mut names = text.split([' ', '(', '{']).filter(|name| *name != "Failed");
+    names.next().unwrap_or_default().to_owned()
 }
 
 impl Pairs {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use redgrid_core::config::Durability;
-use redgrid_core::{Client, ServerError};
+use redgrid_core::{Client, Failure, ServerError};
 use redgrid_locks::{AcquireError, Lock, LockGuard};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
@@ -106,7 +106,8 @@ impl Worker {
                     let _ = guard.release().await;
                 }
                 Err(error) => {
-                    self.account.refused(self.mode, matches!(error, AcquireError::OutcomeUnknown { .. }));
+                    self.account
+                        .refused(self.mode, matches!(error, AcquireError::Failed(Failure::OutcomeUnknown { .. })));
                 }
             }
             sleep(PAUSE).await;

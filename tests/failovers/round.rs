@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use redgrid_core::Client;
 use redgrid_core::config::Durability;
+use redgrid_core::{Client, Failure};
 use redgrid_locks::{AcquireError, Lock};
 use tokio::time::{sleep, timeout};
 
@@ -85,7 +85,7 @@ impl Rounds<'_> {
                     return Ok(at);
                 }
                 // It had left for the one that failed: asked again, under another name.
-                Ok(Err(AcquireError::OutcomeUnknown { .. })) => {}
+                Ok(Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))) => {}
                 Ok(Err(error)) => return Err(format!("{error:?}")),
                 Err(_) => return Err("no grant within a minute".into()),
             }

@@ -283,8 +283,8 @@ async fn an_object_of_kryo_is_refused_by_its_class_and_stays(on: Ground) {
     let (mut java, client) = (on.java(), on.client().await);
     java.value_of("bucket.set", &on.name, &["kryo", "object:a=1"]).await;
     let told = Bucket::<String>::new(&client, &on.name).with_codec(Kryo).get().await.unwrap_err();
-    assert!(redgrid_tests::in_full(&told).contains("java.util.TreeMap"), "{told:?}");
+    assert!(told.to_string().contains("java.util.TreeMap"), "{told:?}");
     let told = Bucket::<String>::new(&client, &on.name).get().await.unwrap_err();
-    assert!(redgrid_tests::in_full(&told).contains("Kryo"), "the other side's codec is guessed: {told:?}");
+    assert!(told.to_string().contains("Kryo"), "the other side's codec is guessed: {told:?}");
     assert_eq!(java.value_of("bucket.shown", &on.name, &["kryo"]).await, "TreeMap:{a=1}");
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redgrid_atomic_long::{AtomicError, AtomicLong, Comparison, Lifetime};
+use redgrid_core::Failure;
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
@@ -290,8 +291,8 @@ async fn what_java_can_not_read_is_refused_by_ours(on: Ground) {
     on.observer.cmd(&["SET", &on.name, "many"]).await.unwrap();
     assert!(matches!(ours.get().await, Err(AtomicError::NotANumber { .. })));
     assert!(java.number("long.incrementAndGet", &on.name, &[]).await.is_err());
-    assert!(matches!(ours.increment().await, Err(AtomicError::Refused { .. })));
-    assert!(matches!(ours.get_and_set(1).await, Err(AtomicError::Refused { .. })));
+    assert!(matches!(ours.increment().await, Err(AtomicError::Failed(Failure::Refused { .. }))));
+    assert!(matches!(ours.get_and_set(1).await, Err(AtomicError::Failed(Failure::Refused { .. }))));
     assert_eq!(on.observer.get::<String>(&on.name).await.unwrap().as_deref(), Some("many"));
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::future::join_all;
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_semaphore::{Acquire, AcquireError, Semaphore};
 use redgrid_testkit::{Action, Proxy, wait_until};
@@ -149,8 +149,10 @@ async fn lossy(on: &Ground, javas: fn(crate::actor::Actor, &str) -> JavaPermits,
                 match semaphore.acquire_many(fastrand::u64(1..=3)).timeout(fastrand::u32(1..1000) * MS).await {
                     Ok(permit) if fastrand::bool() => drop(permit),
                     Ok(permit) => drop(permit.release().await),
-                    Err(AcquireError::TimedOut { .. } | AcquireError::OutcomeUnknown { .. }) => {}
-                    Err(other) => assert!(matches!(other, AcquireError::Unavailable { .. }), "{other:?}"),
+                    Err(AcquireError::TimedOut { .. } | AcquireError::Failed(Failure::OutcomeUnknown { .. })) => {}
+                    Err(other) => {
+                        assert!(matches!(other, AcquireError::Failed(Failure::Unavailable { .. })), "{other:?}")
+                    }
                 }
                 proxy.release_held().await;
                 let swallowed = proxy.counts().swallowed;

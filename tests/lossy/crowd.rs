@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redgrid_core::Holder;
+use redgrid_core::{Failure, Holder};
 use redgrid_locks::{AcquireError, Client, Lock, LockGuard};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::lossy::World;
@@ -138,9 +138,9 @@ impl Member {
             }
             Err(AcquireError::Lost { .. }) => self.ledger.count(|seen| seen.lost += 1),
             Err(
-                error @ (AcquireError::Unavailable { .. }
-                | AcquireError::OutcomeUnknown { .. }
-                | AcquireError::Refused { .. }),
+                error @ (AcquireError::Failed(
+                    Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. } | Failure::Refused { .. },
+                )),
             ) => {
                 self.ledger.note(format!("c{at} failed: {error} ({:?})", std::error::Error::source(&error)));
                 self.ledger.count(|seen| seen.failed += 1);

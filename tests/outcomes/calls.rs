@@ -21,7 +21,6 @@ use redgrid_reliable_queue::ReliableQueue;
 use redgrid_semaphore::Semaphore;
 use redgrid_set::Set;
 use redgrid_stream::Stream;
-use redgrid_tests::in_full;
 use redgrid_topic::Topic;
 
 /// How a call ended: `Ok`, or the kind of its error; and all of the error's text.
@@ -41,7 +40,7 @@ impl Outcome {
 fn outcome<T, E: std::error::Error>(ended: Result<T, E>) -> Outcome {
     match ended {
         Ok(_) => Outcome { kind: "Ok".into(), text: String::new() },
-        Err(error) => Outcome { kind: kind(&error), text: in_full(&error) },
+        Err(error) => Outcome { kind: kind(&error), text: error.to_string() },
     }
 }
 

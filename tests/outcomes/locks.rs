@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redgrid_locks::{AcquireError, FairLock, Lock, RwLock};
-use redgrid_tests::{client, in_full, server};
+use redgrid_tests::{client, server};
 
 use crate::calls::kind;
 
@@ -15,11 +15,11 @@ async fn a_key_that_is_no_lock_is_named_as_such() {
     let observer = server.observer().await.unwrap();
     observer.cmd(&["SET", "stock", "1"]).await.unwrap();
     let errors = [
-        in_full(&Lock::new(&client, "stock").acquire().await.unwrap_err()),
-        in_full(&Lock::new(&client, "stock").try_acquire().await.unwrap_err()),
-        in_full(&FairLock::new(&client, "stock").acquire().await.unwrap_err()),
-        in_full(&RwLock::new(&client, "stock").read().await.unwrap_err()),
-        in_full(&RwLock::new(&client, "stock").write().await.unwrap_err()),
+        Lock::new(&client, "stock").acquire().await.unwrap_err().to_string(),
+        Lock::new(&client, "stock").try_acquire().await.unwrap_err().to_string(),
+        FairLock::new(&client, "stock").acquire().await.unwrap_err().to_string(),
+        RwLock::new(&client, "stock").read().await.unwrap_err().to_string(),
+        RwLock::new(&client, "stock").write().await.unwrap_err().to_string(),
     ];
     for text in errors {
         let clear = text.contains("`stock`") && text.contains("the key holds a value of another type");
@@ -37,12 +37,12 @@ async fn a_wait_for_a_hold_of_the_same_client_says_so() {
     let held = lock.acquire().await.unwrap();
     let error = lock.acquire().timeout(Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(kind(&error), "TimedOut");
-    let text = in_full(&error);
+    let text = error.to_string();
     assert!(text.contains("this client"), "{text}");
     // One that is held elsewhere is not said to be held here.
     let elsewhere = redgrid_tests::client(&server).await;
     let error = Lock::new(&elsewhere, "lock").acquire().timeout(Duration::from_millis(300)).await.unwrap_err();
-    assert!(matches!(error, AcquireError::TimedOut { .. }) && !in_full(&error).contains("this client"), "{error}");
+    assert!(matches!(error, AcquireError::TimedOut { .. }) && !error.to_string().contains("this client"), "{error}");
     held.release().await.unwrap();
 }
 

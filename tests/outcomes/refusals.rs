@@ -5,7 +5,7 @@ use std::time::Duration;
 use redgrid_core::config::Tls;
 use redgrid_core::{Client, Config};
 use redgrid_testkit::{RedisServer, Sentinels, StartError};
-use redgrid_tests::{SOON, client_unready, in_full};
+use redgrid_tests::{SOON, client_unready};
 
 use crate::calls::{AT_ONCE, LONG, OTHERS, kind};
 
@@ -18,7 +18,7 @@ fn patient(config: Config) -> Config {
 async fn is_unauthorized(row: &str, client: &Client, words: &str) {
     let ready = tokio::time::timeout(SOON, client.wait_ready(LONG)).await;
     let error = ready.unwrap_or_else(|_| panic!("{row}: wait_ready does not end early")).unwrap_err();
-    let text = in_full(&error);
+    let text = error.to_string();
     assert!(kind(&error) == "Unauthorized" && text.contains(words), "{row}: {text}");
     for (name, call) in AT_ONCE.into_iter().chain(OTHERS) {
         let ended = tokio::time::timeout(SOON, call(client)).await;
@@ -63,7 +63,7 @@ async fn sentinels_that_refuse_the_password_are_unauthorized_early() {
     let url = format!("{}?sentinel_password=wrong", sentinels.url());
     let client = client_unready(&url, patient).await;
     let error = tokio::time::timeout(SOON, client.wait_ready(LONG)).await.expect("an early end").unwrap_err();
-    let text = in_full(&error);
+    let text = error.to_string();
     assert!(kind(&error) == "Unauthorized" && text.contains("WRONGPASS"), "{text}");
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::Failure;
 use redgrid_countdown_latch::{Client, CountDownLatch, WaitError};
 use redgrid_testkit::wait_until;
 use tokio::sync::Barrier;
@@ -47,7 +48,7 @@ pub async fn placed(latch: &CountDownLatch) {
     while within < SOON {
         match latch.wait().timeout(within).await {
             Err(WaitError::TimedOut { .. }) => return,
-            Err(WaitError::Unavailable { .. }) => within *= 2,
+            Err(WaitError::Failed(Failure::Unavailable { .. })) => within *= 2,
             over => panic!("nobody is let go: {over:?}"),
         }
     }

@@ -121,9 +121,3 @@ macro_rules! script {
 pub fn sha(text: &str) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
-
-/// An error and all its causes, in one line.
-pub fn in_full(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redgrid_bits::{BitSet, BloomFilter, Field, FieldOp, HyperLogLog, ObjectError, Overflow};
+use redgrid_core::Failure;
 use redgrid_core::object::Lifetime;
 use redgrid_geo::{Distance, Geo, Position};
 
@@ -81,7 +82,10 @@ async fn sets_of_one_slot_make_others_together(on: Ground) {
     let told = set.or([format!("{}:elsewhere", on.name)]).await;
     match on.topology() {
         Topology::Cluster => {
-            assert!(matches!(&told, Err(ObjectError::InvalidArgument { option: "name", .. })), "{told:?}");
+            assert!(
+                matches!(&told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "name", .. }))),
+                "{told:?}"
+            );
         }
         _ => assert_eq!(told.unwrap(), 1),
     }
@@ -113,7 +117,7 @@ async fn what_is_different_is_counted_together(on: Ground) {
     assert_eq!(one.count().await.unwrap(), 4);
     if on.topology() == Topology::Cluster {
         let told = one.count_with([format!("{}:elsewhere", on.name)]).await.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: "name", .. }), "{told:?}");
+        assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "name", .. })), "{told:?}");
     }
 }
 
@@ -139,7 +143,7 @@ async fn members_are_placed_found_and_stored(on: Ground) {
     assert_eq!(cities.around_member("Rome").within(far).store(of("near")).await.unwrap(), 0);
     if on.topology() == Topology::Cluster {
         let told = cities.around(palermo).within(far).store(format!("{}:elsewhere", on.name)).await.unwrap_err();
-        assert!(matches!(&told, ObjectError::InvalidArgument { option: "name", .. }), "{told:?}");
+        assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "name", .. })), "{told:?}");
     }
     assert!(cities.remove("Palermo").await.unwrap() && cities.clear().await.unwrap());
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use redgrid_bucket::{Bucket, Buckets, ObjectError};
-use redgrid_core::Token;
 use redgrid_core::fence::FenceError;
 use redgrid_core::object::{Ending, Lifetime};
+use redgrid_core::{Failure, Token};
 
 use crate::contract::clauses;
 use crate::ground::Ground;
@@ -94,7 +94,7 @@ async fn many_are_read_and_set_wherever_they_are(on: Ground) {
         client.slot(&client.key(&"a".try_into().unwrap())) == client.slot(&client.key(&"b".try_into().unwrap()));
     let told = buckets.set_all(together).await;
     assert_eq!(told.is_ok(), one_slot, "{told:?}");
-    assert!(one_slot || matches!(told, Err(ObjectError::InvalidArgument { option: "names", .. })));
+    assert!(one_slot || matches!(told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "names", .. }))));
     let tagged = |n: u64| format!("{{{}}}:{n}", on.name);
     assert!(buckets.try_set_all([(tagged(1), &1), (tagged(2), &2)]).await.unwrap());
     assert!(!buckets.try_set_all([(tagged(2), &3), (tagged(3), &3)]).await.unwrap());

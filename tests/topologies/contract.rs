@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redgrid_core::config::ReadMode;
-use redgrid_core::{Client, Script};
+use redgrid_core::{Client, Failure, Script};
 use redgrid_locks::{AcquireError, FairLock, Holder, Lock, LostReason};
 use redgrid_testkit::wait_until;
 use redgrid_tests::{NOTHING, SOON};
@@ -226,7 +226,10 @@ async fn a_shutdown_gives_everything_back(on: Ground) {
         let name = format!("{}:{n}", on.name);
         Lock::new(&two, name).try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
     }
-    assert!(matches!(Lock::new(&one, &on.name).acquire().await, Err(AcquireError::ShuttingDown { .. })));
+    assert!(matches!(
+        Lock::new(&one, &on.name).acquire().await,
+        Err(AcquireError::Failed(Failure::ShuttingDown { .. }))
+    ));
 }
 
 async fn tokens_rise_from_owner_to_owner(on: Ground) {

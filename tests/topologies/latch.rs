@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use redgrid_core::Failure;
 use redgrid_countdown_latch::{CountDownLatch, LatchError, WaitError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::latch::{crowd, placed, waiter};
@@ -164,5 +165,5 @@ async fn waits_that_end_early_leave_nothing(on: Ground) {
     let task = waiter(&client, &latch).await;
     client.shutdown(SOON).await.unwrap();
     let told = task.await.unwrap();
-    assert!(matches!(told, Err(WaitError::ShuttingDown { .. })), "{told:?}");
+    assert!(matches!(told, Err(WaitError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redgrid_core::Failure;
 use redgrid_core::config::ReadMode;
 use redgrid_core::object::Lifetime;
 use redgrid_list::codecs::{Long, Text};
@@ -86,9 +87,10 @@ async fn elements_are_streamed_shared_and_sorted(on: Ground) {
         for n in 0..8 {
             told.push(list.sort_alpha().limit(0, 1).store(format!("{}:{n}", on.name)).await);
         }
-        assert!(
-            told.iter().any(|told| matches!(told, Err(ObjectError::InvalidArgument { option: "destination", .. })))
-        );
+        assert!(told.iter().any(|told| matches!(
+            told,
+            Err(ObjectError::Failed(Failure::InvalidArgument { option: "destination", .. }))
+        )));
     }
     assert!(list.clear().await.unwrap() && sorted.clear().await.unwrap());
 }

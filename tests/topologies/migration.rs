@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::{join, join_all};
 use redgrid_bucket::Buckets;
-use redgrid_core::{Client, Code, Config, ServerError};
+use redgrid_core::{Client, Code, Config, Failure, ServerError};
 use redgrid_countdown_latch::{CountDownLatch, WaitError};
 use redgrid_locks::{AcquireError, Lock, LockGuard, MultiLock};
 use redgrid_rate_limiter::{GcraLimiter, Quota, Rate, RateLimiter};
@@ -70,7 +70,10 @@ async fn who_may_not_ask_at_the_target_is_told_so_at_once() {
     let told = Lock::new(&client, "a").acquire().timeout(SOON).await;
     let is_named =
         |source: &ServerError| source.code() == Some(Code::NoPermission) && source.to_string().contains("asking");
-    assert!(matches!(&told, Err(AcquireError::Refused { source, .. }) if is_named(source)), "{told:?}");
+    assert!(
+        matches!(&told, Err(AcquireError::Failed(Failure::Refused { source, .. })) if is_named(source)),
+        "{told:?}"
+    );
 }
 
 async fn on_either_side(cluster: &Cluster, config: Config) {

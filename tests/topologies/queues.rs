@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
+use redgrid_core::Failure;
 use redgrid_queue::{DelayedQueue, Deque, End, ObjectError, PriorityQueue, Queue, RingBuffer};
 use redgrid_tests::SOON;
 use redgrid_tests::cancel::at_most;
@@ -45,7 +46,7 @@ async fn elements_go_in_and_out_at_both_ends(on: Ground) {
     let told = queue.pop_last_push_first_to(format!("{}:elsewhere", on.name)).await;
     match on.topology() {
         Topology::Cluster => {
-            assert!(matches!(told, Err(ObjectError::InvalidArgument { option: "to", .. })), "{told:?}")
+            assert!(matches!(told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "to", .. }))), "{told:?}")
         }
         _ => assert_eq!(told.unwrap(), Some(3)),
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redgrid_core::{Client, Config};
+use redgrid_core::{Client, Config, Failure};
 use redgrid_rate_limiter::{GcraLimiter, LimitError, Quota, Rate, RateLimiter};
 use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
@@ -73,7 +73,7 @@ impl Load {
 fn count_or_fail(count: &AtomicU64, told: Result<(), LimitError>) {
     match told {
         Ok(()) => drop(count.fetch_add(1, Ordering::Relaxed)),
-        Err(LimitError::OutcomeUnknown { .. } | LimitError::Unavailable { .. }) => {}
+        Err(LimitError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. })) => {}
         Err(other) => panic!("{other:?}"),
     }
 }

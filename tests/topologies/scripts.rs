@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use redgrid_core::Failure;
 use redgrid_core::config::ReadMode;
 use redgrid_script::codecs::Json;
 use redgrid_script::{Batch, Call, CallError, Functions, Library, Script, Scripts};
@@ -145,6 +146,6 @@ async fn a_batch_goes_to_all_nodes_and_an_atomic_one_to_one(on: Ground) {
     let last = batch.push::<Option<i64>>(Call::command("GET").key(tagged(9)));
     let results = batch.send().await.unwrap();
     assert_eq!(handles.iter().map(|handle| results.get(handle).unwrap()).sum::<i64>(), 30);
-    assert!(matches!(results.get(&wrong), Err(CallError::Refused { .. })));
+    assert!(matches!(results.get(&wrong), Err(CallError::Failed(Failure::Refused { .. }))));
     assert_eq!(results.get(&last).unwrap(), Some(2));
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use redgrid_core::Failure;
 use redgrid_core::object::Lifetime;
 use redgrid_sharded::{ObjectError, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedSet};
 use redgrid_testkit::{Cluster, wait_until};
@@ -122,7 +123,7 @@ pub(crate) mod sharded_alone {
                 let key = task + 10 * mine.len() as u64;
                 // To the same value: what ended unknown may be set again.
                 while let Err(error) = map.set(&key, &key).await {
-                    assert!(matches!(error, ObjectError::OutcomeUnknown { .. }), "{error:?}");
+                    assert!(matches!(error, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{error:?}");
                 }
                 mine.push(key);
                 assert_eq!(map.get(&key).await.unwrap(), Some(key));
@@ -183,7 +184,10 @@ pub(crate) mod sharded_alone {
         let told = tokio::time::timeout(2 * SOON, set.len()).await.expect("it does not hang").unwrap_err();
         let ObjectError::Shards { failed, .. } = &told else { panic!("{told:?}") };
         assert_eq!(failed.len(), lost, "{told:?}");
-        assert!(failed.iter().all(|(_, error)| matches!(error, ObjectError::Unavailable { .. })), "{told:?}");
+        assert!(
+            failed.iter().all(|(_, error)| matches!(error, ObjectError::Failed(Failure::Unavailable { .. }))),
+            "{told:?}"
+        );
         let mut found = 0;
         for value in &all {
             let part = set.part_of(value).await.unwrap();

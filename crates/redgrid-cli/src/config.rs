@@ -8,7 +8,7 @@ use redgrid::Config;
 use serde::Serialize;
 
 use crate::cli::Global;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, one_line};
 use crate::server::say;
 
 /// What is told of a file. The fields are those of the JSON line, in its order.
@@ -32,7 +32,7 @@ struct Setting {
 
 /// Runs `redgrid config check`. What has no effect goes to stderr, a line each.
 pub(crate) fn check(global: &Global, file: &Path) -> Result<ExitCode, Failure> {
-    let config = Config::from_file(file).map_err(|error| Failure::usage(chain(&error)))?;
+    let config = Config::from_file(file).map_err(|error| Failure::usage(one_line(&error)))?;
     let told = Told::new(file, &config);
     if !global.json {
         for warning in &told.warnings {

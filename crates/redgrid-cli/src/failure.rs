@@ -70,16 +70,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error and all its causes in one line, joined by `: `.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line.replace(['\r', '\n'], " ")
+/// An error in one line. Its message contains the causes: they are not printed a second time.
+pub(crate) fn one_line(error: &dyn Error) -> String {
+    error.to_string().replace(['\r', '\n'], " ")
 }
 
 #[cfg(test)]
@@ -87,12 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_joined_into_one_line() {
+    fn an_error_is_one_line_with_its_causes() {
         let error = redgrid::Config::from_url("http://somewhere").unwrap_err();
         let error = redgrid::ConnectError::from(error);
         assert_eq!(
-            chain(&error),
-            "the configuration can not work: the URL is not understood: expected the scheme `redis`, `redis-sentinel`, \
+            one_line(&error),
+            "invalid configuration: the URL is not understood: expected the scheme `redis`, `redis-sentinel`, \
              `redis-cluster`, `redis-master-slave`, `redis-replicated` or `redis+unix`, or with `rediss` or `valkey`"
         );
     }

@@ -15,7 +15,7 @@ use redgrid::{AcquireError, LostReason, ReleaseError};
 use tokio::time::timeout;
 
 use crate::cli::Global;
-use crate::failure::{Failure, SIGNALLED, chain};
+use crate::failure::{Failure, SIGNALLED, one_line};
 use crate::server::{Reach, Server};
 
 use self::group::Group;
@@ -92,8 +92,10 @@ async fn acquire(server: &Server, options: &LockOptions) -> Result<Held, Failure
         AcquireError::TimedOut { name, .. } => {
             Failure::with(BUSY, format!("`{name}` is held by others; the command was not run, try again later"))
         }
-        AcquireError::Refused { source, .. } => server.unanswered(&options.name, &source),
-        AcquireError::InvalidName(_) | AcquireError::InvalidArgument { .. } => Failure::usage(chain(&error)),
+        AcquireError::Failed(redgrid::Failure::Refused { source, .. }) => server.unanswered(&options.name, &source),
+        AcquireError::Failed(redgrid::Failure::InvalidName(_) | redgrid::Failure::InvalidArgument { .. }) => {
+            Failure::usage(one_line(&error))
+        }
         error => server.failed(&error),
     })
 }
@@ -128,7 +130,7 @@ async fn run_under(guard: Held, options: &LockOptions, signals: &mut Signals) ->
         Ok(Err(ReleaseError::Lost { reason, .. })) => {
             return Err(lost(options, reason, "the command ended at about the same time"));
         }
-        Ok(Err(error)) => eprintln!("redgrid: {}", chain(&error)),
+        Ok(Err(error)) => eprintln!("redgrid: {}", one_line(&error)),
         Err(_) => eprintln!("redgrid: the release of `{}` was not confirmed; its lease ends it", options.name),
         Ok(Ok(())) => {}
     }

@@ -12,7 +12,7 @@ use redgrid_core::name::companion;
 use serde::Serialize;
 
 use crate::cli::Global;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, one_line};
 use crate::server::{Reach, Server, say};
 
 /// Options of `redgrid inspect`.
@@ -67,7 +67,7 @@ impl From<LockHolder> for Holder {
 
 /// Runs `redgrid inspect`.
 pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<ExitCode, Failure> {
-    let name = Name::new(&options.name).map_err(|invalid| Failure::usage(chain(&invalid)))?;
+    let name = Name::new(&options.name).map_err(|invalid| Failure::usage(one_line(&invalid)))?;
     let server = Server::reach(global, &options.reach).await?;
     let state = server.grid.lock(&options.name).inspect().await;
     let state = state.map_err(|error| server.unanswered(name.as_str(), &error))?;

@@ -12,7 +12,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::cli::Global;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, one_line};
 use crate::look::{left, who};
 use crate::server::{Reach, Server, say};
 
@@ -75,7 +75,7 @@ async fn list(server: &Server, options: &LsOptions, json: bool) -> Result<(), Fa
 
 fn failed(server: &Server, error: &KeysError) -> Failure {
     match error {
-        KeysError::InvalidArgument { .. } => Failure::usage(chain(error)),
+        KeysError::Failed(redgrid::Failure::InvalidArgument { .. }) => Failure::usage(one_line(error)),
         error => server.failed(error),
     }
 }

@@ -12,7 +12,7 @@ use redgrid::{Config, ConfigError, ConnectError, Grid, ServerError};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Global;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, one_line};
 
 /// How long the server may take to answer at first: 5 s, more than one attempt to connect.
 const READY_WITHIN: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ impl Named {
             Named::File(_) => "--config",
             Named::Environment => "the environment",
         };
-        Failure::usage(format!("cannot use {place}: {}", chain(error)))
+        Failure::usage(format!("cannot use {place}: {}", one_line(error)))
     }
 }
 
@@ -94,7 +94,7 @@ impl Server {
         let mut config = named.config().map_err(|error| named.unusable(&error))?;
         if let Some(namespace) = &reach.namespace {
             config = config.namespace(namespace).map_err(|error| {
-                Failure::usage(format!("cannot use --namespace (or REDGRID_NAMESPACE): {}", chain(&error)))
+                Failure::usage(format!("cannot use --namespace (or REDGRID_NAMESPACE): {}", one_line(&error)))
             })?;
         }
         let address = address(&config);
@@ -159,7 +159,7 @@ pub(crate) fn unreachable(address: &str, error: &(dyn Error + 'static)) -> Failu
         cause = error.source();
     }
     let hint = if cause.is_some() { "" } else { "; start it, or check --url" };
-    Failure::unavailable(format!("cannot work with the server at {address}{hint}: {}", chain(error)))
+    Failure::unavailable(format!("cannot work with the server at {address}{hint}: {}", one_line(error)))
 }
 
 fn is_refusal(error: &(dyn Error + 'static)) -> bool {

@@ -8,7 +8,7 @@ use redgrid::{AcquireError, Name, Request};
 use serde::Serialize;
 
 use crate::cli::Global;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, one_line};
 use crate::look::{Holder, unless_denied, who};
 use crate::server::{Reach, Server, say};
 
@@ -50,7 +50,7 @@ struct Told<'a> {
 
 /// Runs `redgrid unlock`.
 pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<ExitCode, Failure> {
-    let name = Name::new(&options.name).map_err(|invalid| Failure::usage(chain(&invalid)))?;
+    let name = Name::new(&options.name).map_err(|invalid| Failure::usage(one_line(&invalid)))?;
     if !options.force {
         return Err(Failure::usage(format!(
             "`{name}` may be held by somebody who is at work; see `redgrid inspect`, and say --force to take it away"
@@ -58,7 +58,7 @@ pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<Exit
     }
     let server = Server::reach(global, &options.reach).await?;
     let failed = |error: AcquireError| match &error {
-        AcquireError::Refused { source, .. } => server.unanswered(name.as_str(), source),
+        AcquireError::Failed(redgrid::Failure::Refused { source, .. }) => server.unanswered(name.as_str(), source),
         error => server.failed(error),
     };
     let expected = options.if_holder.as_deref().map(LockHolder::from_field);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Global;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, one_line};
 use crate::look::{Holder, left, who};
 use crate::server::{Reach, Server};
 
@@ -58,7 +58,7 @@ struct Told {
 
 /// Runs `redgrid watch`.
 pub(crate) async fn run(global: &Global, options: &WatchOptions) -> Result<ExitCode, Failure> {
-    let name = Name::new(&options.name).map_err(|invalid| Failure::usage(chain(&invalid)))?;
+    let name = Name::new(&options.name).map_err(|invalid| Failure::usage(one_line(&invalid)))?;
     let listen = |kind| signal(kind).map_err(|error| Failure::broken(format!("signals can not be heard: {error}")));
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     let server = Server::reach(global, &options.reach).await?;

@@ -29,8 +29,8 @@ pub use redgrid_atomic_long::{
 pub use redgrid_barrier as barrier;
 #[cfg(feature = "barrier")]
 pub use redgrid_barrier::{
-    AskError, Barrier, BarrierError, BarrierWaitResult, Condition, ConditionError, DoubleBarrier, DoubleBarrierGuard,
-    Notify, Party, Phaser, PhaserError, PhaserState,
+    Barrier, BarrierError, BarrierWaitResult, Condition, ConditionError, DoubleBarrier, DoubleBarrierGuard, Notify,
+    Party, Phaser, PhaserError, PhaserState,
 };
 #[cfg(feature = "bits")]
 pub use redgrid_bits::{self as bits, BitSet, BloomFilter, HyperLogLog};
@@ -61,8 +61,8 @@ pub use redgrid_core::config;
 pub use redgrid_core::object::{self, Object, ObjectError};
 pub use redgrid_core::{
     Client, Code, Command, Config, ConfigError, ConnectError, ConnectionEvent, ConnectionEvents, Deployment,
-    DeploymentKind, FromReply, Health, HealthCheck, Holder, InvalidName, Name, NodeHealth, NodeId, NodePart, NotClosed,
-    NotReady, Reply, Request, Script, ServerError, Shard, Token, observe,
+    DeploymentKind, Failure, FromReply, Health, HealthCheck, Holder, InvalidName, Name, NodeHealth, NodeId, NodePart,
+    NotClosed, NotReady, Reply, Request, Script, ServerError, Shard, Token, observe,
 };
 #[cfg(feature = "countdown-latch")]
 pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};

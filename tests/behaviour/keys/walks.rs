@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use redgrid_core::{Name, Request, ServerError};
+use redgrid_core::{Failure, Name, Request, ServerError};
 use redgrid_keys::{Everything, Keys, KeysError};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
@@ -106,7 +106,7 @@ async fn every_primary_is_asked_and_one_that_is_gone_is_told() {
     let told = client.run_on::<()>(&primaries[0], ping()).await.unwrap_err();
     assert!(!matches!(told, ServerError::Refused { .. }), "{told:?}");
     let told = Keys::new(&client).objects().try_next().await.unwrap_err();
-    assert!(matches!(told, KeysError::Unavailable { .. }), "{told:?}");
+    assert!(matches!(told, KeysError::Failed(Failure::Unavailable { .. })), "{told:?}");
     client.shutdown(SOON).await.unwrap();
     let told = client.run_on::<()>(&primaries[0], ping()).await.unwrap_err();
     assert!(matches!(told, ServerError::ShuttingDown), "{told:?}");

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redgrid_bits::BloomFilter;
-use redgrid_core::Client;
 use redgrid_core::object::{Lifetime, Object, ObjectError};
+use redgrid_core::{Client, Failure};
 use redgrid_keys::{Everything, Key, Keys, KeysError};
 use redgrid_multimap::SetMultimap;
 use redgrid_queue::RingBuffer;
@@ -296,7 +296,10 @@ async fn a_multimap_of_many_keys_is_deleted_by_its_name_with_all_values() {
     for key in 0..1_500 {
         map.insert(&key, &1).await.unwrap();
     }
-    assert!(matches!(keys.object("m").await, Err(KeysError::Object(ObjectError::InvalidArgument { .. }))));
+    assert!(matches!(
+        keys.object("m").await,
+        Err(KeysError::Object(ObjectError::Failed(Failure::InvalidArgument { .. })))
+    ));
     assert_eq!(keys.delete(["m", "nothing"]).await.unwrap(), 1);
     assert_eq!(keys_of(&observer).await, BTreeSet::new());
 }
@@ -307,7 +310,7 @@ async fn a_name_that_is_only_a_hash_tag_is_refused_by_every_type() {
     let client = client(&server, "").await;
     for of in all() {
         let told = (of.object)(of.name, &client, "{a}").exists().await;
-        assert!(matches!(told, Err(ObjectError::InvalidName(_))), "{}: {told:?}", of.name);
+        assert!(matches!(told, Err(ObjectError::Failed(Failure::InvalidName(_)))), "{}: {told:?}", of.name);
     }
     let told = Semaphore::new(&client, "{a}").capacity(1).acquire().await.unwrap_err();
     assert!(told.to_string().contains("only a hash tag"), "{told}");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_locks::Client;
 use redgrid_semaphore::{AcquireError, Semaphore};
 use redgrid_testkit::{Action, Fault, Proxy, wait_until};
@@ -58,8 +59,10 @@ async fn answers_that_are_lost_or_late_cost_no_permit() {
                     match semaphore.acquire_many(permits).timeout(fastrand::u32(1..400) * MS).await {
                         Ok(permit) if fastrand::bool() => drop(permit),
                         Ok(permit) => drop(permit.release().await),
-                        Err(AcquireError::TimedOut { .. } | AcquireError::OutcomeUnknown { .. }) => {}
-                        Err(other) => assert!(matches!(other, AcquireError::Unavailable { .. }), "{other:?}"),
+                        Err(AcquireError::TimedOut { .. } | AcquireError::Failed(Failure::OutcomeUnknown { .. })) => {}
+                        Err(other) => {
+                            assert!(matches!(other, AcquireError::Failed(Failure::Unavailable { .. })), "{other:?}")
+                        }
                     }
                     proxy.release_held().await;
                     let counts = proxy.counts().swallowed;

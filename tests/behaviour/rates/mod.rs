@@ -7,6 +7,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_rate_limiter::{Client, LimitError, Rate, RateLimiter, Taken};
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -102,7 +103,7 @@ async fn what_can_not_be_had_is_told() {
     assert!(matches!(told, LimitError::TooManyPermits { permits: 6, most: 5, .. }), "{told:?}");
     let told = limiter.try_acquire_many(6).await.unwrap_err();
     assert!(matches!(told, LimitError::TooManyPermits { .. }), "{told:?}");
-    let argument = |told| matches!(told, Err(LimitError::InvalidArgument { .. }));
+    let argument = |told| matches!(told, Err(LimitError::Failed(Failure::InvalidArgument { .. })));
     assert!(argument(limiter.acquire().permits(0).await.map(drop)));
     assert!(argument(limiter.try_acquire_many(1 << 32).await.map(drop)));
     assert_eq!(limiter.release(0).await.unwrap(), 0, "nothing to do, as with Redisson");
@@ -118,12 +119,12 @@ async fn what_can_not_be_had_is_told() {
     assert!(matches!(told, LimitError::TimedOut { waited, .. } if waited >= 300 * MS), "{told:?}");
     observer.cmd(&["SET", "b", "1"]).await.unwrap();
     let refused = RateLimiter::new(&client, "b").try_acquire().await.unwrap_err();
-    assert!(matches!(refused, LimitError::Refused { .. }), "{refused:?}");
+    assert!(matches!(refused, LimitError::Failed(Failure::Refused { .. })), "{refused:?}");
     observer.cmd(&["SET", "{a}:permits", "1"]).await.unwrap();
     let refused = limiter.acquire().await.unwrap_err();
-    assert!(matches!(refused, LimitError::Refused { .. }), "{refused:?}");
+    assert!(matches!(refused, LimitError::Failed(Failure::Refused { .. })), "{refused:?}");
     let invalid = RateLimiter::new(&client, "{}").acquire().await.unwrap_err();
-    assert!(matches!(invalid, LimitError::InvalidName(_)), "{invalid:?}");
+    assert!(matches!(invalid, LimitError::Failed(Failure::InvalidName(_))), "{invalid:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,7 +161,7 @@ async fn who_waits_hears_of_changes_at_once() {
     let waiting = waits(&there, &observer).await;
     two.shutdown(SOON).await.unwrap();
     let told = waiting.await.unwrap();
-    assert!(matches!(told, Err(LimitError::ShuttingDown { .. })), "{told:?}");
+    assert!(matches!(told, Err(LimitError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,7 +249,7 @@ async fn a_value_that_is_wrong_is_made_right() {
     observer.cmd(&["DEL", "{a}:permits"]).await.unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
     observer.cmd(&["SET", "{a}:value", "many"]).await.unwrap();
-    assert!(matches!(limiter.try_acquire().await, Err(LimitError::Refused { .. })));
+    assert!(matches!(limiter.try_acquire().await, Err(LimitError::Failed(Failure::Refused { .. }))));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures_util::future::join_all;
+use redgrid_core::Failure;
 use redgrid_rate_limiter::{Config, LimitError, Rate, RateLimiter, Taken};
 use redgrid_testkit::{Action, Direction, Fault, Proxy, wait_until};
 use redgrid_tests::cancel::at_most;
@@ -146,7 +147,9 @@ async fn without_contact_all_end_in_time() {
     let began = Instant::now();
     let waiting = (0..10).map(|_| limiter.acquire().into_future());
     let told = join_all(waiting).await;
-    let honest = |told: &LimitError| matches!(told, LimitError::OutcomeUnknown { .. } | LimitError::Unavailable { .. });
+    let honest = |told: &LimitError| {
+        matches!(told, LimitError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. }))
+    };
     assert!(told.iter().all(|told| told.as_ref().is_err_and(honest)), "{told:?}");
     let told = limiter.try_acquire().await.unwrap_err();
     assert!(honest(&told), "{told:?}");
@@ -192,7 +195,7 @@ async fn what_is_denied_half_way_changes_nothing() {
             "set" => limiter.set_rate(Rate::overall(9, LONG)).await.map(drop),
             _ => limiter.try_acquire_many(2).await.map(drop),
         };
-        assert!(matches!(told, Err(LimitError::Refused { .. })), "{denied}: {told:?}");
+        assert!(matches!(told, Err(LimitError::Failed(Failure::Refused { .. }))), "{denied}: {told:?}");
         server.allow(&[denied]).await.unwrap();
         if (denied, step) != ("zadd", "take") {
             assert_eq!(state().await, before, "{denied} {step}");
@@ -217,7 +220,7 @@ async fn what_is_denied_half_way_changes_nothing() {
             "one" => one.take().unwrap().release().await.map(drop),
             _ => two.take().unwrap().release().await.map(drop),
         };
-        assert!(matches!(told, Err(LimitError::Refused { .. })), "{denied}: {told:?}");
+        assert!(matches!(told, Err(LimitError::Failed(Failure::Refused { .. }))), "{denied}: {told:?}");
         server.allow(&[denied]).await.unwrap();
         assert_eq!(state().await, before, "{denied} {step}");
     }

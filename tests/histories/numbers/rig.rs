@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use redgrid_atomic_long::{AtomicError, AtomicLong, Client};
+use redgrid_core::Failure;
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client_with};
 
@@ -114,8 +115,12 @@ async fn outcome(number: &AtomicLong, op: Op, leaves_after: Option<u64>) -> Opti
             redgrid_atomic_long::Value::Long(value) => Some(Some(Answer::OutOfBounds(value))),
             _ => panic!("a whole number was told to be {value}"),
         },
-        Err(AtomicError::OutcomeUnknown { .. }) => Some(None),
-        Err(AtomicError::Unavailable { .. } | AtomicError::Contended { .. } | AtomicError::Refused { .. }) => None,
+        Err(AtomicError::Failed(Failure::OutcomeUnknown { .. })) => Some(None),
+        Err(
+            AtomicError::Failed(Failure::Unavailable { .. })
+            | AtomicError::Contended { .. }
+            | AtomicError::Failed(Failure::Refused { .. }),
+        ) => None,
         Err(other) => panic!("{op:?} ended {other:?}"),
     }
 }

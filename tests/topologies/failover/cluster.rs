@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid_core::Client;
+use redgrid_core::{Client, Failure};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Cluster, Observer, wait_until};
 use redgrid_tests::SOON;
@@ -33,7 +33,10 @@ pub(super) async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_e
     its.until_more(50).await;
     let (its, others) = (its.end().await, others.end().await);
     assert!(others.is_empty(), "{others:?}");
-    assert!(its.iter().all(|failure| matches!(failure, AcquireError::OutcomeUnknown { .. })), "{its:?}");
+    assert!(
+        its.iter().all(|failure| matches!(failure, AcquireError::Failed(Failure::OutcomeUnknown { .. }))),
+        "{its:?}"
+    );
     assert!(held.is_held());
     held.release().await.unwrap();
 }

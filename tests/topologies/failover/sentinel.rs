@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use redgrid_core::{Client, Config};
+use redgrid_core::{Client, Config, Failure};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Proxy, Sentinels, wait_until};
 use redgrid_tests::SOON;
@@ -30,7 +30,10 @@ pub(super) async fn sentinel_a_killed_primary_is_followed_and_what_is_held_stays
     assert!(promoted.elapsed() < Duration::from_secs(5), "{:?}", promoted.elapsed());
     load.until_more(50).await;
     let failures = load.end().await;
-    assert!(failures.iter().all(|failure| matches!(failure, AcquireError::OutcomeUnknown { .. })), "{failures:?}");
+    assert!(
+        failures.iter().all(|failure| matches!(failure, AcquireError::Failed(Failure::OutcomeUnknown { .. }))),
+        "{failures:?}"
+    );
     assert!(held.is_held());
     held.extend(LEASE).await.unwrap();
     fresh.release().await.unwrap();

@@ -11,7 +11,7 @@ use tokio::time::timeout_at;
 use super::Trouble;
 use super::latency::Latency;
 use super::outcome::Outcome;
-use crate::failure::chain;
+use crate::failure::one_line;
 
 /// A run without a time limit ends after 10 minutes in any case.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -112,7 +112,7 @@ async fn work<C: Cycle>(mut cycle: C, mut diary: Diary, shared: Arc<Shared>, ops
             }
             Ok(false) => return,
             Err(trouble) => {
-                shared.tell_error(&chain(&*trouble));
+                shared.tell_error(&one_line(&*trouble));
                 if shared.errors.load(Relaxed) > ENOUGH_ERRORS {
                     return;
                 }

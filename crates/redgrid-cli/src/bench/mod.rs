@@ -31,7 +31,7 @@ use self::job::{Job, Workload};
 use self::outcome::Outcome;
 use self::start::Start;
 use crate::cli::{BenchOptions, Global};
-use crate::failure::{Failure, WRONG, chain};
+use crate::failure::{Failure, WRONG, one_line};
 use crate::server::Named;
 
 /// What went wrong, for a person to read.
@@ -54,7 +54,7 @@ pub(crate) fn run(global: &Global, options: &BenchOptions) -> Result<ExitCode, F
         driver.tidy();
         // What could not be given back in time is ended by its lease.
         let _ = driver.grid.shutdown(FAREWELL).await;
-        ended.map_err(|trouble| Failure::broken(format!("the bench on {addr} broke off: {}", chain(&*trouble))))
+        ended.map_err(|trouble| Failure::broken(format!("the bench on {addr} broke off: {}", one_line(&*trouble))))
     })
 }
 
@@ -102,10 +102,10 @@ async fn connect(global: &Global, options: &BenchOptions) -> Result<(Grid, Strin
         (None, Some(named)) => named,
         (None, None) => return Err(Failure::usage("name the server: --addr HOST:PORT, --url URL or --config FILE")),
     };
-    let config = named.config().map_err(|error| Failure::usage(chain(&error)))?.client_name("redgrid-bench");
+    let config = named.config().map_err(|error| Failure::usage(one_line(&error)))?.client_name("redgrid-bench");
     let shown = options.addr.clone().unwrap_or_else(|| "the server of --url".into());
     let unavailable = |error: &(dyn Error + 'static)| {
-        Failure::unavailable(format!("cannot work with {shown}; start it, or check --addr: {}", chain(error)))
+        Failure::unavailable(format!("cannot work with {shown}; start it, or check --addr: {}", one_line(error)))
     };
     let grid = Grid::connect(config).await.map_err(|error| unavailable(&error))?;
     grid.wait_ready(READY_WITHIN).await.map_err(|error| unavailable(&error))?;

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::job::{Job, Unsupported};
 use super::start::say;
 use super::{Driver, Trouble};
-use crate::failure::chain;
+use crate::failure::one_line;
 
 /// Serves jobs. What can not be done is answered by a line of JSON instead of `READY`, and the next job is waited for.
 pub(super) async fn run(driver: &mut Driver) -> Result<ExitCode, Trouble> {
@@ -23,9 +23,11 @@ pub(super) async fn run(driver: &mut Driver) -> Result<ExitCode, Trouble> {
         let answer = match Job::from_words(words) {
             Ok(job) => match driver.run(&job, &mut lines).await {
                 Ok(outcome) => outcome.json(&job)?,
-                Err(trouble) => json!({"error": chain(&*trouble)}).to_string(),
+                Err(trouble) => json!({"error": one_line(&*trouble)}).to_string(),
             },
-            Err(trouble) => json!({"unsupported": trouble.is::<Unsupported>(), "error": chain(&*trouble)}).to_string(),
+            Err(trouble) => {
+                json!({"unsupported": trouble.is::<Unsupported>(), "error": one_line(&*trouble)}).to_string()
+            }
         };
         say(&answer)?;
     }

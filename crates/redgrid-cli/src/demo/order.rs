@@ -13,7 +13,7 @@ use super::ledger::Ledger;
 use super::shop_lock::{Trouble, enter};
 use super::wire::{Errand, Tally};
 use crate::cli::LockKind;
-use crate::failure::chain;
+use crate::failure::one_line;
 
 /// Where orders are made.
 pub(crate) struct Shop {
@@ -72,7 +72,7 @@ impl Shop {
         tally.finished = finished;
         if let Err(trouble) = left {
             tally.lost = 1;
-            tally.error = tally.error.or_else(|| Some(chain(&*trouble)));
+            tally.error = tally.error.or_else(|| Some(one_line(&*trouble)));
         }
         tally
     }
@@ -133,7 +133,7 @@ impl Shop {
 }
 
 fn unserved(trouble: &Trouble) -> Tally {
-    Tally { unserved: 1, error: Some(chain(&**trouble)), ..Tally::default() }
+    Tally { unserved: 1, error: Some(one_line(&**trouble)), ..Tally::default() }
 }
 
 #[cfg(test)]

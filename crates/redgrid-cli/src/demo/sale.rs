@@ -25,7 +25,7 @@ use super::shop_lock::{LEASE, SHORT_LEASE, Trouble};
 use super::wire::{Job, Tally};
 use super::worker::{FAREWELL, connect};
 use crate::cli::{Global, LockKind, SaleOptions};
-use crate::failure::{Failure, NOT_PROVEN, chain};
+use crate::failure::{Failure, NOT_PROVEN, one_line};
 use crate::server::{Named, address, unreachable};
 
 /// Bad rows that are named on stderr; the others are only counted there.
@@ -189,7 +189,7 @@ impl Place {
             }
             Err(error) => Err(Failure::unavailable(format!(
                 "cannot start a private server; install redis-server, or name a server with --url: {}",
-                chain(&error)
+                one_line(&error)
             ))),
         }
     }

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::order::Shop;
 use super::shop_lock::Trouble;
 use super::wire::{Errand, FromWorker, Job, Tally, ToWorker};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, one_line};
 use crate::server::Named;
 
 /// How long the server may take to answer at first: 5 s, more than one attempt to connect.
@@ -41,7 +41,7 @@ pub(crate) async fn run() -> Result<ExitCode, Failure> {
     let grid = match connect(&job.servers, &job.namespace).await {
         Ok(grid) => grid,
         Err(trouble) => {
-            say(&FromWorker::Failed(chain(&*trouble)));
+            say(&FromWorker::Failed(one_line(&*trouble)));
             return Ok(ExitCode::FAILURE);
         }
     };

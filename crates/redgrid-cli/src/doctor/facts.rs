@@ -213,8 +213,8 @@ impl Facts {
 /// A client of one node, with the settings of the whole deployment.
 async fn connect(address: &Address, config: &Config) -> Result<Client, String> {
     let config = config.clone().for_server(address.clone()).client_name("redgrid-doctor");
-    let client = Client::connect(config).await.map_err(|error| crate::failure::chain(&error))?;
-    client.wait_ready(READY_WITHIN).await.map_err(|error| crate::failure::chain(&error))?;
+    let client = Client::connect(config).await.map_err(|error| crate::failure::one_line(&error))?;
+    client.wait_ready(READY_WITHIN).await.map_err(|error| crate::failure::one_line(&error))?;
     Ok(client)
 }
 
