@@ -68,7 +68,7 @@ async fn numbers_are_compared_and_added_exactly() {
     assert_eq!(fence.increment("{a}:n", i64::MAX - 1, most).await.unwrap(), i64::MAX - 1);
     assert_eq!(fence.increment("{a}:n", 1, most).await.unwrap(), i64::MAX);
     let over = fence.increment("{a}:n", 1, most).await;
-    assert!(matches!(over, Err(FenceError::NotWritten { .. })), "{over:?}");
+    assert!(matches!(over, Err(FenceError::Failed(Failure::Refused { .. }))), "{over:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +129,7 @@ async fn a_key_elsewhere_and_a_wrong_type_write_nothing() {
     assert!(observer.keys("*").await.unwrap().is_empty());
     fence.hash_set("ledger", "field", "x", now).await.unwrap();
     let wrong = fence.increment("ledger", 1, now).await;
-    assert!(matches!(wrong, Err(FenceError::NotWritten { .. })), "{wrong:?}");
+    assert!(matches!(wrong, Err(FenceError::Failed(Failure::Refused { .. }))), "{wrong:?}");
     // With a namespace, the name itself and a hash tag of its own still fit.
     let prod = client_with(&server.url(), |config| config.namespace("prod").unwrap()).await;
     Fence::new(&prod, "name").set("name", "x", now).await.unwrap();

@@ -138,9 +138,9 @@ impl Member {
             }
             Err(AcquireError::Lost { .. }) => self.ledger.count(|seen| seen.lost += 1),
             Err(
-                error @ (AcquireError::Failed(
+                error @ AcquireError::Failed(
                     Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. } | Failure::Refused { .. },
-                )),
+                ),
             ) => {
                 self.ledger.note(format!("c{at} failed: {error} ({:?})", std::error::Error::source(&error)));
                 self.ledger.count(|seen| seen.failed += 1);
