@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_core::object::{Lives, ObjectError, Place};
+use redgrid_core::object::{Lives, ObjectError, ObjectRef};
 use redgrid_core::{Request, Script};
 
 static COMPARE_AND_SET: Script<1> = Script::new("bucket/compare_and_set", include_str!("scripts/compare_and_set.lua"));
@@ -19,14 +19,14 @@ static COMPARE_AND_DELETE: Script<1> =
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct CompareAndSet {
-    place: Place,
+    object_ref: ObjectRef,
     values: Result<(Bytes, Bytes), ObjectError>,
     lives: Lives,
 }
 
 impl CompareAndSet {
-    pub(crate) fn new(place: Place, values: Result<(Bytes, Bytes), ObjectError>) -> Self {
-        CompareAndSet { place, values, lives: Lives::On }
+    pub(crate) fn new(object_ref: ObjectRef, values: Result<(Bytes, Bytes), ObjectError>) -> Self {
+        CompareAndSet { object_ref, values, lives: Lives::On }
     }
 
     /// Lets the value expire after this time, 1 ms to 3650 days.
@@ -49,9 +49,9 @@ impl CompareAndSet {
 
     async fn send(self) -> Result<bool, ObjectError> {
         let (expected, new) = self.values?;
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let request = compare_and_set(key, false, expected, new);
-        self.place.change(self.lives.options(name)?.into_iter().fold(request, Request::arg)).await
+        self.object_ref.change(self.lives.options(name)?.into_iter().fold(request, Request::arg)).await
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redgrid_codecs::Decode;
 use redgrid_core::fence::{Fence, Write};
-use redgrid_core::object::{Lives, ObjectError, Place};
+use redgrid_core::object::{Lives, ObjectError, ObjectRef};
 use redgrid_core::{Request, Token};
 
 use crate::bucket::Bucket;
@@ -15,18 +15,18 @@ use crate::bucket::Bucket;
 /// A write with its options, common to all builders.
 #[derive(Clone)]
 struct SetRequest {
-    place: Place,
+    object_ref: ObjectRef,
     value: Result<Bytes, ObjectError>,
     lives: Lives,
 }
 
 impl SetRequest {
-    fn request(self) -> Result<(Place, Request), ObjectError> {
+    fn request(self) -> Result<(ObjectRef, Request), ObjectError> {
         let value = self.value?;
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let request = Request::command("SET").key(key.clone()).arg(value);
         let request = self.lives.options(name)?.into_iter().fold(request, Request::arg);
-        Ok((self.place, request))
+        Ok((self.object_ref, request))
     }
 }
 
@@ -64,8 +64,8 @@ pub struct Set {
 }
 
 impl Set {
-    pub(crate) fn new(place: Place, value: Result<Bytes, ObjectError>) -> Self {
-        Set { set: SetRequest { place, value, lives: Lives::On }, token: None }
+    pub(crate) fn new(object_ref: ObjectRef, value: Result<Bytes, ObjectError>) -> Self {
+        Set { set: SetRequest { object_ref, value, lives: Lives::On }, token: None }
     }
 
     lifetime_methods!();
@@ -97,14 +97,14 @@ impl Set {
 
     async fn send(self) -> Result<(), ObjectError> {
         let Some((token, fence)) = self.token else {
-            let (place, request) = self.set.request()?;
-            return place.change(request).await;
+            let (object_ref, request) = self.set.request()?;
+            return object_ref.change(request).await;
         };
-        let SetRequest { place, value, lives } = self.set;
+        let SetRequest { object_ref, value, lives } = self.set;
         let write = Write::Set { value: value?, lives };
         match fence {
-            Some(fence) => place.fenced_by(&fence, write, token).await.map(drop),
-            None => place.fenced(write, token).await.map(drop),
+            Some(fence) => object_ref.fenced_by(&fence, write, token).await.map(drop),
+            None => object_ref.fenced(write, token).await.map(drop),
         }
     }
 }
@@ -119,15 +119,15 @@ pub struct SetIf {
 }
 
 impl SetIf {
-    pub(crate) fn new(place: Place, value: Result<Bytes, ObjectError>, condition: &'static str) -> Self {
-        SetIf { set: SetRequest { place, value, lives: Lives::On }, condition }
+    pub(crate) fn new(object_ref: ObjectRef, value: Result<Bytes, ObjectError>, condition: &'static str) -> Self {
+        SetIf { set: SetRequest { object_ref, value, lives: Lives::On }, condition }
     }
 
     lifetime_methods!();
 
     async fn send(self) -> Result<bool, ObjectError> {
-        let (place, request) = self.set.request()?;
-        let done: Option<Bytes> = place.change(request.arg(self.condition)).await?;
+        let (object_ref, request) = self.set.request()?;
+        let done: Option<Bytes> = object_ref.change(request.arg(self.condition)).await?;
         Ok(done.is_some())
     }
 }
@@ -142,14 +142,14 @@ pub struct GetAndSet<T, C> {
 
 impl<T, C: Decode<T>> GetAndSet<T, C> {
     pub(crate) fn new(bucket: Bucket<T, C>, value: Result<Bytes, ObjectError>) -> Self {
-        GetAndSet { set: SetRequest { place: bucket.place.clone(), value, lives: Lives::On }, bucket }
+        GetAndSet { set: SetRequest { object_ref: bucket.object_ref.clone(), value, lives: Lives::On }, bucket }
     }
 
     lifetime_methods!();
 
     async fn send(self) -> Result<Option<T>, ObjectError> {
-        let (place, request) = self.set.request()?;
-        let previous = place.change(request.arg("GET")).await?;
+        let (object_ref, request) = self.set.request()?;
+        let previous = object_ref.change(request.arg("GET")).await?;
         self.bucket.decode_option(previous)
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{Lives, ObjectError, Place, parts};
+use redgrid_core::object::{Lives, ObjectError, ObjectRef, chunks};
 
 use crate::cache::{Cache, FIELD_LIFETIMES_NEEDED};
 use crate::layout::{Layout, Packed};
@@ -21,7 +21,7 @@ use crate::put::{Idle, encode_idle_time, encode_lifetime};
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct Expire<Y> {
-    place: Place,
+    object_ref: ObjectRef,
     fields: Result<Vec<Bytes>, ObjectError>,
     lives: Lives,
     idle: Idle,
@@ -61,8 +61,8 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (place, fields) = (self.place.clone(), self.encode_keys(keys));
-        Expire { place, fields, lives: Lives::On, idle: Idle::None, only_endless: false, layout: PhantomData }
+        let (object_ref, fields) = (self.object_ref.clone(), self.encode_keys(keys));
+        Expire { object_ref, fields, lives: Lives::On, idle: Idle::None, only_endless: false, layout: PhantomData }
     }
 }
 
@@ -90,12 +90,16 @@ impl<Y: Layout> Expire<Y> {
     }
 
     async fn send(self) -> Result<u64, ObjectError> {
-        let (fields, place) = (self.fields?, &self.place);
-        let (lifetime, idle) = (encode_lifetime(place, self.lives, Y::LATEST)?, encode_idle_time(place, self.idle)?);
+        let (fields, object_ref) = (self.fields?, &self.object_ref);
+        let (lifetime, idle) =
+            (encode_lifetime(object_ref, self.lives, Y::LATEST)?, encode_idle_time(object_ref, self.idle)?);
         let mut done = 0;
-        for chunk in parts(&fields, Bytes::len) {
-            let request = Y::expire(place, self.only_endless, &lifetime, &idle, chunk)?;
-            done += place.change::<u64>(request).await.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
+        for chunk in chunks(&fields, Bytes::len) {
+            let request = Y::expire(object_ref, self.only_endless, &lifetime, &idle, chunk)?;
+            done += object_ref
+                .change::<u64>(request)
+                .await
+                .map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
         }
         Ok(done)
     }

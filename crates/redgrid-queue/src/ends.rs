@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, Place, parts};
+use redgrid_core::object::{ObjectError, ObjectRef, chunks};
 use redgrid_core::{IdempotentRequest, IdempotentScript, Request, Script};
 
 use crate::elements::{Elements, PAGE, POPPED_AT_ONCE, channel};
@@ -72,8 +72,8 @@ pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, items: &[Bytes]) ->
 }
 
 /// Of one that waits for a channel, told by a place.
-pub(crate) fn line(place: &Place, end: End) -> Result<std::sync::Arc<Line<OfList>>, ObjectError> {
-    let (_, key) = place.named()?;
+pub(crate) fn line(place: &ObjectRef, end: End) -> Result<std::sync::Arc<Line<OfList>>, ObjectError> {
+    let (_, key) = place.name_and_key()?;
     Ok(Line::of(place.client(), &end.line_of(key), || OfList { key: key.clone(), end }))
 }
 
@@ -103,14 +103,14 @@ impl<T, C: Encode<T>> Elements<T, C> {
     where
         T: 'a,
     {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.place.name_and_key()?;
         let values = self.encoded_all(values)?;
         let command = match only_if_there {
             false => end.of("LPUSH", "RPUSH"),
             true => end.of("LPUSHX", "RPUSHX"),
         };
         let (mut length, mut done) = (None, 0);
-        for part in parts(&values, Bytes::len) {
+        for part in chunks(&values, Bytes::len) {
             let request = PUSH.with([key.clone()]).arg(command).publish_here().arg(channel(key));
             let request = part.iter().cloned().fold(request, Request::arg);
             length = Some(self.place.change(request).await.map_err(|error| error.after(name, done))?);
@@ -118,7 +118,7 @@ impl<T, C: Encode<T>> Elements<T, C> {
         }
         match length {
             Some(length) => Ok(length),
-            None => self.place.ask(self.place.command("LLEN")?).await,
+            None => self.place.read_primary(self.place.command("LLEN")?).await,
         }
     }
 
@@ -169,7 +169,7 @@ impl<T, C: Decode<T>> Elements<T, C> {
     }
 
     pub(crate) async fn moved(&self, from: End, to: &str, to_end: End) -> Result<Option<T>, ObjectError> {
-        let (key, to) = (self.key()?, self.place.beside("to", to)?);
+        let (key, to) = (self.key()?, self.place.same_slot_key("to", to)?);
         let request = MOVE.with([key, to.clone()]).arg(from.of("LEFT", "RIGHT")).arg(to_end.of("LEFT", "RIGHT"));
         self.maybe(self.place.change(request.publish_here().arg(channel(&to))).await?)
     }

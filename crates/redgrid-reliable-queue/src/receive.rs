@@ -120,9 +120,9 @@ async fn received<T: 'static, C: Codec + Clone>(
 ) -> Result<Vec<Delivery<T, C>>, QueueError> {
     let desk = queue.desk()?;
     if !(1..=MOST).contains(&most) {
-        return Err(queue.place().invalid("number of messages", "1 to 100", most).into());
+        return Err(queue.object_ref().invalid("number of messages", "1 to 100", most).into());
     }
-    options.visibility.map(|visibility| visibility_of(queue.place(), visibility)).transpose()?;
+    options.visibility.map(|visibility| visibility_of(queue.object_ref(), visibility)).transpose()?;
     let clock = desk.client.clock();
     let try_only = options.within.is_some_and(|within| within.is_zero());
     // A receive without a wait has the time of any other request: the poll bounds it.

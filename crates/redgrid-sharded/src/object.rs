@@ -46,7 +46,7 @@ impl ShardedObject {
     /// Returns the name, if it is valid.
     #[doc(alias = "getName")]
     pub fn name(&self) -> Option<&Name> {
-        self.0.place.name()
+        self.0.object_ref.name()
     }
 
     /// Returns the number of shards; `None` if no shard layout is stored.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::events::Gap;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Name, PubSubEvent, PubSubStream, ServerError};
 
 use crate::message::{Message, SubscriptionError};
@@ -28,7 +28,7 @@ const BUFFER_RANGE: RangeInclusive<usize> = 1..=1_048_576;
 /// on are received.
 #[must_use = "nothing is subscribed until this is awaited"]
 pub struct Subscribe<T, C> {
-    place: Place,
+    object_ref: ObjectRef,
     channels: Result<ChannelSelector, ObjectError>,
     codec: C,
     buffer: usize,
@@ -36,8 +36,8 @@ pub struct Subscribe<T, C> {
 }
 
 impl<T, C> Subscribe<T, C> {
-    pub(crate) fn new(place: &Place, channels: Result<ChannelSelector, ObjectError>, codec: C) -> Self {
-        Subscribe { place: place.clone(), channels, codec, buffer: DEFAULT_BUFFER, messages: PhantomData }
+    pub(crate) fn new(object_ref: &ObjectRef, channels: Result<ChannelSelector, ObjectError>, codec: C) -> Self {
+        Subscribe { object_ref: object_ref.clone(), channels, codec, buffer: DEFAULT_BUFFER, messages: PhantomData }
     }
 
     /// Sets the size of the buffer for a slow reader, 1 to 1,048,576 messages. The default is
@@ -53,15 +53,15 @@ impl<T, C> Subscribe<T, C> {
 
 impl<T, C: Codec + Decode<T>> Subscribe<T, C> {
     async fn begin(self) -> Result<Subscription<T, C>, ObjectError> {
-        let Subscribe { place, channels, codec, buffer, .. } = self;
-        let name = place.named()?.0.clone();
+        let Subscribe { object_ref, channels, codec, buffer, .. } = self;
+        let name = object_ref.name_and_key()?.0.clone();
         let channels = channels?;
         if !BUFFER_RANGE.contains(&buffer) {
-            return Err(place.invalid("keeping", "1 to 1048576 messages", buffer));
+            return Err(object_ref.invalid("keeping", "1 to 1048576 messages", buffer));
         }
-        let namespace = place.client().namespace().as_str();
+        let namespace = object_ref.client().namespace().as_str();
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
-        match place.client().subscribe(channels, buffer).await {
+        match object_ref.client().subscribe(channels, buffer).await {
             Ok(stream) => Ok(Subscription { name, prefix, codec, stream, messages: PhantomData }),
             Err(error) => Err(subscribe_error(&name, error)),
         }
@@ -97,7 +97,7 @@ impl<T: 'static, C: Codec + Decode<T> + Send + 'static> IntoFuture for Subscribe
 impl<T, C> fmt::Debug for Subscribe<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscribe")
-            .field("name", &self.place.name())
+            .field("name", &self.object_ref.name())
             .field("buffer", &self.buffer)
             .finish_non_exhaustive()
     }

@@ -1,15 +1,15 @@
 //! Operations that every object has: existence, lifetime, size, rename and copy.
 
 pub mod belongings;
+mod cas_loop;
+mod chunks;
 mod error;
 pub mod events;
 mod expire;
 pub mod layouts;
 mod lives;
+mod object_ref;
 mod pages;
-mod parts;
-mod place;
-mod rounds;
 mod scan;
 mod transfer;
 
@@ -18,14 +18,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::cas_loop::{CasLoop, CasReply, in_place};
+pub use self::chunks::chunks;
 pub use self::error::ObjectError;
 pub use self::expire::{Ending, Expire, Lifetime, NewEnding};
 use self::layouts::none;
 pub use self::lives::{Lives, millis};
-pub use self::pages::{Asking, Paged, Pages};
-pub use self::parts::parts;
-pub use self::place::Place;
-pub use self::rounds::{Compared, Rounds, in_place};
+pub use self::object_ref::ObjectRef;
+pub use self::pages::{PageRequest, Paged, Pages};
 pub use self::scan::Scan;
 pub use self::transfer::{Copy, Dump, Rename, Restore};
 use crate::connection::{Client, FromReply, Request};

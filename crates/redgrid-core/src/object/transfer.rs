@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Inner, Object, ObjectError, Rounds};
+use super::{CasLoop, Inner, Object, ObjectError};
 use crate::connection::{FromReply, Reply, Request};
 use crate::error::ServerError;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
@@ -30,7 +30,7 @@ pub struct Dump(Vec<Option<Bytes>>);
 
 impl Dump {
     /// Returns the content of each key, if the key exists. The object's own key comes first.
-    pub fn parts(&self) -> &[Option<Bytes>] {
+    pub fn chunks(&self) -> &[Option<Bytes>] {
         &self.0
     }
 }
@@ -138,8 +138,8 @@ impl Inner {
     }
 
     /// Reads a snapshot of the object and of the keys that are renamed with it.
-    async fn take_snapshot(&self, rounds: &Rounds) -> Result<Option<Snapshot>, ObjectError> {
-        self.decode_snapshot(rounds.read(DUMP.with(self.all_keys()).int(self.face_count())).await?)
+    async fn take_snapshot(&self, cas_loop: &CasLoop) -> Result<Option<Snapshot>, ObjectError> {
+        self.decode_snapshot(cas_loop.read(DUMP.with(self.all_keys()).int(self.face_count())).await?)
     }
 
     /// Returns the request that creates the object from a snapshot of one of the same type.
@@ -235,21 +235,21 @@ impl Inner {
 
     /// Renames to another slot.
     async fn move_to_other_slot(&self, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
-        let mut rounds = Rounds::of(&self.client, &self.name);
+        let mut cas_loop = CasLoop::new(&self.client, &self.name);
         let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
-        let former: Option<Bytes> = rounds.read(Request::command("GET").key(self.receipt_key())).await?;
+        let former: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
         // New for each call, so that it does not match an earlier object of that name.
         let receipt: Bytes = [&to.keys[0][..], format!("\0{:016x}", fastrand::u64(..)).as_bytes()].concat().into();
         loop {
-            let Some(snapshot) = self.take_snapshot(&rounds).await? else {
+            let Some(snapshot) = self.take_snapshot(&cas_loop).await? else {
                 if let Some((snapshot, shas)) = written {
-                    let current: Option<Bytes> = rounds.read(Request::command("GET").key(self.receipt_key())).await?;
+                    let current: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
                     // Another call may have moved it to the same name: then the copy there is the
                     // only one.
                     let is_there =
                         current != former && current.is_some_and(|current| names_target(&current, &to.keys[0]));
                     if !is_there {
-                        let _: bool = rounds.change(to.delete_request(&snapshot, &shas, None, None)).await?;
+                        let _: bool = cas_loop.change(to.delete_request(&snapshot, &shas, None, None)).await?;
                     }
                 }
                 return Err(self.absent());
@@ -259,20 +259,20 @@ impl Inner {
                 None if replaces => Overwrite::Any,
                 None => Overwrite::Free,
             };
-            let reply: Vec<Bytes> = rounds.change(to.restore_request(&snapshot, &overwrite, true)).await?;
+            let reply: Vec<Bytes> = cas_loop.change(to.restore_request(&snapshot, &overwrite, true)).await?;
             if reply.len() <= 1 {
                 // The name is taken, or another client has stored something else there since.
-                return if replaces { Err(rounds.contended()) } else { Ok(false) };
+                return if replaces { Err(cas_loop.contended()) } else { Ok(false) };
             }
             let shas = reply[1..].to_vec();
-            if rounds
+            if cas_loop
                 .change(self.delete_request(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&receipt)))
                 .await?
             {
                 return Ok(true);
             }
             written = Some((snapshot, shas));
-            rounds.lost().await?;
+            cas_loop.lost().await?;
         }
     }
 }
@@ -340,10 +340,10 @@ impl Copy {
         if from.is_same_slot(&to) {
             return from.move_in_slot("COPY", &to, self.replaces).await;
         }
-        let rounds = Rounds::of(&from.client, &from.name);
-        let snapshot = from.take_snapshot(&rounds).await?.ok_or_else(|| from.absent())?;
+        let cas_loop = CasLoop::new(&from.client, &from.name);
+        let snapshot = from.take_snapshot(&cas_loop).await?.ok_or_else(|| from.absent())?;
         let overwrite = if self.replaces { Overwrite::Any } else { Overwrite::Free };
-        let done: Vec<i64> = rounds.change(to.restore_request(&snapshot, &overwrite, false)).await?;
+        let done: Vec<i64> = cas_loop.change(to.restore_request(&snapshot, &overwrite, false)).await?;
         Ok(done == [1])
     }
 }

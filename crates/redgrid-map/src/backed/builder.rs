@@ -172,7 +172,7 @@ where
     /// [`ObjectError::InvalidArgument`] if an option is out of range; [`ObjectError::InvalidName`].
     pub fn build(self) -> Result<BackedMap<K, V, KC, VC>, ObjectError> {
         let Backing { map, loader, writer, write_behind, on_loss, store_options } = self;
-        let (name, _) = map.place.named()?;
+        let (name, _) = map.object_ref.name_and_key()?;
         let invalid = |option, expected: &str, got| {
             Err(ObjectError::InvalidArgument { name: name.clone(), option, expected: expected.into(), got })
         };
@@ -194,7 +194,7 @@ where
                 if let Some((option, expected, got)) = write_behind.first_invalid() {
                     return invalid(option, expected, got);
                 }
-                Mode::Behind(Queue::start(map.place.client(), write_behind, store_options, writer, on_loss))
+                Mode::Behind(Queue::start(map.object_ref.client(), write_behind, store_options, writer, on_loss))
             }
         };
         Ok(BackedMap(Arc::new(Inner {

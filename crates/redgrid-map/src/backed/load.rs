@@ -65,7 +65,7 @@ where
         if let Some(value) = self.0.map.get(key).await? {
             return Ok(Some(value));
         }
-        let field = self.0.map.place.encoded(&self.0.map.keys, key)?;
+        let field = self.0.map.object_ref.encoded(&self.0.map.keys, key)?;
         let found = self.load_missing(key, &field).await?;
         Ok(self.0.map.decode_value(&field, found)?)
     }
@@ -108,7 +108,7 @@ where
         if self.0.map.contains_key(key).await? {
             return Ok(true);
         }
-        let field = self.0.map.place.encoded(&self.0.map.keys, key)?;
+        let field = self.0.map.object_ref.encoded(&self.0.map.keys, key)?;
         Ok(self.load_missing(key, &field).await?.is_some())
     }
 
@@ -170,7 +170,7 @@ where
         let name = self.0.name()?;
         let load_one = async |key: Result<K, Fault>| {
             let key = key.map_err(|fault| BackedError::NotLoaded { name: name.clone(), source: fault.into() })?;
-            let field = self.0.map.place.encoded(&self.0.map.keys, &key)?;
+            let field = self.0.map.object_ref.encoded(&self.0.map.keys, &key)?;
             if replaced {
                 let (inner, key, field) = (Arc::clone(&self.0), key.clone(), field.clone());
                 let load = tokio::spawn(async move { inner.load(key, field, true).await });
@@ -255,7 +255,8 @@ where
         if !replaced {
             // Read from the primary: a replica may be behind. Another process may have loaded the
             // key while this one waited.
-            let current: Option<Bytes> = map.place.ask(map.place.command("HGET")?.arg(field.clone())).await?;
+            let current: Option<Bytes> =
+                map.object_ref.read_primary(map.object_ref.command("HGET")?.arg(field.clone())).await?;
             if current.is_some() {
                 return Ok(current);
             }
@@ -278,10 +279,10 @@ where
             (None, None) => None,
         };
         let Some(value) = loaded else { return Ok(None) };
-        let value = map.place.encoded(&map.values, &value)?;
+        let value = map.object_ref.encoded(&map.values, &value)?;
         if replaced {
-            let request = map.place.command("HSET")?.arg(field).arg(value.clone());
-            map.place.change::<i64>(request).await?;
+            let request = map.object_ref.command("HSET")?.arg(field).arg(value.clone());
+            map.object_ref.change::<i64>(request).await?;
             return Ok(Some(value));
         }
         let current: Option<Bytes> = map.run_script(&INSERT_IF_ABSENT, [field, value.clone()]).await?;

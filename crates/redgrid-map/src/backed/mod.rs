@@ -110,7 +110,7 @@ impl<K, V, KC, VC> BackedMap<K, V, KC, VC> {
 
 impl<K, V, KC: redgrid_codecs::Codec, VC: redgrid_codecs::Codec> Inner<K, V, KC, VC> {
     fn name(&self) -> Result<Name, ObjectError> {
-        Ok(self.map.place.named()?.0.clone())
+        Ok(self.map.object_ref.name_and_key()?.0.clone())
     }
 }
 

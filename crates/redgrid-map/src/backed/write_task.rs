@@ -78,7 +78,7 @@ impl<K, V, KC: Codec, VC: Codec> BackedMap<K, V, KC, VC> {
         T: Send + 'static,
         W: Future<Output = Result<T, BackedError>> + Send + 'static,
     {
-        let (name, client) = (self.0.name()?, self.0.map.place.client());
+        let (name, client) = (self.0.name()?, self.0.map.object_ref.client());
         if client.is_shut_down() {
             return Err(BackedError::Closed { name });
         }
@@ -164,13 +164,13 @@ where
         field: Bytes,
         change: AppliedChange,
     ) -> Result<(), ObjectError> {
-        let (_, map) = self.map.place.named()?;
+        let (_, map) = self.map.object_ref.name_and_key()?;
         let request = match (change.previous, change.new) {
             (None, None) => return Ok(()),
             (Some(previous), Some(new)) if previous == new => return Ok(()),
             (Some(previous), Some(new)) => compare_and_set(map, false, [field, new, previous]),
             (None, Some(new)) => compare_and_remove(map, false, [field, new]),
-            (Some(previous), None) => self.map.place.command("HSETNX")?.arg(field).arg(previous),
+            (Some(previous), None) => self.map.object_ref.command("HSETNX")?.arg(field).arg(previous),
         };
         self.run_during_shutdown::<bool>(background, request).await.map(drop)
     }
@@ -189,8 +189,8 @@ where
         if matches!(self.mode, Mode::NoWriter) {
             return Ok(());
         }
-        let place = &self.map.place;
-        let request = changes.iter().map(|(field, ..)| field.clone()).fold(place.command("HMGET")?, Request::arg);
+        let object_ref = &self.map.object_ref;
+        let request = changes.iter().map(|(field, ..)| field.clone()).fold(object_ref.command("HMGET")?, Request::arg);
         let current: Vec<Option<Bytes>> =
             match (&self.mode, self.run_during_shutdown(background, request.idempotent()).await) {
                 (_, Ok(current)) => current,

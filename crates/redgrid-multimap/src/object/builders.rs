@@ -81,7 +81,7 @@ impl<Y: Kind> Expire<Y> {
     }
 
     async fn run(self) -> Result<bool, ObjectError> {
-        let (name, _) = self.object.map.place.named()?;
+        let (name, _) = self.object.map.object_ref.name_and_key()?;
         let (command, millis, condition) = self.ending.words(name)?;
         self.object.set_expiry(command, millis, condition).await
     }

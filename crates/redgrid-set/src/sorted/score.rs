@@ -27,7 +27,7 @@ impl<T, C: Codec> Elements<T, C> {
         C: Encode<Q>,
     {
         let value = self.encode(value)?;
-        self.place.read(self.place.command("ZSCORE")?.arg(value)).await
+        self.object_ref.read(self.object_ref.command("ZSCORE")?.arg(value)).await
     }
 
     pub(crate) async fn scores<'a, Q: ?Sized + 'a>(
