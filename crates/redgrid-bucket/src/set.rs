@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redgrid_codecs::Decode;
 use redgrid_core::fence::{Fence, Write};
-use redgrid_core::object::{Lives, ObjectError, ObjectRef};
+use redgrid_core::object::{ObjectError, ObjectRef, SetTtl};
 use redgrid_core::{Request, Token};
 
 use crate::bucket::Bucket;
@@ -17,7 +17,7 @@ use crate::bucket::Bucket;
 struct SetRequest {
     object_ref: ObjectRef,
     value: Result<Bytes, ObjectError>,
-    lives: Lives,
+    ttl: SetTtl,
 }
 
 impl SetRequest {
@@ -25,7 +25,7 @@ impl SetRequest {
         let value = self.value?;
         let (name, key) = self.object_ref.name_and_key()?;
         let request = Request::command("SET").key(key.clone()).arg(value);
-        let request = self.lives.options(name)?.into_iter().fold(request, Request::arg);
+        let request = self.ttl.options(name)?.into_iter().fold(request, Request::arg);
         Ok((self.object_ref, request))
     }
 }
@@ -35,19 +35,19 @@ macro_rules! lifetime_methods {
     () => {
         /// Lets the value expire after this time, 1 ms to 3650 days.
         pub fn expires_in(mut self, lifetime: Duration) -> Self {
-            self.set.lives = Lives::For(lifetime);
+            self.set.ttl = SetTtl::For(lifetime);
             self
         }
 
         /// Lets the value expire at this time by the server's clock.
         pub fn expires_at(mut self, at: SystemTime) -> Self {
-            self.set.lives = Lives::Until(at);
+            self.set.ttl = SetTtl::Until(at);
             self
         }
 
         /// Keeps the lifetime of the previous value.
         pub fn keep_lifetime(mut self) -> Self {
-            self.set.lives = Lives::AsBefore;
+            self.set.ttl = SetTtl::Keep;
             self
         }
     };
@@ -65,7 +65,7 @@ pub struct Set {
 
 impl Set {
     pub(crate) fn new(object_ref: ObjectRef, value: Result<Bytes, ObjectError>) -> Self {
-        Set { set: SetRequest { object_ref, value, lives: Lives::On }, token: None }
+        Set { set: SetRequest { object_ref, value, ttl: SetTtl::None }, token: None }
     }
 
     lifetime_methods!();
@@ -100,8 +100,8 @@ impl Set {
             let (object_ref, request) = self.set.request()?;
             return object_ref.change(request).await;
         };
-        let SetRequest { object_ref, value, lives } = self.set;
-        let write = Write::Set { value: value?, lives };
+        let SetRequest { object_ref, value, ttl } = self.set;
+        let write = Write::Set { value: value?, ttl };
         match fence {
             Some(fence) => object_ref.fenced_by(&fence, write, token).await.map(drop),
             None => object_ref.fenced(write, token).await.map(drop),
@@ -120,7 +120,7 @@ pub struct SetIf {
 
 impl SetIf {
     pub(crate) fn new(object_ref: ObjectRef, value: Result<Bytes, ObjectError>, condition: &'static str) -> Self {
-        SetIf { set: SetRequest { object_ref, value, lives: Lives::On }, condition }
+        SetIf { set: SetRequest { object_ref, value, ttl: SetTtl::None }, condition }
     }
 
     lifetime_methods!();
@@ -142,7 +142,7 @@ pub struct GetAndSet<T, C> {
 
 impl<T, C: Decode<T>> GetAndSet<T, C> {
     pub(crate) fn new(bucket: Bucket<T, C>, value: Result<Bytes, ObjectError>) -> Self {
-        GetAndSet { set: SetRequest { object_ref: bucket.object_ref.clone(), value, lives: Lives::On }, bucket }
+        GetAndSet { set: SetRequest { object_ref: bucket.object_ref.clone(), value, ttl: SetTtl::None }, bucket }
     }
 
     lifetime_methods!();

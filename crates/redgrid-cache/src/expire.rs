@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{Lives, ObjectError, ObjectRef, chunks};
+use redgrid_core::object::{ObjectError, ObjectRef, SetTtl, chunks};
 
 use crate::cache::{Cache, FIELD_LIFETIMES_NEEDED};
 use crate::layout::{Layout, Packed};
@@ -23,7 +23,7 @@ use crate::put::{Idle, encode_idle_time, encode_lifetime};
 pub struct Expire<Y> {
     object_ref: ObjectRef,
     fields: Result<Vec<Bytes>, ObjectError>,
-    lives: Lives,
+    ttl: SetTtl,
     idle: Idle,
     only_endless: bool,
     layout: PhantomData<fn() -> Y>,
@@ -62,14 +62,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         KC: Encode<Q>,
     {
         let (object_ref, fields) = (self.object_ref.clone(), self.encode_keys(keys));
-        Expire { object_ref, fields, lives: Lives::On, idle: Idle::None, only_endless: false, layout: PhantomData }
+        Expire { object_ref, fields, ttl: SetTtl::None, idle: Idle::None, only_endless: false, layout: PhantomData }
     }
 }
 
 impl<Y: Layout> Expire<Y> {
     /// Lets the entries expire after this time, 1 ms to 3650 days.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
-        self.lives = Lives::For(lifetime);
+        self.ttl = SetTtl::For(lifetime);
         self
     }
 
@@ -77,7 +77,7 @@ impl<Y: Layout> Expire<Y> {
     ///
     /// Servers accept expiry times of native maps up to November 4199.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
-        self.lives = Lives::Until(at);
+        self.ttl = SetTtl::Until(at);
         self
     }
 
@@ -92,7 +92,7 @@ impl<Y: Layout> Expire<Y> {
     async fn send(self) -> Result<u64, ObjectError> {
         let (fields, object_ref) = (self.fields?, &self.object_ref);
         let (lifetime, idle) =
-            (encode_lifetime(object_ref, self.lives, Y::LATEST)?, encode_idle_time(object_ref, self.idle)?);
+            (encode_lifetime(object_ref, self.ttl, Y::LATEST)?, encode_idle_time(object_ref, self.idle)?);
         let mut done = 0;
         for chunk in chunks(&fields, Bytes::len) {
             let request = Y::expire(object_ref, self.only_endless, &lifetime, &idle, chunk)?;

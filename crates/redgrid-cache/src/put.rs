@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{Lives, ObjectError, ObjectRef, chunks, millis};
+use redgrid_core::object::{ObjectError, ObjectRef, SetTtl, chunks, millis};
 use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED, describe_time, unix_millis};
 
 use crate::cache::{Cache, FIELD_LIFETIMES_NEEDED, describe_key};
@@ -25,14 +25,14 @@ pub(crate) enum Idle {
 /// Encodes a lifetime for the scripts, if it ends no later than `latest`.
 pub(crate) fn encode_lifetime(
     object_ref: &ObjectRef,
-    lives: Lives,
+    ttl: SetTtl,
     latest: (u128, &'static str),
 ) -> Result<Bytes, ObjectError> {
-    Ok(match lives {
-        Lives::On => "0".into(),
-        Lives::AsBefore => "=".into(),
-        Lives::For(lifetime) => millis(object_ref.name_and_key()?.0, lifetime)?,
-        Lives::Until(at) => match unix_millis(at).filter(|millis| *millis <= latest.0) {
+    Ok(match ttl {
+        SetTtl::None => "0".into(),
+        SetTtl::Keep => "=".into(),
+        SetTtl::For(lifetime) => millis(object_ref.name_and_key()?.0, lifetime)?,
+        SetTtl::Until(at) => match unix_millis(at).filter(|millis| *millis <= latest.0) {
             Some(millis) => format!("@{}", millis.max(1)).into(),
             None => return Err(object_ref.invalid("lifetime", latest.1, describe_time(at))),
         },
@@ -57,7 +57,7 @@ struct PutRequest<Y> {
     expected: Option<Bytes>,
     condition: &'static str,
     return_previous: bool,
-    lives: Lives,
+    ttl: SetTtl,
     idle: Idle,
     layout: PhantomData<fn() -> Y>,
 }
@@ -68,9 +68,9 @@ type PutOutcome = (i64, Option<Bytes>);
 impl<Y: Layout> PutRequest<Y> {
     fn new(object_ref: &ObjectRef, entries: Result<Vec<(Bytes, Bytes)>, ObjectError>, condition: &'static str) -> Self {
         // By default, replacing a value keeps its lifetime and its idle time.
-        let (lives, idle) = match condition {
-            "present" | "equal" => (Lives::AsBefore, Idle::Keep),
-            _ => (Lives::On, Idle::None),
+        let (ttl, idle) = match condition {
+            "present" | "equal" => (SetTtl::Keep, Idle::Keep),
+            _ => (SetTtl::None, Idle::None),
         };
         let object_ref = object_ref.clone();
         PutRequest {
@@ -79,15 +79,15 @@ impl<Y: Layout> PutRequest<Y> {
             expected: None,
             condition,
             return_previous: false,
-            lives,
+            ttl,
             idle,
             layout: PhantomData,
         }
     }
 
     /// Sets the lifetime. An idle time that was to be kept becomes none: setting one replaces both.
-    fn set_lifetime(&mut self, lives: Lives) {
-        self.lives = lives;
+    fn set_lifetime(&mut self, ttl: SetTtl) {
+        self.ttl = ttl;
         self.idle = match self.idle {
             Idle::Keep => Idle::None,
             set => set,
@@ -96,8 +96,8 @@ impl<Y: Layout> PutRequest<Y> {
 
     fn set_idle_time(&mut self, time: Duration) {
         self.idle = Idle::For(time);
-        self.lives = match self.lives {
-            Lives::AsBefore => Lives::On,
+        self.ttl = match self.ttl {
+            SetTtl::Keep => SetTtl::None,
             set => set,
         };
     }
@@ -108,7 +108,7 @@ impl<Y: Layout> PutRequest<Y> {
             condition: self.condition,
             expected: self.expected,
             return_previous: self.return_previous,
-            lifetime: encode_lifetime(&self.object_ref, self.lives, Y::LATEST)?,
+            lifetime: encode_lifetime(&self.object_ref, self.ttl, Y::LATEST)?,
             idle: encode_idle_time(&self.object_ref, self.idle)?,
         };
         let mut done = Vec::with_capacity(entries.len());
@@ -126,7 +126,7 @@ macro_rules! lifetime_methods {
         impl<$($param,)* Y: Layout> $type<$($param,)* Y> {
             /// Lets the entry expire after this time, 1 ms to 3650 days.
             pub fn expires_in(mut self, lifetime: Duration) -> Self {
-                self.put.set_lifetime(Lives::For(lifetime));
+                self.put.set_lifetime(SetTtl::For(lifetime));
                 self
             }
 
@@ -134,19 +134,19 @@ macro_rules! lifetime_methods {
             ///
             /// Servers accept expiry times of native maps up to November 4199.
             pub fn expires_at(mut self, at: SystemTime) -> Self {
-                self.put.set_lifetime(Lives::Until(at));
+                self.put.set_lifetime(SetTtl::Until(at));
                 self
             }
 
             /// Lets the entry never expire.
             pub fn endless(mut self) -> Self {
-                (self.put.lives, self.put.idle) = (Lives::On, Idle::None);
+                (self.put.ttl, self.put.idle) = (SetTtl::None, Idle::None);
                 self
             }
 
             /// Keeps the lifetime and the idle time of the previous value.
             pub fn keep_lifetime(mut self) -> Self {
-                (self.put.lives, self.put.idle) = (Lives::AsBefore, Idle::Keep);
+                (self.put.ttl, self.put.idle) = (SetTtl::Keep, Idle::Keep);
                 self
             }
         }

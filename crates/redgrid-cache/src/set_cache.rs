@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{Lifetime, Lives, Object, ObjectError, ObjectRef, Scan, alone, chunks};
+use redgrid_core::object::{Lifetime, Object, ObjectError, ObjectRef, Scan, SetTtl, alone, chunks};
 use redgrid_core::{Client, Request, Script};
 
 use crate::layout::{Packed, sealed::Requests};
@@ -370,7 +370,7 @@ impl<T, C: Codec> SetCache<T, C> {
         C: Encode<Q>,
     {
         let (object_ref, values) = (self.object_ref.clone(), self.encode_all(values));
-        SetInsert { object_ref, values, condition, all_or_none, lives: Lives::On, result_of }
+        SetInsert { object_ref, values, condition, all_or_none, ttl: SetTtl::None, result_of }
     }
 
     async fn remaining(&self, values: &[Bytes]) -> Result<Vec<i64>, ObjectError> {
@@ -416,7 +416,7 @@ pub struct SetInsert<R> {
     values: Result<Vec<Bytes>, ObjectError>,
     condition: &'static str,
     all_or_none: bool,
-    lives: Lives,
+    ttl: SetTtl,
     /// Computes the result from the number of new values, and of values with the new expiry.
     result_of: fn((u64, u64)) -> R,
 }
@@ -424,19 +424,19 @@ pub struct SetInsert<R> {
 impl<R> SetInsert<R> {
     /// Lets the values expire after this time, 1 ms to 3650 days.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
-        self.lives = Lives::For(lifetime);
+        self.ttl = SetTtl::For(lifetime);
         self
     }
 
     /// Lets the values expire at this time by the server's clock; at once if it has passed.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
-        self.lives = Lives::Until(at);
+        self.ttl = SetTtl::Until(at);
         self
     }
 
     async fn send(self) -> Result<R, ObjectError> {
         let (values, object_ref) = (self.values?, &self.object_ref);
-        let encoded_lifetime = encode_lifetime(object_ref, self.lives, Packed::LATEST)?;
+        let encoded_lifetime = encode_lifetime(object_ref, self.ttl, Packed::LATEST)?;
         if self.all_or_none && chunks(&values, Bytes::len).count() > 1 {
             return Err(object_ref.invalid("values", "up to 500 of 4 MiB at once", values.len()));
         }

@@ -59,5 +59,5 @@ pub use map::Map;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};
 pub use redgrid_core::fence::{Fence, FenceError};
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError, Scan};
+pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError, Scan};
 pub use redgrid_core::{Client, Config, Name, ServerError, Token};

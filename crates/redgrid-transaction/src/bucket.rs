@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::Lives;
+use redgrid_core::object::SetTtl;
 
 use crate::error::TransactionError;
 use crate::state::Kind;
@@ -113,7 +113,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
     ///
     /// [`TransactionError`] states why the write was not buffered.
     pub fn set(&self, value: &T) -> Result<(), TransactionError> {
-        self.put(value, Lives::On)
+        self.put(value, SetTtl::None)
     }
 
     /// Sets the value with a lifetime that begins at the commit, 1 ms to 3650 days.
@@ -122,7 +122,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
     ///
     /// [`TransactionError`] states why the write was not buffered.
     pub fn set_for(&self, value: &T, lifetime: Duration) -> Result<(), TransactionError> {
-        self.put(value, Lives::For(lifetime))
+        self.put(value, SetTtl::For(lifetime))
     }
 
     /// Sets the value, and keeps the lifetime that the stored value has at the commit.
@@ -132,7 +132,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
     /// [`TransactionError`] states why the write was not buffered.
     #[doc(alias = "setAndKeepTTL")]
     pub fn set_and_keep_lifetime(&self, value: &T) -> Result<(), TransactionError> {
-        self.put(value, Lives::AsBefore)
+        self.put(value, SetTtl::Keep)
     }
 
     /// Sets the value if there is none, and returns whether it did.
@@ -174,7 +174,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
         Ok(is_equal)
     }
 
-    fn put(&self, value: &T, lifetime: Lives) -> Result<(), TransactionError> {
+    fn put(&self, value: &T, lifetime: SetTtl) -> Result<(), TransactionError> {
         let (name, _) = self.object.object_ref.name_and_key()?;
         self.object.put(VALUE, self.object.object_ref.encoded(&self.codec, value)?, lifetime.options(name)?)
     }

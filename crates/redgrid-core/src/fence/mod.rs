@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::connection::{Client, Request};
 use crate::error::ServerError;
 use crate::name::{InvalidName, Name, companion, same_slot};
-use crate::object::Lives;
+use crate::object::SetTtl;
 use crate::script::Script;
 use crate::token::Token;
 
@@ -69,7 +69,7 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 ///
 /// If a token is ahead of the clock of the fence's server, it is remembered for that lead as well.
 /// A holder that has held its lock for longer than the lifetime without a write gets
-/// [`FenceError::Aged`], and must acquire the lock again. Use the same lifetime everywhere. If the
+/// [`FenceError::Expired`], and must acquire the lock again. Use the same lifetime everywhere. If the
 /// server loses its memory, the fence is lost together with the data.
 #[derive(Debug, Clone)]
 pub struct Fence {
@@ -166,7 +166,7 @@ impl Fence {
     /// If the future is dropped, the value may be written, now or within the client's
     /// `response_timeout`.
     pub async fn set(&self, key: impl AsRef<str>, value: impl Into<Bytes>, token: Token) -> Result<(), FenceError> {
-        self.write(key, Write::Set { value: value.into(), lives: Lives::On }, token).await.map(drop)
+        self.write(key, Write::Set { value: value.into(), ttl: SetTtl::None }, token).await.map(drop)
     }
 
     /// Sets a field of the hash `key` if `token` is not stale. Returns true if the field is new.
@@ -275,7 +275,7 @@ impl Fence {
                 let highest = Token::new(highest.unwrap_or(u64::MAX));
                 Err(FenceError::Stale { name, token, highest })
             }
-            (AGED, _) => Err(FenceError::Aged { name, token, lifetime: self.lifetime.unwrap_or_default() }),
+            (EXPIRED, _) => Err(FenceError::Expired { name, token, lifetime: self.lifetime.unwrap_or_default() }),
             (TOO_LATE, _) => {
                 let reason = "the server found the request too late, twice: its clock jumps".into();
                 Err(guarded.write_error(ServerError::Unknown { reason }))
@@ -299,7 +299,7 @@ impl Fence {
 const PASSED: i64 = 1;
 const STALE: i64 = 0;
 const TOO_LATE: i64 = 2;
-const AGED: i64 = 3;
+const EXPIRED: i64 = 3;
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 1_000_000)
@@ -324,7 +324,7 @@ pub enum Write {
         /// The new value.
         value: Bytes,
         /// The lifetime of the key.
-        lives: Lives,
+        ttl: SetTtl,
     },
     /// Sets fields of a hash.
     HashSet {
@@ -361,8 +361,8 @@ impl Write {
             });
         }
         Ok(match self {
-            Write::Set { value, lives } => {
-                let options = lives.as_options().map_err(|invalid| FenceError::InvalidArgument {
+            Write::Set { value, ttl } => {
+                let options = ttl.as_options().map_err(|invalid| FenceError::InvalidArgument {
                     name: name.clone(),
                     option: "lifetime",
                     expected: invalid.expected.into(),
@@ -399,7 +399,7 @@ pub enum FenceError {
     ///
     /// Nothing was written.
     #[error("token {token} is older than what the fence `{name}` remembers ({lifetime:?})")]
-    Aged {
+    Expired {
         /// Name of the fence.
         name: Name,
         /// The rejected token.

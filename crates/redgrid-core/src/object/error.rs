@@ -234,7 +234,7 @@ impl ObjectError {
             FenceError::InvalidArgument { name, option, expected, got } => {
                 ObjectError::InvalidArgument { name, option, expected, got }
             }
-            FenceError::Stale { .. } | FenceError::Aged { .. } | FenceError::OtherSlot { .. } => {
+            FenceError::Stale { .. } | FenceError::Expired { .. } | FenceError::OtherSlot { .. } => {
                 ObjectError::Fenced { name: name.clone(), source }
             }
         }
