@@ -76,7 +76,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// Returns the [`Object`] of both keys: existence (as soon as the filter is created), lifetime,
     /// other names, memory size.
     pub fn object(&self) -> Object {
-        self.object_ref.object(bloom_filter).and_faces(2)
+        self.object_ref.object(bloom_filter).with_primary_keys(2)
     }
 
     /// Creates the filter, if there is none, and returns whether it did.

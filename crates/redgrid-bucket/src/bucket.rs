@@ -58,7 +58,7 @@ impl<T, C: Codec> Bucket<T, C> {
     ///
     /// A rename moves the fence, too.
     pub fn object(&self) -> Object {
-        self.object_ref.object(alone).and_along(fence)
+        self.object_ref.object(alone).also_renames(fence)
     }
 
     /// Returns the size of the encoded value in bytes; 0 if there is no value.

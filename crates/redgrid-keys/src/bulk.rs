@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use redgrid_core::object::belongings::beside;
+use redgrid_core::object::key_ownership::suffixed_companions;
 use redgrid_core::{BulkScript, Client, Code, Name, Request, ServerError};
 
 use crate::key_ownership::{self, existence_row, key_row};
@@ -116,7 +116,7 @@ impl Operation {
         let mut keys = self.key_row(object);
         // Determined before the object's own key is deleted, on which this depends.
         let companions = key_ownership::companions(client, object).await?;
-        let candidates = beside(object);
+        let candidates = suffixed_companions(object);
         keys.retain(|key| companions.contains(key) || !candidates.contains(key));
         if let (Operation::Remove(_), Some(_)) = (self, multimap::detect(client, object).await?) {
             multimap::remove(client, object).await?;

@@ -114,7 +114,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     /// Caches of Redisson never detect it. To delete a map use [`clear`](LocalCachedMap::clear),
     /// which notifies all caches at once.
     pub fn object(&self) -> Object {
-        self.object_ref.object(alone).and_along(fence)
+        self.object_ref.object(alone).also_renames(fence)
     }
 
     /// Returns the number of entries on the server.

@@ -70,7 +70,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// The map's fence goes with the map to another name.
     pub fn object(&self) -> Object {
-        self.object_ref.object(alone).and_along(fence)
+        self.object_ref.object(alone).also_renames(fence)
     }
 
     /// Returns the number of entries.

@@ -105,7 +105,7 @@ macro_rules! queue {
 
             /// What every object has: whether it is there, its lifetime, other names, its size in memory.
             pub fn object(&self) -> Object {
-                self.of.place.object(layouts::$layout)$(.and_faces($faces))?
+                self.of.place.object(layouts::$layout)$(.with_primary_keys($faces))?
             }
         }
 

@@ -1,6 +1,6 @@
 //! All that is on a server: what is there, what belongs to whom, and what goes together.
 
-mod belongings;
+mod key_ownership;
 mod walks;
 
 use std::collections::BTreeSet;

@@ -144,7 +144,7 @@ impl Expire {
         let inner = self.object.inner()?;
         let (command, millis, condition) = self.expiry.args(&inner.name)?;
         let request = EXPIRE.with(inner.keys.iter().cloned()).arg(command).arg(millis).arg(condition);
-        let request = request.int(inner.face_count());
+        let request = request.int(inner.primary_key_count());
         Ok(inner.change::<i64>(request).await? == 1)
     }
 }

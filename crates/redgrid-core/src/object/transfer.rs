@@ -107,7 +107,7 @@ impl Object {
     /// Dropping the future changes nothing.
     pub async fn dump(&self) -> Result<Option<Dump>, ObjectError> {
         let inner = self.inner()?;
-        let parts = inner.read(DUMP.with(inner.keys.iter().cloned()).int(inner.face_count())).await?;
+        let parts = inner.read(DUMP.with(inner.keys.iter().cloned()).int(inner.primary_key_count())).await?;
         Ok(inner.decode_snapshot(parts)?.map(|snapshot| snapshot.dump))
     }
 
@@ -139,7 +139,7 @@ impl Inner {
 
     /// Reads a snapshot of the object and of the keys that are renamed with it.
     async fn take_snapshot(&self, cas_loop: &CasLoop) -> Result<Option<Snapshot>, ObjectError> {
-        self.decode_snapshot(cas_loop.read(DUMP.with(self.all_keys()).int(self.face_count())).await?)
+        self.decode_snapshot(cas_loop.read(DUMP.with(self.all_keys()).int(self.primary_key_count())).await?)
     }
 
     /// Returns the request that creates the object from a snapshot of one of the same type.
@@ -153,7 +153,8 @@ impl Inner {
             Overwrite::Same(_) => "same",
         };
         let count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
-        let mut request = RESTORE.with(keys).arg(condition).int(return_shas.into()).int(count).int(self.face_count());
+        let mut request =
+            RESTORE.with(keys).arg(condition).int(return_shas.into()).int(count).int(self.primary_key_count());
         for (n, (content, lifetime)) in snapshot.dump.0.iter().zip(&snapshot.lifetimes).enumerate() {
             let expected_sha = match overwrite {
                 Overwrite::Same(shas) => shas.get(n).cloned().unwrap_or_default(),
@@ -167,8 +168,8 @@ impl Inner {
 
     /// Returns the object of the same type with another name.
     fn renamed_to(&self, to: &str) -> Result<Inner, ObjectError> {
-        let other = Inner::of(&self.client, Name::new(to)?, self.layout, self.along);
-        let other = Inner { faces: self.faces, ..other };
+        let other = Inner::of(&self.client, Name::new(to)?, self.layout, self.renamed_with);
+        let other = Inner { primary_keys: self.primary_keys, ..other };
         let (own_keys, other_keys) = (self.all_keys(), other.all_keys());
         if own_keys[0] != other_keys[0] && own_keys.iter().any(|key| other_keys.contains(key)) {
             return Err(ObjectError::InvalidArgument {
@@ -194,7 +195,9 @@ impl Inner {
         let keys = self.all_keys().into_iter().chain(to.all_keys());
         let own_count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
         match self
-            .change::<i64>(MOVE.with(keys).arg(command).int(replaces.into()).int(own_count).int(self.face_count()))
+            .change::<i64>(
+                MOVE.with(keys).arg(command).int(replaces.into()).int(own_count).int(self.primary_key_count()),
+            )
             .await?
         {
             -1 => Err(self.absent()),

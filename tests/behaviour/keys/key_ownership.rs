@@ -1,7 +1,7 @@
 //! What belongs to an object, and what does not.
 
 use redgrid_barrier::Event;
-use redgrid_core::object::belongings::{belongs_to, may_be_beside};
+use redgrid_core::object::key_ownership::{owner_of, possible_owner};
 use redgrid_keys::{Keys, Kind};
 use redgrid_list::List;
 use redgrid_tests::{client, server};
@@ -128,8 +128,8 @@ fn every_key_that_the_page_has_leads_to_its_object() {
             let ids = ["<client id>", "<round>", "<member>", "<id>"];
             let key = ids.into_iter().fold(key, |key, of| key.replace(of, id)).replace("<number>", "7");
             assert!(!key.contains('<'), "{name}");
-            let of = belongs_to(key.as_bytes()).map(|(object, _)| object);
-            let of = of.or_else(|| may_be_beside(key.as_bytes()).map(|perhaps| perhaps.object));
+            let of = owner_of(key.as_bytes()).map(|(object, _)| object);
+            let of = of.or_else(|| possible_owner(key.as_bytes()).map(|candidate| candidate.object));
             let expected = if name == "redgrid_birth" { name } else { "R" };
             assert_eq!(of.as_deref(), Some(expected.as_bytes()), "{name}");
             seen += 1;
