@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redgrid_core::Client;
 use redgrid_core::object::{Lifetime, Object, layouts};
-use redgrid_core::permits::{Acquire, Counter, PermitId, Returned, SemaphoreError, TryAcquire};
+use redgrid_core::permits::{Acquire, PermitId, Returned, SemaphoreError, SemaphoreHandle, TryAcquire};
 use tokio::sync::watch;
 
 /// A semaphore of all processes that use the same server, whose permits have ids and leases.
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 #[doc(alias = "RedissonPermitExpirableSemaphore")]
 #[derive(Clone)]
 pub struct PermitExpirableSemaphore {
-    counter: Counter,
+    handle: SemaphoreHandle,
     never_closed: watch::Receiver<bool>,
 }
 
@@ -27,7 +27,10 @@ impl PermitExpirableSemaphore {
     /// Returns the semaphore with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         // The sender is dropped, so the semaphore is never closed.
-        PermitExpirableSemaphore { counter: Counter::new(client, name, true), never_closed: watch::channel(false).1 }
+        PermitExpirableSemaphore {
+            handle: SemaphoreHandle::new(client, name, true),
+            never_closed: watch::channel(false).1,
+        }
     }
 
     /// Returns the same semaphore, where waiters are served in the order of their requests.
@@ -36,7 +39,7 @@ impl PermitExpirableSemaphore {
     /// large one. Each permit that passes on to another waiter then costs a request.
     #[must_use]
     pub fn fair(mut self) -> Self {
-        self.counter = self.counter.fair();
+        self.handle = self.handle.fair();
         self
     }
 
@@ -67,7 +70,7 @@ impl PermitExpirableSemaphore {
     /// As [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
-        Acquire::new(&self.counter, permits, None, self.never_closed.clone())
+        Acquire::new(&self.handle, permits, None, self.never_closed.clone())
     }
 
     /// Acquires one permit if one is available.
@@ -99,7 +102,7 @@ impl PermitExpirableSemaphore {
     /// As [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
-        TryAcquire::new(&self.counter, permits, None, self.never_closed.clone())
+        TryAcquire::new(&self.handle, permits, None, self.never_closed.clone())
     }
 
     /// Returns a permit to the semaphore by its id, regardless of its holder.
@@ -117,7 +120,7 @@ impl PermitExpirableSemaphore {
     #[doc(alias = "tryRelease")]
     #[doc(alias = "release")]
     pub async fn try_release(&self, id: PermitId) -> Result<Returned, SemaphoreError> {
-        self.counter.give_back(id).await
+        self.handle.give_back(id).await
     }
 
     /// Sets the lease of a permit from now on, regardless of its holder.
@@ -134,7 +137,7 @@ impl PermitExpirableSemaphore {
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "updateLeaseTime")]
     pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool, SemaphoreError> {
-        self.counter.extend(id, lease).await
+        self.handle.extend(id, lease).await
     }
 
     /// Returns the remaining lease of a permit, regardless of its holder.
@@ -151,7 +154,7 @@ impl PermitExpirableSemaphore {
     /// Dropping the future changes nothing.
     #[doc(alias = "getLeaseTime")]
     pub async fn remaining_lease(&self, id: PermitId) -> Result<Lifetime, SemaphoreError> {
-        self.counter.lease(id).await
+        self.handle.lease(id).await
     }
 
     /// Sets the number of permits if none were set yet. Returns whether that was the case.
@@ -165,7 +168,7 @@ impl PermitExpirableSemaphore {
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "trySetPermits")]
     pub async fn try_set_permits(&self, permits: u64) -> Result<bool, SemaphoreError> {
-        self.counter.set(permits, false, None).await
+        self.handle.set(permits, false, None).await
     }
 
     /// Sets the number of permits.
@@ -182,7 +185,7 @@ impl PermitExpirableSemaphore {
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "setPermits")]
     pub async fn set_permits(&self, permits: u64) -> Result<(), SemaphoreError> {
-        self.counter.set(permits, true, None).await.map(drop)
+        self.handle.set(permits, true, None).await.map(drop)
     }
 
     /// Adds permits to the semaphore, or takes some away if `permits` is negative.
@@ -198,7 +201,7 @@ impl PermitExpirableSemaphore {
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "addPermits")]
     pub async fn add_permits(&self, permits: i64) -> Result<(), SemaphoreError> {
-        self.counter.add(permits, false).await.map(drop)
+        self.handle.add(permits, false).await.map(drop)
     }
 
     /// Returns the number of permits that are available at this instant.
@@ -214,7 +217,7 @@ impl PermitExpirableSemaphore {
     /// Dropping the future changes nothing.
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64, SemaphoreError> {
-        let left = self.counter.count().await?.available.unwrap_or(0);
+        let left = self.handle.count().await?.available.unwrap_or(0);
         Ok(u64::try_from(left).unwrap_or(0))
     }
 
@@ -229,7 +232,7 @@ impl PermitExpirableSemaphore {
     /// Dropping the future changes nothing.
     #[doc(alias = "acquiredPermits")]
     pub async fn acquired_permits(&self) -> Result<u64, SemaphoreError> {
-        Ok(self.counter.count().await?.leased)
+        Ok(self.handle.count().await?.leased)
     }
 
     /// Returns the number of all permits, available and held ones.
@@ -243,7 +246,7 @@ impl PermitExpirableSemaphore {
     /// Dropping the future changes nothing.
     #[doc(alias = "getPermits")]
     pub async fn permits(&self) -> Result<u64, SemaphoreError> {
-        let counts = self.counter.count().await?;
+        let counts = self.handle.count().await?;
         let all = counts.available.unwrap_or(0).saturating_add_unsigned(counts.leased);
         Ok(u64::try_from(all).unwrap_or(0))
     }
@@ -254,7 +257,7 @@ impl PermitExpirableSemaphore {
     /// consider held permits: after a deletion or a rename those are forgotten. Waiters are not
     /// woken, but poll within `poll_interval`.
     pub fn object(&self) -> Object {
-        self.counter.object(layouts::permit_expirable_semaphore)
+        self.handle.object(layouts::permit_expirable_semaphore)
     }
 
     /// Deletes the semaphore, even while permits are held. Returns whether it existed.
@@ -267,13 +270,13 @@ impl PermitExpirableSemaphore {
     ///
     /// A request that was sent is executed even if the future is dropped.
     pub async fn delete(&self) -> Result<bool, SemaphoreError> {
-        self.counter.delete().await
+        self.handle.delete().await
     }
 }
 
 impl std::fmt::Debug for PermitExpirableSemaphore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self.counter.source.as_ref().map(|source| &source.name);
+        let name = self.handle.keys.as_ref().map(|keys| &keys.name);
         f.debug_struct("PermitExpirableSemaphore").field("name", &name).finish_non_exhaustive()
     }
 }
