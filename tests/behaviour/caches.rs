@@ -328,7 +328,7 @@ async fn what_happens_to_entries_is_told_and_gaps_too() {
     drop(events);
     wait_until(SOON, async || observer.pubsub_channels("redisson_map_cache*").await.unwrap().is_empty()).await;
     // A slow reader is told how much he missed.
-    let mut slow = map.events().keeping(1).begin().await.unwrap();
+    let mut slow = map.events().buffer(1).begin().await.unwrap();
     wait_until(SOON, async || {
         // More come than are read.
         for value in 0..20 {
@@ -337,7 +337,7 @@ async fn what_happens_to_entries_is_told_and_gaps_too() {
         matches!(next(&mut slow).await, Notice::Missed(_))
     })
     .await;
-    let told = map.events().keeping(0).begin().await.unwrap_err();
+    let told = map.events().buffer(0).begin().await.unwrap_err();
     assert!(in_full(&told).contains("1 to 1048576 messages"));
 }
 

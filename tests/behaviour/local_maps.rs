@@ -33,7 +33,7 @@ async fn prices(server: &RedisServer, name: &str) -> (Client, Prices) {
 async fn in_force(prices: &Prices) {
     wait_until(SOON, async || {
         prices.get("nothing").await.unwrap();
-        prices.is_in_force()
+        prices.is_active()
     })
     .await;
 }
@@ -327,14 +327,14 @@ async fn pulses_stop_when_nothing_is_read_and_begin_again() {
     let prices = Prices::with_options(&client, "prices", Options::default().max_stale(Duration::from_millis(200)));
     in_force(&prices).await;
     // Four pulses of 50 ms, and the bound.
-    wait_until(SOON, async || !prices.is_in_force()).await;
+    wait_until(SOON, async || !prices.is_active()).await;
     prices.set("a", &1).await.unwrap();
     kept(&prices, "a", Some(1)).await;
     // While they are swallowed nothing is given out.
     proxy.drop_publishes(true);
     wait_until(SOON, async || {
         prices.get("a").await.unwrap();
-        !prices.is_in_force()
+        !prices.is_active()
     })
     .await;
     let hits = prices.stats().hits;
@@ -396,7 +396,7 @@ async fn who_may_not_tell_changes_nothing_and_who_may_not_listen_asks_the_server
     let prices = Prices::new(&deaf, "prices");
     for n in 0..50 {
         prices.set("a", &n).await.unwrap();
-        assert_eq!((prices.get("a").await.unwrap(), prices.is_in_force()), (Some(n), false));
+        assert_eq!((prices.get("a").await.unwrap(), prices.is_active()), (Some(n), false));
     }
     assert_eq!(prices.pre_load(10).await.unwrap(), 0);
 }

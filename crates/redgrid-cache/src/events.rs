@@ -146,7 +146,7 @@ impl<K, V, KC: Codec, VC: Codec> Listen<K, V, KC, VC> {
     ///
     /// A larger buffer uses more memory. With a smaller one, a burst leads to [`Notice::Missed`]
     /// sooner.
-    pub fn keeping(mut self, messages: usize) -> Self {
+    pub fn buffer(mut self, messages: usize) -> Self {
         self.buffer = messages;
         self
     }
@@ -165,7 +165,7 @@ impl<K, V, KC: Codec, VC: Codec> Listen<K, V, KC, VC> {
     pub async fn begin(self) -> Result<Events<K, V, KC, VC>, ObjectError> {
         let Listen { map, buffer } = self;
         if !BUFFER_SIZES.contains(&buffer) {
-            return Err(map.object_ref.invalid("keeping", "1 to 1048576 messages", buffer));
+            return Err(map.object_ref.invalid("buffer", "1 to 1048576 messages", buffer));
         }
         let object_ref = map.object_ref.clone();
         let (name, key) = object_ref.name_and_key()?;

@@ -155,7 +155,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ///
     /// The subscription starts with the first read. Without reads the heartbeats stop, and the
     /// result becomes false.
-    pub fn is_in_force(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.shared.near.is_active()
     }
 

@@ -45,7 +45,7 @@ impl<T, C> Subscribe<T, C> {
     ///
     /// Further messages are discarded, and [`Gap::Slow`] reports their number in their place. A
     /// larger buffer needs more memory; with a smaller one, a burst leads to a gap earlier.
-    pub fn keeping(mut self, messages: usize) -> Self {
+    pub fn buffer(mut self, messages: usize) -> Self {
         self.buffer = messages;
         self
     }
@@ -57,7 +57,7 @@ impl<T, C: Codec + Decode<T>> Subscribe<T, C> {
         let name = object_ref.name_and_key()?.0.clone();
         let channels = channels?;
         if !BUFFER_RANGE.contains(&buffer) {
-            return Err(object_ref.invalid("keeping", "1 to 1048576 messages", buffer));
+            return Err(object_ref.invalid("buffer", "1 to 1048576 messages", buffer));
         }
         let namespace = object_ref.client().namespace().as_str();
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
@@ -132,7 +132,7 @@ impl<T, C: Codec + Decode<T>> Subscription<T, C> {
 
     /// Returns whether the server has confirmed the subscription on the current connection.
     /// Messages that are published now are then received.
-    pub fn is_in_force(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.stream.is_active()
     }
 

@@ -202,7 +202,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
     ///
     /// While the maximum number of messages is unacknowledged, it waits until one is acknowledged.
     /// After [`SubscriptionError::Unavailable`] and [`Refused`](SubscriptionError::Refused) the
-    /// next call retries, after a pause of `look_every`.
+    /// next call retries, after a pause of `poll_interval`.
     ///
     /// # Cancel safety
     ///

@@ -101,7 +101,7 @@ impl<T, C> SubscribeReliably<T, C> {
     ///
     /// At the limit, no more messages are read until some are acknowledged. A higher limit needs
     /// more memory, and a lower one more requests.
-    pub fn at_most(mut self, messages: usize) -> Self {
+    pub fn max_unacknowledged(mut self, messages: usize) -> Self {
         self.options.max_unacknowledged = messages;
         self
     }
@@ -110,14 +110,14 @@ impl<T, C> SubscribeReliably<T, C> {
     ///
     /// Messages that redgrid publishes are announced at once. The poll finds the messages that
     /// Redisson publishes, and those published while a connection was lost.
-    pub fn look_every(mut self, interval: Duration) -> Self {
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.options.poll_interval = interval;
         self
     }
 
     /// Sets the delay after which a dropped delivery is delivered again, up to 1 h. The default is
     /// 1 s.
-    pub fn again_after(mut self, pause: Duration) -> Self {
+    pub fn redelivery_delay(mut self, pause: Duration) -> Self {
         self.options.redelivery_delay = pause;
         self
     }
@@ -139,13 +139,21 @@ impl<T, C: Codec + Decode<T>> SubscribeReliably<T, C> {
             return Err(object_ref.invalid("lease", "1 s to 3650 days", format_args!("{:?}", options.lease)));
         }
         if !MAX_UNACKNOWLEDGED_RANGE.contains(&options.max_unacknowledged) {
-            return Err(object_ref.invalid("at_most", "1 to 10000 messages", options.max_unacknowledged));
+            return Err(object_ref.invalid("max_unacknowledged", "1 to 10000 messages", options.max_unacknowledged));
         }
         if !POLL_INTERVAL_RANGE.contains(&options.poll_interval) {
-            return Err(object_ref.invalid("look_every", "10 ms to 1 h", format_args!("{:?}", options.poll_interval)));
+            return Err(object_ref.invalid(
+                "poll_interval",
+                "10 ms to 1 h",
+                format_args!("{:?}", options.poll_interval),
+            ));
         }
         if options.redelivery_delay > *POLL_INTERVAL_RANGE.end() {
-            return Err(object_ref.invalid("again_after", "up to 1 h", format_args!("{:?}", options.redelivery_delay)));
+            return Err(object_ref.invalid(
+                "redelivery_delay",
+                "up to 1 h",
+                format_args!("{:?}", options.redelivery_delay),
+            ));
         }
         Deliveries::subscribe(object_ref, codec, subscriber, from_beginning, options).await
     }

@@ -117,7 +117,7 @@ impl Listen {
     /// default.
     ///
     /// More cost memory. With fewer, a burst causes a [`Gap`](super::Gap) earlier.
-    pub fn keeping(mut self, notifications: usize) -> Self {
+    pub fn buffer(mut self, notifications: usize) -> Self {
         self.kept = notifications;
         self
     }
@@ -133,7 +133,7 @@ impl Listen {
             return invalid("kinds", "names of events, as `hset`", format!("{name:?}"));
         }
         if !KEPT_RANGE.contains(&self.kept) {
-            return invalid("keeping", "1 to 1048576 notifications", self.kept.to_string());
+            return invalid("buffer", "1 to 1048576 notifications", self.kept.to_string());
         }
         if client.is_shut_down() {
             return Err(match client.ended() {
