@@ -50,7 +50,8 @@ mod update;
 
 pub use async_trait::async_trait;
 pub use backed::{
-    BackedError, BackedMap, Backing, Behind, Fault, Loaded, Loader, Loss, TookTooLong, WriteBehind, Writer,
+    BackedError, BackedMap, BackedMapBuilder, Loaded, Loader, Loss, StoreError, StoreTimeout, WriteBehind,
+    WriteBehindStats, Writer,
 };
 #[cfg(feature = "locks")]
 pub use compute_locked::{ComputeError, Locked};

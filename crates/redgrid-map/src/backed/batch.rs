@@ -77,8 +77,8 @@ where
         // A chunk reserves capacity for all its keys at once, so it must not exceed the total
         // capacity.
         let max_chunk = match &self.0.mode {
-            Mode::Behind(queue) => queue.capacity(),
-            Mode::NoWriter | Mode::Through(_) => usize::MAX,
+            Mode::WriteBehind(queue) => queue.capacity(),
+            Mode::NoWriter | Mode::WriteThrough(_) => usize::MAX,
         };
         let mut removed = 0;
         for chunk in chunks(&changes, size).flat_map(|part| part.chunks(max_chunk)) {
@@ -100,8 +100,8 @@ where
     async fn change_chunk(&self, background: &BackgroundClient, chunk: Vec<Change<K, V>>) -> Result<u64, BackedError> {
         let name = self.name()?;
         let permits = match &self.mode {
-            Mode::Behind(queue) => Some(queue.reserve(&name, chunk.len()).await?),
-            Mode::NoWriter | Mode::Through(_) => None,
+            Mode::WriteBehind(queue) => Some(queue.reserve(&name, chunk.len()).await?),
+            Mode::NoWriter | Mode::WriteThrough(_) => None,
         };
         let mut guards = Vec::with_capacity(chunk.len());
         for (field, ..) in &chunk {
@@ -132,7 +132,7 @@ where
             }
             changed => changed?,
         };
-        if let Mode::Behind(queue) = &self.mode {
+        if let Mode::WriteBehind(queue) = &self.mode {
             for ((field, key, value), permit) in chunk.into_iter().zip(permits) {
                 queue.push(field, key, value.map(|(value, _)| value), permit);
             }
@@ -154,7 +154,7 @@ where
         let object_ref = &self.map.object_ref;
         let (_, map) = object_ref.name_and_key()?;
         let sets = chunk.iter().any(|(.., value)| value.is_some());
-        let return_previous = matches!(self.mode, Mode::Through(_));
+        let return_previous = matches!(self.mode, Mode::WriteThrough(_));
         let request = match (sets, return_previous) {
             (true, true) => SET_MANY.with([map.clone()]),
             (false, true) => REMOVE_MANY.with([map.clone()]),

@@ -14,7 +14,7 @@ use redgrid_codecs::{Decode, Encode};
 use redgrid_core::object::ObjectError;
 
 use super::key_lock::{KeyGuard, lock_lost};
-use super::store::{BackedError, Fault, TookTooLong};
+use super::store::{BackedError, StoreError, StoreTimeout};
 use super::store_call::call_store;
 use super::write_task::join;
 use super::{BackedMap, Inner, Mode};
@@ -133,7 +133,7 @@ where
                     let mut keys = keys?;
                     match tokio::time::timeout(within, keys.next()).await {
                         Ok(key) => key.map(|key| (key, Some(keys))),
-                        Err(_) => Some((Err(TookTooLong(within).into()), None)),
+                        Err(_) => Some((Err(StoreTimeout(within).into()), None)),
                     }
                 });
                 self.load_each(keys.boxed(), replaced, at_once).await
@@ -163,12 +163,12 @@ where
 
     async fn load_each(
         &self,
-        keys: BoxStream<'_, Result<K, Fault>>,
+        keys: BoxStream<'_, Result<K, StoreError>>,
         replaced: bool,
         at_once: usize,
     ) -> Result<Loaded, BackedError> {
         let name = self.0.name()?;
-        let load_one = async |key: Result<K, Fault>| {
+        let load_one = async |key: Result<K, StoreError>| {
             let key = key.map_err(|fault| BackedError::NotLoaded { name: name.clone(), source: fault.into() })?;
             let field = self.0.map.object_ref.encoded(&self.0.map.keys, &key)?;
             if replaced {
@@ -262,7 +262,7 @@ where
             }
         }
         let mut pending = None;
-        if let Mode::Behind(queue) = &self.mode {
+        if let Mode::WriteBehind(queue) = &self.mode {
             // The store is behind the map: a pending change is newer than the store's value.
             pending = queue.pending_value(&field);
         }

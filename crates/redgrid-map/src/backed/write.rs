@@ -270,8 +270,8 @@ where
         let field = inner.map.object_ref.encoded(&inner.map.keys, &key)?;
         self.run_in_task(|background| async move {
             let permit = match &inner.mode {
-                Mode::Behind(queue) => queue.reserve(&inner.name()?, 1).await?.pop(),
-                Mode::NoWriter | Mode::Through(_) => None,
+                Mode::WriteBehind(queue) => queue.reserve(&inner.name()?, 1).await?.pop(),
+                Mode::NoWriter | Mode::WriteThrough(_) => None,
             };
             let guard = inner.lock_key_unless_closing(&background, &field).await?;
             let outcome =
@@ -314,7 +314,7 @@ where
         };
         let Some(applied) = applied else { return Ok(reply) };
         match (&self.mode, permit) {
-            (Mode::Behind(queue), Some(permit)) => queue.push(field, key, value, permit),
+            (Mode::WriteBehind(queue), Some(permit)) => queue.push(field, key, value, permit),
             _ => {
                 let write = StoreWrite::of([(key, value)]);
                 self.write_through(background, guards, &write, vec![(field, applied)]).await?;

@@ -129,7 +129,7 @@ where
         write: &StoreWrite<K, V>,
         applied: Vec<(Bytes, AppliedChange)>,
     ) -> Result<(), BackedError> {
-        let Mode::Through(writer) = &self.mode else { return Ok(()) };
+        let Mode::WriteThrough(writer) = &self.mode else { return Ok(()) };
         let (name, attempts) = (self.name()?, self.store_options.attempts);
         let Err(source) = self.write_to_store(background, guards, write, writer).await else { return Ok(()) };
         // A key that cannot be changed back does not prevent the others from being changed back.
@@ -194,23 +194,23 @@ where
         let current: Vec<Option<Bytes>> =
             match (&self.mode, self.run_during_shutdown(background, request.idempotent()).await) {
                 (_, Ok(current)) => current,
-                (Mode::Behind(queue), Err(_)) => {
+                (Mode::WriteBehind(queue), Err(_)) => {
                     queue.report_lost(changes.into_iter().map(|(_, key, _)| key).collect(), Arc::new(error.clone()));
                     return Ok(());
                 }
-                (Mode::NoWriter | Mode::Through(_), Err(_)) => return Ok(()),
+                (Mode::NoWriter | Mode::WriteThrough(_), Err(_)) => return Ok(()),
             };
         let applied = changes.into_iter().zip(current);
         let applied =
             applied.filter(|((.., value), current)| value.as_ref().map(|(_, bytes)| bytes) == current.as_ref());
         let applied = applied.map(|((field, key, value), _)| (field, key, value.map(|(value, _)| value)));
         match &self.mode {
-            Mode::Behind(queue) => {
+            Mode::WriteBehind(queue) => {
                 for ((field, key, value), permit) in applied.zip(permits) {
                     queue.push(field, key, value, permit);
                 }
             }
-            Mode::Through(writer) => {
+            Mode::WriteThrough(writer) => {
                 let applied: Vec<_> = applied.map(|(_, key, value)| (key, value)).collect();
                 if !applied.is_empty() {
                     // The result is ignored: the call returns the unknown outcome, and the previous
