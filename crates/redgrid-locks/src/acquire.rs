@@ -13,7 +13,7 @@ use redgrid_core::{Client, Holder, Name, Token};
 
 use crate::drive::drive;
 use crate::fair::FAIR;
-use crate::fair_lock::Place;
+use crate::fair_lock::QueuePosition;
 use crate::guard::{LockGuard, LockLost};
 use crate::lock::Lock;
 use crate::{AcquireError, ReleaseError};
@@ -59,7 +59,7 @@ pub(crate) struct AcquireBuilder {
     kind: &'static dyn LockProtocol,
     pub(crate) reenters: bool,
     pub(crate) backoff: Option<Backoff>,
-    position: Option<Place>,
+    position: Option<QueuePosition>,
     /// The fair lock that the request acquires first, if the lock has one.
     entry_gate: Option<Arc<LockKeys>>,
     options: AcquireOptions,
@@ -227,7 +227,7 @@ impl AcquireBuilder {
         let pending =
             self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.request(try_only)?)?;
         if let Some(position) = &self.position {
-            position.track(pending.queue_position());
+            position.follow(pending.queue_position());
         }
         Ok(pending)
     }
@@ -362,12 +362,12 @@ impl TryAcquire {
         TryAcquire(lock.acquire_builder())
     }
 
-    /// Makes `place` follow this request's position in the queue of a
+    /// Makes `position` follow this request's position in the queue of a
     /// [`FairLock`](crate::FairLock).
     ///
     /// Other locks have no such queue.
-    pub fn at(mut self, place: &Place) -> Self {
-        self.0.position = Some(place.clone());
+    pub fn track(mut self, position: &QueuePosition) -> Self {
+        self.0.position = Some(position.clone());
         self
     }
 }
@@ -377,12 +377,12 @@ impl Acquire {
         Acquire(lock.acquire_builder())
     }
 
-    /// Makes `place` follow this request's position in the queue of a
+    /// Makes `position` follow this request's position in the queue of a
     /// [`FairLock`](crate::FairLock).
     ///
     /// Other locks have no such queue.
-    pub fn at(mut self, place: &Place) -> Self {
-        self.0.position = Some(place.clone());
+    pub fn track(mut self, position: &QueuePosition) -> Self {
+        self.0.position = Some(position.clone());
         self
     }
 

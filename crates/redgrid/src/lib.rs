@@ -82,9 +82,9 @@ pub use redgrid_locks as locks;
 pub use redgrid_locks::{
     Acquirable, Acquire, AcquireError, AcquireMany, AttachError, Campaign, CampaignError, DetachError, Detached,
     Election, ExtendError, FairLock, Fence, FenceError, FencedLock, Follow, HoldWatch, Leader, Leadership, Lock,
-    LockChange, LockGuard, LockLost, LostReason, MultiGuard, MultiLock, NotDetached, Observation, Place, Quorum,
-    QuorumGuard, QuorumLock, ReleaseError, SegmentGuard, SegmentedLock, SpinLock, Tour, TryAcquire, TryAcquireMany,
-    WithError,
+    LockChange, LockGuard, LockLost, LostReason, MultiGuard, MultiLock, NotDetached, Observation, QueuePosition,
+    Quorum, QuorumGuard, QuorumLock, ReleaseError, SegmentGuard, SegmentIter, SegmentedLock, SpinLock, TryAcquire,
+    TryAcquireMany, WithError,
 };
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};
