@@ -214,9 +214,9 @@ async fn an_entry_ends_by_its_lifetime_and_by_its_idle_time() {
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(4_000_000_000_123);
     assert_eq!(map.expire(["a", "x"]).expires_at(at).await.unwrap(), 1);
     assert_eq!(score(&observer, ENDS, "a").await, Some(4_000_000_000_123.0));
-    assert_eq!(map.expire(["a"]).expires_in(HOUR).only_endless().await.unwrap(), 0);
+    assert_eq!(map.expire(["a"]).expires_in(HOUR).only_if_no_expiry().await.unwrap(), 0);
     map.set("b", &1).await.unwrap();
-    assert_eq!(map.expire(["a", "b"]).idle_for(HOUR).only_endless().await.unwrap(), 1);
+    assert_eq!(map.expire(["a", "b"]).idle_for(HOUR).only_if_no_expiry().await.unwrap(), 1);
     ends(map.lifetime("b").await.unwrap());
     assert_eq!(map.expire(["a", "b"]).await.unwrap(), 2);
     assert_eq!(

@@ -17,7 +17,7 @@ use crate::put::{Idle, encode_idle_time, encode_lifetime};
 /// Sets the lifetime and the idle time of entries when awaited; returned by [`Cache::expire`].
 ///
 /// The result is the number of changed entries. Absent keys do not count, and with
-/// [`Expire::only_endless`] neither do entries that expire already.
+/// [`Expire::only_if_no_expiry`] neither do entries that expire already.
 #[must_use = "nothing is asked of the server until this is awaited"]
 #[derive(Clone)]
 pub struct Expire<Y> {
@@ -25,7 +25,7 @@ pub struct Expire<Y> {
     fields: Result<Vec<Bytes>, ObjectError>,
     ttl: SetTtl,
     idle: Idle,
-    only_endless: bool,
+    only_if_no_expiry: bool,
     layout: PhantomData<fn() -> Y>,
 }
 
@@ -62,7 +62,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         KC: Encode<Q>,
     {
         let (object_ref, fields) = (self.object_ref.clone(), self.encode_keys(keys));
-        Expire { object_ref, fields, ttl: SetTtl::None, idle: Idle::None, only_endless: false, layout: PhantomData }
+        Expire {
+            object_ref,
+            fields,
+            ttl: SetTtl::None,
+            idle: Idle::None,
+            only_if_no_expiry: false,
+            layout: PhantomData,
+        }
     }
 }
 
@@ -84,8 +91,8 @@ impl<Y: Layout> Expire<Y> {
     /// Changes only entries that have neither a lifetime nor an idle time.
     #[doc(alias = "expireEntryIfNotSet")]
     #[doc(alias = "expireEntriesIfNotSet")]
-    pub fn only_endless(mut self) -> Self {
-        self.only_endless = true;
+    pub fn only_if_no_expiry(mut self) -> Self {
+        self.only_if_no_expiry = true;
         self
     }
 
@@ -95,7 +102,7 @@ impl<Y: Layout> Expire<Y> {
             (encode_lifetime(object_ref, self.ttl, Y::LATEST)?, encode_idle_time(object_ref, self.idle)?);
         let mut done = 0;
         for chunk in chunks(&fields, Bytes::len) {
-            let request = Y::expire(object_ref, self.only_endless, &lifetime, &idle, chunk)?;
+            let request = Y::expire(object_ref, self.only_if_no_expiry, &lifetime, &idle, chunk)?;
             done += object_ref
                 .change::<u64>(request)
                 .await

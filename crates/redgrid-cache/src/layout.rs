@@ -126,7 +126,7 @@ pub(crate) mod sealed {
         ) -> Result<Request, ObjectError>;
         fn expire(
             object_ref: &ObjectRef,
-            only_endless: bool,
+            only_if_no_expiry: bool,
             lifetime: &Bytes,
             idle: &Bytes,
             fields: &[Bytes],
@@ -179,12 +179,12 @@ impl sealed::Requests for Packed {
 
     fn expire(
         object_ref: &ObjectRef,
-        only_endless: bool,
+        only_if_no_expiry: bool,
         lifetime: &Bytes,
         idle: &Bytes,
         fields: &[Bytes],
     ) -> Result<Request, ObjectError> {
-        let request = packed(&EXPIRE, object_ref, [])?.int(only_endless.into());
+        let request = packed(&EXPIRE, object_ref, [])?.int(only_if_no_expiry.into());
         Ok(with_args(request.arg(lifetime.clone()).arg(idle.clone()), fields))
     }
 
@@ -236,12 +236,12 @@ impl sealed::Requests for Native {
 
     fn expire(
         object_ref: &ObjectRef,
-        only_endless: bool,
+        only_if_no_expiry: bool,
         lifetime: &Bytes,
         _: &Bytes,
         fields: &[Bytes],
     ) -> Result<Request, ObjectError> {
-        let request = native(&NATIVE_EXPIRE, object_ref)?.int(only_endless.into());
+        let request = native(&NATIVE_EXPIRE, object_ref)?.int(only_if_no_expiry.into());
         Ok(with_args(request.arg(lifetime.clone()), fields))
     }
 

@@ -139,7 +139,7 @@ macro_rules! lifetime_methods {
             }
 
             /// Lets the entry never expire.
-            pub fn endless(mut self) -> Self {
+            pub fn no_expiry(mut self) -> Self {
                 (self.put.ttl, self.put.idle) = (SetTtl::None, Idle::None);
                 self
             }
