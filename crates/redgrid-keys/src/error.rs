@@ -62,7 +62,7 @@ pub enum KeysError {
     },
     /// Some nodes have executed the request, and others have not. It was sent to all.
     #[error("{} nodes have done it, {} have not, {} among them", .done.len(), .failed.len(), .failed.first().map_or("none", |(node, _)| &*node.0))]
-    NotEverywhere {
+    SomeNodesFailed {
         /// The nodes that have executed it.
         done: Vec<NodeId>,
         /// The other nodes, with the cause. If the cause is an unknown outcome, they may have

@@ -392,7 +392,7 @@ impl fmt::Debug for Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Everything;
+    use crate::FlushScope;
 
     fn is_send<T: Send>(_: T) {}
 
@@ -406,7 +406,7 @@ mod tests {
         is_send(keys.expire_in(Duration::ZERO, names));
         is_send(keys.lifetimes(names));
         is_send(keys.delete_by_pattern("a"));
-        is_send(keys.flush(Everything::InThisDatabase));
+        is_send(keys.flush(FlushScope::Database));
         is_send(keys.random());
         is_send(keys.rename("a", "b"));
         is_send(keys.copy("a", "b"));
