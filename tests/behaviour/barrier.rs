@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redgrid_barrier::{AskError, Barrier, BarrierError, BarrierWaitResult};
+use redgrid_barrier::{Barrier, BarrierError, BarrierWaitResult, RequestError};
 use redgrid_core::Client;
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;
@@ -246,10 +246,10 @@ async fn who_says_another_number_is_told() {
     let none = wait(&client, 0).await.unwrap();
     assert!(matches!(none, Err(BarrierError::InvalidArgument { .. })), "{none:?}");
     let unnamed = Barrier::new(&client, "", 2).wait().await;
-    assert!(matches!(unnamed, Err(BarrierError::Failed(AskError::InvalidName(_)))), "{unnamed:?}");
+    assert!(matches!(unnamed, Err(BarrierError::Failed(RequestError::InvalidName(_)))), "{unnamed:?}");
     observer.cmd(&["SET", "redgrid_barrier:{c}", "no hash"]).await.unwrap();
     let refused = Barrier::new(&client, "c", 2).wait().await;
-    assert!(matches!(refused, Err(BarrierError::Failed(AskError::Refused { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(BarrierError::Failed(RequestError::Refused { .. }))), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,10 +261,10 @@ async fn a_shutdown_takes_out_who_waits_and_tells_it() {
     until(&observer, WAITING, 1).await;
     leaving.shutdown(SOON).await.unwrap();
     let told = first.await.unwrap();
-    assert!(matches!(told, Err(BarrierError::Failed(AskError::ShuttingDown { .. }))), "{told:?}");
+    assert!(matches!(told, Err(BarrierError::Failed(RequestError::ShuttingDown { .. }))), "{told:?}");
     assert_eq!(count(&observer, WAITING).await, 0);
     let refused = wait(&leaving, 2).await.unwrap();
-    assert!(matches!(refused, Err(BarrierError::Failed(AskError::ShuttingDown { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(BarrierError::Failed(RequestError::ShuttingDown { .. }))), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -295,8 +295,8 @@ async fn without_contact_a_wait_ends_by_its_bound_or_unavailable() {
     assert!(matches!(&patient, Err(BarrierError::Failed(error)) if no_contact(error)), "{patient:?}");
 }
 
-fn no_contact(error: &AskError) -> bool {
-    matches!(error, AskError::Unavailable { .. } | AskError::OutcomeUnknown { .. })
+fn no_contact(error: &RequestError) -> bool {
+    matches!(error, RequestError::Unavailable { .. } | RequestError::OutcomeUnknown { .. })
 }
 
 /// The hash of a script that the server knows, by a word of its text.

@@ -1,7 +1,7 @@
 //! Barriers and double barriers when seats, rounds, answers or rights are lost.
 
 use bytes::Bytes;
-use redgrid_barrier::{AskError, Barrier, BarrierError, DoubleBarrier};
+use redgrid_barrier::{Barrier, BarrierError, DoubleBarrier, RequestError};
 use redgrid_core::Client;
 use redgrid_testkit::{Fault, Observer, Proxy, RedisServer};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -107,7 +107,7 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_up_to_the_bound
     let client = client_with(&server.url(), |config| config.response_timeout(200 * MS).retries(0)).await;
     observer.cmd(&["REPLICAOF", "127.0.0.1", "1"]).await.unwrap();
     let brief = Barrier::new(&client, "a", 1).wait().timeout(1000 * MS).await;
-    assert!(matches!(brief, Err(BarrierError::Failed(AskError::Unavailable { .. }))), "{brief:?}");
+    assert!(matches!(brief, Err(BarrierError::Failed(RequestError::Unavailable { .. }))), "{brief:?}");
     let waiting = tokio::spawn(Barrier::new(&client, "a", 1).wait().timeout(SOON).into_future());
     let began = Instant::now();
     tokio::time::sleep_until(began + 1000 * MS).await;

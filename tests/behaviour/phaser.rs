@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redgrid_barrier::{AskError, Party, Phaser, PhaserError};
+use redgrid_barrier::{Party, Phaser, PhaserError, RequestError};
 use redgrid_core::Client;
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::process::Other;
@@ -195,7 +195,7 @@ async fn what_is_dropped_or_shut_down_deregisters() {
     two.shutdown(SOON).await.unwrap();
     assert_eq!(count(&observer, PARTIES).await, 1);
     let told = party.arrive().await;
-    assert!(matches!(told, Err(PhaserError::Failed(AskError::ShuttingDown { .. }))), "{told:?}");
+    assert!(matches!(told, Err(PhaserError::Failed(RequestError::ShuttingDown { .. }))), "{told:?}");
     drop(keeper);
 }
 

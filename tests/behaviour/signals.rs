@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use redgrid_barrier::{AskError, Condition, ConditionError, Event, Notify, WaitError};
+use redgrid_barrier::{Condition, ConditionError, Event, Notify, RequestError, WaitError};
 use redgrid_core::Client;
 use redgrid_locks::{FairLock, Lock};
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
@@ -206,7 +206,7 @@ async fn a_shutdown_leaves_the_line_and_passes_on() {
     leaving.shutdown(SOON).await.unwrap();
     assert_eq!(count(&observer, LINE).await, 0);
     let told = first.await.unwrap();
-    assert!(matches!(told, Err(WaitError::Failed(AskError::ShuttingDown { .. }))), "{told:?}");
+    assert!(matches!(told, Err(WaitError::Failed(RequestError::ShuttingDown { .. }))), "{told:?}");
     assert!(!Notify::new(&one, "a").notify_one().await.unwrap());
 }
 

@@ -281,7 +281,7 @@ fn parse_arrive_reply(
 /// Returns the error for a reply that this participant has left. A shutdown has sent its leave
 /// request.
 pub(crate) fn shut_down_error(handle: &SyncHandle) -> WaitError {
-    WaitError::Failed(crate::AskError::ShuttingDown { name: handle.name.clone() })
+    WaitError::Failed(crate::RequestError::ShuttingDown { name: handle.name.clone() })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name};
 
-use crate::error::{AskError, WaitError};
+use crate::error::{RequestError, WaitError};
 use crate::handle::{SyncHandle, object};
 use crate::notify_queue::{self, StorePermit, Waiter};
 
@@ -101,7 +101,7 @@ impl Condition {
         timeout: Option<Duration>,
     ) -> Result<(G, bool), ConditionError> {
         let hold = guard.into_hold_guard();
-        let handle = self.handle.as_ref().map_err(Clone::clone).map_err(AskError::from)?;
+        let handle = self.handle.as_ref().map_err(Clone::clone).map_err(RequestError::from)?;
         if !hold.is_last() {
             return Err(ConditionError::Reentered { lock: hold.name().clone() });
         }
@@ -120,7 +120,7 @@ impl Condition {
         });
         let outcome = driven.await.unwrap_or_else(|_| {
             // The drive has no timeout, so only the end of the client ends it.
-            Err(ConditionError::Failed(AskError::ShuttingDown { name: handle.name.clone() }))
+            Err(ConditionError::Failed(RequestError::ShuttingDown { name: handle.name.clone() }))
         })?;
         outcome.hold.accept_member();
         if let Some(waiter) = outcome.waiter {
@@ -136,13 +136,13 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// [`AskError`] states whether the notification may have been sent.
+    /// [`RequestError`] states whether the notification may have been sent.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the notification may or may not be sent.
     #[doc(alias = "signal")]
-    pub async fn notify_one(&self) -> Result<bool, AskError> {
+    pub async fn notify_one(&self) -> Result<bool, RequestError> {
         notify_queue::notify_one(self.handle.as_ref().map_err(Clone::clone)?, StorePermit::No).await
     }
 
@@ -152,13 +152,13 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// [`AskError`] states whether the notifications may have been sent.
+    /// [`RequestError`] states whether the notifications may have been sent.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the notifications may or may not be sent.
     #[doc(alias = "signalAll")]
-    pub async fn notify_all(&self) -> Result<u64, AskError> {
+    pub async fn notify_all(&self) -> Result<u64, RequestError> {
         notify_queue::notify_all(self.handle.as_ref().map_err(Clone::clone)?).await
     }
 }
@@ -260,7 +260,7 @@ async fn keep_notification(waiter: &Waiter, handle: &SyncHandle) -> WaitError {
         clock.sleep_until(clock.now() + handle.client.watchdog_lease() / 3).await;
         match waiter.poll_once(true).await {
             // Without a reply, another waiter may be notified, too: then both check the state.
-            Ok(_) | Err(WaitError::Failed(AskError::Unavailable { .. } | AskError::OutcomeUnknown { .. })) => {}
+            Ok(_) | Err(WaitError::Failed(RequestError::Unavailable { .. } | RequestError::OutcomeUnknown { .. })) => {}
             Err(error) => return error,
         }
     }
@@ -273,7 +273,7 @@ pub enum ConditionError {
     /// The waiter could not join the queue, or could not stay in it. The lock is released, now or
     /// in the background.
     #[error(transparent)]
-    Failed(#[from] AskError),
+    Failed(#[from] RequestError),
     /// The holder has other guards of the lock, so it would hold the lock during the wait.
     ///
     /// This guard is released; the others still hold the lock.
@@ -307,7 +307,7 @@ impl ConditionError {
         match error {
             WaitError::Failed(error) => ConditionError::Failed(error),
             // The caller has handled a timeout, and a wait without one does not time out.
-            WaitError::TimedOut { name, .. } => ConditionError::Failed(AskError::ShuttingDown { name }),
+            WaitError::TimedOut { name, .. } => ConditionError::Failed(RequestError::ShuttingDown { name }),
         }
     }
 }

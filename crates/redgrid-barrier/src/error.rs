@@ -8,7 +8,7 @@ use redgrid_core::{Name, ServerError};
 /// The error of a request: why the server did not execute it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
-pub enum AskError {
+pub enum RequestError {
     /// No server was reachable in time, or the server is temporarily unable to execute the request.
     ///
     /// It is loading its data, accepts no writes, or the slot is migrating. Nothing was done.
@@ -62,29 +62,29 @@ pub enum AskError {
     InvalidName(#[from] InvalidName),
 }
 
-impl AskError {
+impl RequestError {
     pub(crate) fn of(name: &Name, source: ServerError) -> Self {
         let name = name.clone();
         match source {
-            ServerError::Refused { code, .. } if !code.is_passing() => AskError::Refused { name, source },
-            ServerError::Unknown { .. } | ServerError::Decode { .. } => AskError::OutcomeUnknown { name, source },
-            ServerError::Unauthorized { .. } => AskError::Unauthorized { name, source },
-            ServerError::ShuttingDown => AskError::ShuttingDown { name },
-            _ => AskError::Unavailable { name, source },
+            ServerError::Refused { code, .. } if !code.is_passing() => RequestError::Refused { name, source },
+            ServerError::Unknown { .. } | ServerError::Decode { .. } => RequestError::OutcomeUnknown { name, source },
+            ServerError::Unauthorized { .. } => RequestError::Unauthorized { name, source },
+            ServerError::ShuttingDown => RequestError::ShuttingDown { name },
+            _ => RequestError::Unavailable { name, source },
         }
     }
 
     /// Converts the error of a read: without a reply, nothing was changed either.
     pub(crate) fn of_read(self) -> Self {
         match self {
-            AskError::OutcomeUnknown { name, source } => AskError::Unavailable { name, source },
+            RequestError::OutcomeUnknown { name, source } => RequestError::Unavailable { name, source },
             other => other,
         }
     }
 
     /// Returns whether a repeated request may succeed.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, AskError::Unavailable { .. } | AskError::OutcomeUnknown { .. })
+        matches!(self, RequestError::Unavailable { .. } | RequestError::OutcomeUnknown { .. })
     }
 }
 
@@ -105,7 +105,7 @@ pub enum WaitError {
     },
     /// A request failed.
     #[error(transparent)]
-    Failed(#[from] AskError),
+    Failed(#[from] RequestError),
 }
 
 impl From<InvalidName> for WaitError {
@@ -148,7 +148,7 @@ pub enum BarrierError {
     },
     /// A request failed.
     #[error(transparent)]
-    Failed(#[from] AskError),
+    Failed(#[from] RequestError),
 }
 
 impl From<WaitError> for BarrierError {

@@ -9,7 +9,7 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, IdempotentScript, Script};
 
-use crate::error::{AskError, WaitError};
+use crate::error::{RequestError, WaitError};
 use crate::handle::{PollOutcome, SyncHandle, exactly_once_script, object, script};
 
 static STATE: Script<1> = Script::new("event/look", script!("event", "event_state"));
@@ -79,12 +79,12 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`AskError`] states whether the event may be set.
+    /// [`RequestError`] states whether the event may be set.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the event may or may not be set.
-    pub async fn set(&self) -> Result<bool, AskError> {
+    pub async fn set(&self) -> Result<bool, RequestError> {
         let handle = self.handle.as_ref().map_err(Clone::clone)?;
         let lifetime =
             self.lifetime.map_or(0, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX).clamp(1, MAX_LIFETIME));
@@ -98,12 +98,12 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`AskError`] states whether the event may be reset.
+    /// [`RequestError`] states whether the event may be reset.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the event may or may not be reset.
-    pub async fn reset(&self) -> Result<bool, AskError> {
+    pub async fn reset(&self) -> Result<bool, RequestError> {
         let handle = self.handle.as_ref().map_err(Clone::clone)?;
         Ok(handle.run_exactly_once::<Vec<i64>>(RESET.with([handle.key.clone()])).await? == [1])
     }
@@ -112,15 +112,15 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`AskError`] states why the event could not be read.
+    /// [`RequestError`] states why the event could not be read.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn is_set(&self) -> Result<bool, AskError> {
+    pub async fn is_set(&self) -> Result<bool, RequestError> {
         let handle = self.handle.as_ref().map_err(Clone::clone)?;
         let state = handle.run::<(i64, i64)>(STATE.with([handle.key.clone()]).idempotent()).await;
-        let (set, _) = state.map_err(AskError::of_read)?;
+        let (set, _) = state.map_err(RequestError::of_read)?;
         Ok(set == 1)
     }
 

@@ -11,7 +11,7 @@ use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Layout, Object};
 use redgrid_core::{ChannelEvent, Client, FromReply, IdempotentRequest, Name, NotDriven, OrderedSubscription, Request};
 
-use crate::error::{AskError, WaitError};
+use crate::error::{RequestError, WaitError};
 
 /// The poll interval of waiters whose subscription is not active: 100 ms.
 const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
@@ -79,13 +79,13 @@ impl SyncHandle {
     }
 
     /// Sends a request, and returns its reply.
-    pub(crate) async fn run<T: FromReply>(&self, request: Request) -> Result<T, AskError> {
+    pub(crate) async fn run<T: FromReply>(&self, request: Request) -> Result<T, RequestError> {
         if self.client.is_shut_down() {
-            return Err(AskError::of(&self.name, self.client.ended()));
+            return Err(RequestError::of(&self.name, self.client.ended()));
         }
         let clock = self.client.clock();
         let sent = clock.now();
-        let reply = self.client.run(request).await.map_err(|error| self.to_ask_error(error))?;
+        let reply = self.client.run(request).await.map_err(|error| self.to_request_error(error))?;
         let round_trip = clock.now().since(sent).as_nanos();
         self.last_round_trip.store(u64::try_from(round_trip).unwrap_or(u64::MAX), Ordering::Relaxed);
         Ok(reply)
@@ -104,19 +104,19 @@ impl SyncHandle {
     }
 
     /// Sends a request that is executed exactly once, and returns its reply.
-    pub(crate) async fn run_exactly_once<T: FromReply>(&self, request: IdempotentRequest) -> Result<T, AskError> {
+    pub(crate) async fn run_exactly_once<T: FromReply>(&self, request: IdempotentRequest) -> Result<T, RequestError> {
         if self.client.is_shut_down() {
-            return Err(AskError::of(&self.name, self.client.ended()));
+            return Err(RequestError::of(&self.name, self.client.ended()));
         }
-        self.client.run_exactly_once(request).await.map_err(|error| self.to_ask_error(error))
+        self.client.run_exactly_once(request).await.map_err(|error| self.to_request_error(error))
     }
 
-    fn to_ask_error(&self, error: redgrid_core::ServerError) -> AskError {
+    fn to_request_error(&self, error: redgrid_core::ServerError) -> RequestError {
         // A request that a shutdown interrupted reports the shutdown.
         if self.client.is_shut_down() {
-            AskError::of(&self.name, self.client.ended())
+            RequestError::of(&self.name, self.client.ended())
         } else {
-            AskError::of(&self.name, error)
+            RequestError::of(&self.name, error)
         }
     }
 
@@ -136,7 +136,7 @@ impl SyncHandle {
             let name = self.name.clone();
             Err(E::from(match not_driven {
                 NotDriven::TimedOut => WaitError::TimedOut { name, waited: timeout.unwrap_or_default() },
-                NotDriven::Ended(source) => WaitError::Failed(AskError::of(&name, source)),
+                NotDriven::Ended(source) => WaitError::Failed(RequestError::of(&name, source)),
             }))
         })
     }
@@ -161,11 +161,14 @@ impl SyncHandle {
         let clock = self.client.clock();
         let (mut subscription, mut failure): (Option<OrderedSubscription>, _) = (None, None);
         let mut last_reply = if options.had_contact { clock.now() } else { Instant::MIN };
-        let timed_out = |failure: Option<AskError>, last_reply: Instant| {
+        let timed_out = |failure: Option<RequestError>, last_reply: Instant| {
             let no_reply = || {
-                AskError::of(&self.name, redgrid_core::ServerError::Unknown { reason: "no answer came in time".into() })
+                RequestError::of(
+                    &self.name,
+                    redgrid_core::ServerError::Unknown { reason: "no answer came in time".into() },
+                )
             };
-            let no_contact = || Some(AskError::of(&self.name, self.client.out_of_contact(&self.key, last_reply)?));
+            let no_contact = || Some(RequestError::of(&self.name, self.client.out_of_contact(&self.key, last_reply)?));
             match failure.or_else(no_contact).or_else(|| (last_reply == Instant::MIN).then(no_reply)) {
                 Some(failure) => E::from(WaitError::Failed(failure)),
                 None => {
@@ -203,7 +206,7 @@ impl SyncHandle {
             tokio::select! {
                 biased;
                 () = self.client.shutting_down() => {
-                    return Err(E::from(WaitError::Failed(AskError::of(&self.name, self.client.ended()))));
+                    return Err(E::from(WaitError::Failed(RequestError::of(&self.name, self.client.ended()))));
                 }
                 () = until_notified(subscription, options.participant_id.as_deref()) => {}
                 () = clock.sleep_until(clock.now() + pause.min(max_pause)) => {}

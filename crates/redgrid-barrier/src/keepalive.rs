@@ -6,7 +6,7 @@ use redgrid_core::Request;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::error::AskError;
+use crate::error::RequestError;
 use crate::handle::SyncHandle;
 
 /// A task that renews a participation at each third of the lease, and whenever the subscription was
@@ -44,7 +44,7 @@ impl Keepalive {
                         return;
                     }
                     // A shutdown ends all participations.
-                    Err(AskError::ShuttingDown { .. }) => {
+                    Err(RequestError::ShuttingDown { .. }) => {
                         lost_sender.send_replace(true);
                         return;
                     }

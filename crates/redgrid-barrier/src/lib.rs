@@ -61,7 +61,7 @@ mod reannounce;
 pub use barrier::{Barrier, BarrierWait, BarrierWaitResult};
 pub use condition::{Condition, ConditionError};
 pub use double_barrier::{DoubleBarrier, DoubleBarrierGuard, Enter, Leave};
-pub use error::{AskError, BarrierError, WaitError};
+pub use error::{BarrierError, RequestError, WaitError};
 pub use event::{Event, EventWait};
 pub use notify::{Notified, Notify};
 pub use party::{Advance, Party};

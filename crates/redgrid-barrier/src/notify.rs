@@ -8,7 +8,7 @@ use redgrid_core::Client;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 
-use crate::error::{AskError, WaitError};
+use crate::error::{RequestError, WaitError};
 use crate::handle::{SyncHandle, object};
 use crate::notify_queue::{self, StorePermit, Waiter};
 
@@ -56,12 +56,12 @@ impl Notify {
     ///
     /// # Errors
     ///
-    /// [`AskError`] states whether the notification may have been sent.
+    /// [`RequestError`] states whether the notification may have been sent.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the notification may or may not be sent.
-    pub async fn notify_one(&self) -> Result<bool, AskError> {
+    pub async fn notify_one(&self) -> Result<bool, RequestError> {
         notify_queue::notify_one(self.handle.as_ref().map_err(Clone::clone)?, StorePermit::Yes).await
     }
 
@@ -72,12 +72,12 @@ impl Notify {
     ///
     /// # Errors
     ///
-    /// [`AskError`] states whether the notifications may have been sent.
+    /// [`RequestError`] states whether the notifications may have been sent.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the notifications may or may not be sent.
-    pub async fn notify_waiters(&self) -> Result<u64, AskError> {
+    pub async fn notify_waiters(&self) -> Result<u64, RequestError> {
         notify_queue::notify_all(self.handle.as_ref().map_err(Clone::clone)?).await
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use redgrid_core::{IdempotentScript, Participant, Request, Script};
 
 use crate::barrier::shut_down_error;
-use crate::error::{AskError, WaitError};
+use crate::error::{RequestError, WaitError};
 use crate::handle::{PollOutcome, SyncHandle, WaitOptions, exactly_once_script, script};
 
 static WAIT: Script<3> = Script::new("line/wait", script!("line", "line_wait"));
@@ -126,13 +126,13 @@ impl Waiter {
 }
 
 /// Notifies the first waiter of the queue, and returns whether there was one.
-pub(crate) async fn notify_one(handle: &SyncHandle, store_permit: StorePermit) -> Result<bool, AskError> {
+pub(crate) async fn notify_one(handle: &SyncHandle, store_permit: StorePermit) -> Result<bool, RequestError> {
     let request = NOTIFY_ONE.with(keys(handle)).publish_here().arg(handle.channel.clone()).arg(store_permit.arg());
     Ok(handle.run_exactly_once::<Vec<i64>>(request).await? == [1])
 }
 
 /// Notifies all waiters of the queue, and returns their number.
-pub(crate) async fn notify_all(handle: &SyncHandle) -> Result<u64, AskError> {
+pub(crate) async fn notify_all(handle: &SyncHandle) -> Result<u64, RequestError> {
     let request = NOTIFY_ALL.with(keys(handle)).publish_here().arg(handle.channel.clone());
     Ok(handle.run_exactly_once::<Vec<u64>>(request).await?.first().copied().unwrap_or_default())
 }

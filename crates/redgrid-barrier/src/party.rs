@@ -153,7 +153,7 @@ impl Party {
             }
             [-4, phase] => Err(PhaserError::Terminated { name: name(), phase: phase.unsigned_abs() }),
             [-5, phase] => Err(PhaserError::AlreadyArrived { name: name(), phase: phase.unsigned_abs() }),
-            [-2] => Err(PhaserError::Failed(crate::AskError::ShuttingDown { name: name() })),
+            [-2] => Err(PhaserError::Failed(crate::RequestError::ShuttingDown { name: name() })),
             _ => Ok(None),
         }
     }

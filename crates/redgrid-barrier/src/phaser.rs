@@ -10,7 +10,7 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, IdempotentScript, Name, Script};
 
-use crate::error::{AskError, WaitError};
+use crate::error::{RequestError, WaitError};
 use crate::handle::{PollOutcome, SyncHandle, exactly_once_script, object, script};
 use crate::party::{Party, PartyState, arrive_request};
 
@@ -208,7 +208,7 @@ impl Phaser {
     }
 
     fn handle(&self) -> Result<&SyncHandle, PhaserError> {
-        self.handle.as_ref().map_err(|invalid| AskError::from(invalid.clone()).into())
+        self.handle.as_ref().map_err(|invalid| RequestError::from(invalid.clone()).into())
     }
 }
 
@@ -342,7 +342,7 @@ pub enum PhaserError {
     },
     /// A request failed.
     #[error(transparent)]
-    Failed(#[from] AskError),
+    Failed(#[from] RequestError),
 }
 
 impl From<WaitError> for PhaserError {
