@@ -179,7 +179,7 @@ pub struct Add {
 
 impl Add {
     /// Sets the id. It must be larger than that of the last entry; otherwise the call fails with
-    /// [`StreamError::NotBehind`].
+    /// [`StreamError::IdTooSmall`].
     pub fn id(self, id: EntryId) -> Add {
         Add { id: Some(id), ..self }
     }
@@ -248,7 +248,7 @@ impl Add {
             Ok(None) => Err(ObjectError::Absent { name: name.clone() }.into()),
             Err(error) => match (id, StreamError::server_message(&error)) {
                 (Some(id), Some(message)) if message.contains(ID_TOO_SMALL) => {
-                    Err(StreamError::NotBehind { name: name.clone(), id })
+                    Err(StreamError::IdTooSmall { name: name.clone(), id })
                 }
                 _ => Err(error.into()),
             },

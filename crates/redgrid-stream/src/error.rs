@@ -28,7 +28,7 @@ pub enum StreamError {
     },
     /// The id of a new entry is not larger than that of the last added entry. Nothing has changed.
     #[error("entry {id} is not behind the last entry of `{name}`")]
-    NotBehind {
+    IdTooSmall {
         /// The stream.
         name: Name,
         /// The given id.
