@@ -96,7 +96,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
     /// # Cancel safety
     ///
     /// The shard layout may be stored. Nothing else is changed.
-    pub async fn part_of<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
+    pub async fn shard_of<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
@@ -188,7 +188,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.part_of(value).await?.insert(value).await
+        self.shard_of(value).await?.insert(value).await
     }
 
     /// Inserts values, on their shards in parallel, up to 500 values or about 4 MiB a request.

@@ -101,7 +101,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// The shard layout may be stored. Nothing else is changed.
-    pub async fn part_of<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
+    pub async fn shard_of<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
