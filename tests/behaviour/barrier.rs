@@ -302,11 +302,11 @@ fn no_contact(error: &RequestError) -> bool {
 /// The hash of a script that the server knows, by a word of its text.
 pub(crate) fn sha_of(file: &str) -> String {
     let read = |file: &str| match file {
-        "seats.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/seats.lua"),
-        "line.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/line.lua"),
+        "participants.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/participants.lua"),
+        "notify_queue.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/notify_queue.lua"),
         "phaser.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser.lua"),
         "barrier_arrive.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/barrier_arrive.lua"),
-        "line_wait.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/line_wait.lua"),
+        "notify_wait.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/notify_wait.lua"),
         "dedup.lua" => include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua"),
         "phaser_end.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_end.lua"),
         "phaser_register.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_register.lua"),
@@ -314,7 +314,7 @@ pub(crate) fn sha_of(file: &str) -> String {
         other => panic!("{other} is not read here"),
     };
     let between = match file.split_once('_') {
-        Some(("line", _)) => read("line.lua"),
+        Some(("notify", _)) => read("notify_queue.lua"),
         Some(("phaser", _)) => read("phaser.lua"),
         _ => "",
     };
@@ -322,5 +322,5 @@ pub(crate) fn sha_of(file: &str) -> String {
         "phaser_end.lua" => &[read("dedup.lua"), "local k = {unpack(KEYS, 2)}\n"],
         _ => &["local k = KEYS\n"],
     };
-    redgrid_tests::sha(&[front, &[read("seats.lua"), between, read(file)]].concat().concat())
+    redgrid_tests::sha(&[front, &[read("participants.lua"), between, read(file)]].concat().concat())
 }

@@ -254,7 +254,7 @@ async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
         if has(script!("attach")) {
             return Action::SwallowReply;
         }
-        seen.fetch_add(u64::from(has(script!("linger")) || has(script!("release"))), Ordering::SeqCst);
+        seen.fetch_add(u64::from(has(script!("retain")) || has(script!("release"))), Ordering::SeqCst);
         Action::Forward
     });
     let unknown = Lock::new(&two, "job").attach(&job).await;

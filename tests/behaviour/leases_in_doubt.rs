@@ -37,7 +37,7 @@ fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) ->
             }
             ("lock/extend", _) => return Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
             // Of what was granted first, and not of what the next may have got.
-            ("lock/release" | "lock/give-way", _) if *holder.lock().unwrap() == named => {
+            ("lock/release" | "lock/release_yielding", _) if *holder.lock().unwrap() == named => {
                 counted.fetch_add(1, Ordering::Relaxed)
             }
             _ => 0,
@@ -256,7 +256,7 @@ async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
         let told = told.lock().unwrap().first().cloned().unwrap();
         match (most, &told) {
             // Longer than is left of it by what an answer may take, at most.
-            (Some(most), (label, Some(Arg::Bytes(keep)))) if label == "lock/linger" => {
+            (Some(most), (label, Some(Arg::Bytes(keep)))) if label == "lock/retain" => {
                 let keep: u64 = std::str::from_utf8(keep).unwrap().parse().unwrap();
                 assert!(keep <= most, "{keep} {most}");
             }

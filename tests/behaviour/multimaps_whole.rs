@@ -15,7 +15,7 @@ use redgrid_tests::{SOON, client, client_with, in_full, server, sha};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MOVE: &str = concat!(
-    include_str!("../../crates/redgrid-multimap/src/scripts/same.lua"),
+    include_str!("../../crates/redgrid-multimap/src/scripts/whole_prelude.lua"),
     include_str!("../../crates/redgrid-multimap/src/scripts/move_whole.lua")
 );
 

@@ -178,7 +178,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
     let (first, second) = (notified(&one), notified(&one));
     until(&observer, LINE, 2).await;
     // Not the dead one, which has no place any more, but one of them, although the answer is lost.
-    proxy.next(1, "line_one.lua: notify", Action::SwallowReply);
+    proxy.next(1, "notify_one.lua: notify", Action::SwallowReply);
     assert!(Notify::new(&lossy, "a").notify_one().await.unwrap());
     assert_eq!(proxy.counts().swallowed, 1);
     wait_until(SOON, async || first.is_finished() || second.is_finished()).await;
@@ -189,7 +189,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
     Notify::new(&one, "a").notify_one().await.unwrap();
-    proxy.next(1, sha_of("line_wait.lua"), Action::SwallowReply);
+    proxy.next(1, sha_of("notify_wait.lua"), Action::SwallowReply);
     notified(&lossy).await.unwrap().unwrap();
     assert_eq!(proxy.counts().swallowed, 2);
     let none = Notify::new(&one, "a").notified().timeout(100 * MS).await;

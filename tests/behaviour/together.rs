@@ -13,7 +13,7 @@ use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wa
 use redgrid_tests::{SOON, client, client_with, on_each_runtime, server, sha};
 
 /// The script that does the work of many calls.
-const JOINT: &str = include_str!("../../crates/redgrid-locks/src/scripts/joint.lua");
+const BATCH: &str = include_str!("../../crates/redgrid-locks/src/scripts/batch.lua");
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -166,10 +166,10 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
         // Known to the server, so that it is carried out at the first sending.
         ask(&server, &client, &names(40)).await;
         wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
-        proxy.next(1, sha(JOINT), Action::SwallowReply);
+        proxy.next(1, sha(BATCH), Action::SwallowReply);
         let guards: Vec<_> = ask(&server, &client, &names(40)).await.into_iter().map(Result::unwrap).collect();
         assert_eq!((proxy.counts().swallowed, held(&observer).await.len()), (1, 40));
-        proxy.next(1, sha(JOINT), Action::SwallowReply);
+        proxy.next(1, sha(BATCH), Action::SwallowReply);
         server.pause().await.unwrap();
         let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
         wait_until(SOON, async || client.in_hand().holds == 0).await;
@@ -195,7 +195,7 @@ fn many_that_arrive_too_late_are_not_carried_out() {
         // Known to the server, so that it is carried out at the first sending.
         ask(&server, &client, &names(40)).await;
         wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
-        proxy.next(1, sha(JOINT), Action::Hold);
+        proxy.next(1, sha(BATCH), Action::Hold);
         // So that most wait for each other.
         server.pause().await.unwrap();
         let asking: Vec<_> = names(40)
@@ -363,9 +363,9 @@ fn whoever_leaves_while_he_waits_for_others_leaves_nothing_behind() {
 fn left_together(proxy: &Proxy) -> Arc<AtomicUsize> {
     let names = Arc::new(AtomicUsize::new(0));
     proxy.on_request({
-        let (names, joint) = (Arc::clone(&names), sha(JOINT));
+        let (names, batch) = (Arc::clone(&names), sha(BATCH));
         move |words| {
-            if words[0] == *"EVALSHA" && words[1] == *joint {
+            if words[0] == *"EVALSHA" && words[1] == *batch {
                 names.fetch_add(std::str::from_utf8(&words[2]).unwrap().parse().unwrap(), Ordering::Relaxed);
             }
             Action::Forward

@@ -19,7 +19,7 @@ use redgrid_tests::{SOON, client_with, server};
 fn client(too_late: usize) -> Client {
     let too_late = AtomicUsize::new(too_late);
     let server = Made::new("hasty", move |request: &Request| {
-        if !matches!(request.label(), "lock/acquire" | "lock/seize") {
+        if !matches!(request.label(), "lock/acquire" | "lock/takeover") {
             return Ok(Reply::Int(1));
         }
         let less = |left: usize| left.checked_sub(1);

@@ -13,10 +13,10 @@ fn scripts(proxy: &Proxy) -> Arc<Mutex<Vec<&'static str>>> {
     let known = [
         (script!("acquire"), "acquire"),
         (script!("release"), "release"),
-        (script!("give_way"), "give way"),
+        (script!("release_yielding"), "give way"),
         (script!("extend"), "extend"),
         (script!("renew"), "renew"),
-        (script!("linger"), "linger"),
+        (script!("retain"), "linger"),
     ];
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);

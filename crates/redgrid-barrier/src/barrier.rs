@@ -18,11 +18,11 @@ use crate::reannounce::Reannouncer;
 
 static ARRIVE: Script<2> = Script::new("barrier/arrive", script!("barrier_arrive"));
 static LEAVE: Script<2> = Script::new("barrier/leave", script!("barrier_leave"));
-static REANNOUNCE: Script<2> = Script::new("barrier/affirm", script!("barrier_reannounce"));
+static REANNOUNCE: Script<2> = Script::new("barrier/reannounce", script!("barrier_reannounce"));
 
 /// How long this process announces an opened round: 9 minutes.
 ///
-/// The server stores a round for 10 minutes (`RETENTION` in seats.lua). A round that the server has
+/// The server stores a round for 10 minutes (`RETENTION` in participants.lua). A round that the server has
 /// expired as intended must not be mistaken for one that a failover lost.
 const ROUND_MEMORY: Duration = Duration::from_secs(9 * 60);
 

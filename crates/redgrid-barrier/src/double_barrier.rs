@@ -15,7 +15,7 @@ use crate::handle::{PollOutcome, SyncHandle, object, script};
 use crate::keepalive::Keepalive;
 
 static ENTER: Script<3> = Script::new("double-barrier/enter", script!("double_barrier", "double_enter"));
-static KEEPALIVE: Script<3> = Script::new("double-barrier/stay", script!("double_barrier", "double_keepalive"));
+static KEEPALIVE: Script<3> = Script::new("double-barrier/keepalive", script!("double_barrier", "double_keepalive"));
 static LEAVE: Script<3> = Script::new("double-barrier/leave", script!("double_barrier", "double_leave"));
 
 /// A section that a number of parties begin together and end together, in whichever processes they

@@ -12,7 +12,7 @@ use redgrid_core::{Client, IdempotentScript, Script};
 use crate::error::{RequestError, WaitError};
 use crate::handle::{PollOutcome, SyncHandle, exactly_once_script, object, script};
 
-static STATE: Script<1> = Script::new("event/look", script!("event", "event_state"));
+static STATE: Script<1> = Script::new("event/state", script!("event", "event_state"));
 static SET: IdempotentScript<1> = IdempotentScript::new("event/set", exactly_once_script!("event", "event_set"));
 static RESET: IdempotentScript<1> = IdempotentScript::new("event/reset", exactly_once_script!("event", "event_reset"));
 

@@ -298,13 +298,13 @@ impl WaitOptions {
 /// The text of a script, behind the prelude of all scripts of this crate.
 macro_rules! script {
     ($($file:literal),+) => {
-        concat!("local k = KEYS\n", include_str!("scripts/seats.lua") $(, include_str!(concat!("scripts/", $file, ".lua")))+)
+        concat!("local k = KEYS\n", include_str!("scripts/participants.lua") $(, include_str!(concat!("scripts/", $file, ".lua")))+)
     };
 }
 /// Like `script!`, for a script that is executed exactly once: its first key is for deduplication.
 macro_rules! exactly_once_script {
     ($($file:literal),+) => {
-        concat!("local k = {unpack(KEYS, 2)}\n", include_str!("scripts/seats.lua") $(, include_str!(concat!("scripts/", $file, ".lua")))+)
+        concat!("local k = {unpack(KEYS, 2)}\n", include_str!("scripts/participants.lua") $(, include_str!(concat!("scripts/", $file, ".lua")))+)
     };
 }
 pub(crate) use {exactly_once_script, script};

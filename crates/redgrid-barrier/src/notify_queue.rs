@@ -10,10 +10,12 @@ use crate::barrier::shut_down_error;
 use crate::error::{RequestError, WaitError};
 use crate::handle::{PollOutcome, SyncHandle, WaitOptions, exactly_once_script, script};
 
-static WAIT: Script<3> = Script::new("line/wait", script!("line", "line_wait"));
-static LEAVE: Script<3> = Script::new("line/leave", script!("line", "line_leave"));
-static NOTIFY_ONE: IdempotentScript<3> = IdempotentScript::new("line/one", exactly_once_script!("line", "line_one"));
-static NOTIFY_ALL: IdempotentScript<3> = IdempotentScript::new("line/all", exactly_once_script!("line", "line_all"));
+static WAIT: Script<3> = Script::new("notify/wait", script!("notify_queue", "notify_wait"));
+static LEAVE: Script<3> = Script::new("notify/leave", script!("notify_queue", "notify_leave"));
+static NOTIFY_ONE: IdempotentScript<3> =
+    IdempotentScript::new("notify/one", exactly_once_script!("notify_queue", "notify_one"));
+static NOTIFY_ALL: IdempotentScript<3> =
+    IdempotentScript::new("notify/all", exactly_once_script!("notify_queue", "notify_all"));
 
 /// Whether a notification without a waiter is stored as a permit for the next waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

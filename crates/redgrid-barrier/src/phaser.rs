@@ -16,8 +16,8 @@ use crate::party::{Party, PartyState, arrive_request};
 
 static REGISTER: Script<3> = Script::new("phaser/register", script!("phaser", "phaser_register"));
 pub(crate) static ARRIVE: Script<3> = Script::new("phaser/arrive", script!("phaser", "phaser_arrive"));
-pub(crate) static KEEPALIVE: Script<3> = Script::new("phaser/stay", script!("phaser", "phaser_keepalive"));
-static STATE: Script<3> = Script::new("phaser/look", script!("phaser", "phaser_state"));
+pub(crate) static KEEPALIVE: Script<3> = Script::new("phaser/keepalive", script!("phaser", "phaser_keepalive"));
+static STATE: Script<3> = Script::new("phaser/state", script!("phaser", "phaser_state"));
 static END: IdempotentScript<3> = IdempotentScript::new("phaser/end", exactly_once_script!("phaser", "phaser_end"));
 
 /// The maximum number of parties of one `bulk_register`: 1,000, for which the script takes a few

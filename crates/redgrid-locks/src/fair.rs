@@ -18,8 +18,8 @@ macro_rules! with_queue {
     };
 }
 
-static ENTER: Script<4> = Script::new("fair/enter", with_queue!("scripts/fair_enter.lua"));
-static KEEP: Script<4> = Script::new("fair/keep", with_queue!("scripts/fair_keep.lua"));
+static ENTER: Script<4> = Script::new("fair/acquire", with_queue!("scripts/fair_acquire.lua"));
+static KEEP: Script<4> = Script::new("fair/keepalive", with_queue!("scripts/fair_keepalive.lua"));
 static PASS: Script<4> = Script::new("fair/pass", with_queue!("scripts/fair_pass.lua"));
 static RELEASE: BulkScript = BulkScript::new("fair/release", with_queue!("scripts/fair_release.lua"));
 

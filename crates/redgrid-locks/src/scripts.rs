@@ -12,15 +12,15 @@ static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/ac
 static ACQUIRE_MANY: BulkScript = BulkScript::new("lock/acquire-many", include_str!("scripts/acquire_many.lua"));
 static ACQUIRE_FENCED: Script<2> = Script::new("lock/acquire-fenced", include_str!("scripts/acquire_fenced.lua"));
 static ACQUIRE_VOTE: BulkScript = BulkScript::new("lock/acquire-vote", include_str!("scripts/acquire_vote.lua"));
-static TAKE_OVER: BulkScript = BulkScript::new("lock/seize", include_str!("scripts/seize.lua"));
+static TAKE_OVER: BulkScript = BulkScript::new("lock/takeover", include_str!("scripts/takeover.lua"));
 static RELEASE: Script<1> = Script::new("lock/release", include_str!("scripts/release.lua"));
-static RELEASE_YIELDING: Script<2> = Script::new("lock/give-way", include_str!("scripts/give_way.lua"));
-static RETAIN: Script<1> = Script::new("lock/linger", include_str!("scripts/linger.lua"));
+static RELEASE_YIELDING: Script<2> = Script::new("lock/release_yielding", include_str!("scripts/release_yielding.lua"));
+static RETAIN: Script<1> = Script::new("lock/retain", include_str!("scripts/retain.lua"));
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
 static ATTACH: Script<1> = Script::new("lock/attach", include_str!("scripts/attach.lua"));
 pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
 /// Batches `RELEASE` and `ACQUIRE`, which have two arguments of their own each.
-static BATCH: BatchScript = BatchScript::new("lock/joint", include_str!("scripts/joint.lua"), 2);
+static BATCH: BatchScript = BatchScript::new("lock/batch", include_str!("scripts/batch.lua"), 2);
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
 /// Suffix of the holder field that keeps a lock taken for its `hold_at_least` after a release.

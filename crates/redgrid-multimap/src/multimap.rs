@@ -91,12 +91,12 @@ impl<K, V, KC: Codec + Default, VC: Codec + Default, Y: Kind> Multimap<K, V, KC,
     }
 }
 
-/// Declares a script of multimaps, with `head.lua` prepended.
+/// Declares a script of multimaps, with `key_prelude.lua` prepended.
 macro_rules! script {
     ($name:ident, $script:literal) => {
         static $name: redgrid_core::BulkScript = redgrid_core::BulkScript::new(
             concat!("multimap/", $script),
-            concat!(include_str!("scripts/head.lua"), include_str!(concat!("scripts/", $script, ".lua"))),
+            concat!(include_str!("scripts/key_prelude.lua"), include_str!(concat!("scripts/", $script, ".lua"))),
         );
     };
 }

@@ -18,7 +18,7 @@ use crate::new_entries::poll_until_found;
 use crate::read::PAGE;
 use crate::stream::Stream;
 
-static GIVE: Script<1> = Script::new("stream/give", include_str!("scripts/give.lua"));
+static READ_GROUP: Script<1> = Script::new("stream/read_group", include_str!("scripts/read_group.lua"));
 
 /// A consumer group of a stream; made by [`Stream::group`].
 ///
@@ -232,7 +232,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         no_ack: bool,
     ) -> Result<Vec<RawEntry>, StreamError> {
         let (_, key) = self.object_ref().name_and_key()?;
-        let request = GIVE.with([key.clone()]).not_after_here().arg(self.name.clone()).arg(consumer.to_owned());
+        let request = READ_GROUP.with([key.clone()]).not_after_here().arg(self.name.clone()).arg(consumer.to_owned());
         let request = request.arg("COUNT").int(limit.max(1).into());
         let request = if no_ack { request.arg("NOACK") } else { request };
         let found: SingleStreamReply = self.change(request.tells_time()).await?;

@@ -19,9 +19,9 @@ static RELEASE_READ: Script<3> = Script::new("rw/release-read", include_str!("..
 static RELEASE_WRITE: Script<2> = Script::new("rw/release-write", include_str!("../scripts/rw_release_write.lua"));
 static RELEASE_MANY: BulkScript = BulkScript::new("rw/release-many", include_str!("../scripts/rw_release_many.lua"));
 static EXTEND: Script<2> = Script::new("rw/extend", include_str!("../scripts/rw_extend.lua"));
-static RETAIN: Script<3> = Script::new("rw/linger", include_str!("../scripts/rw_linger.lua"));
+static RETAIN: Script<3> = Script::new("rw/retain", include_str!("../scripts/rw_retain.lua"));
 static RENEW_READS: BulkScript = BulkScript::new("rw/renew", include_str!("../scripts/rw_renew.lua"));
-static TAKE_OVER: Script<1> = Script::new("rw/seize", include_str!("../scripts/rw_seize.lua"));
+static TAKE_OVER: Script<1> = Script::new("rw/takeover", include_str!("../scripts/rw_takeover.lua"));
 static EVICT_READER: Script<3> = Script::new("rw/evict-reader", include_str!("../scripts/rw_evict_reader.lua"));
 static EVICT_EXPIRED: BulkScript = BulkScript::new("rw/evict-expired", include_str!("../scripts/rw_evict_expired.lua"));
 

@@ -21,12 +21,15 @@ macro_rules! whole_script {
     ($name:ident, $script:literal) => {
         static $name: BulkScript = BulkScript::new(
             concat!("multimap/", $script),
-            concat!(include_str!("../scripts/same.lua"), include_str!(concat!("../scripts/", $script, ".lua"))),
+            concat!(
+                include_str!("../scripts/whole_prelude.lua"),
+                include_str!(concat!("../scripts/", $script, ".lua"))
+            ),
         );
     };
 }
 
-whole_script!(EXPIRE, "live_whole");
+whole_script!(EXPIRE, "expire_whole");
 whole_script!(MOVE, "move_whole");
 static MEMORY: BulkScript = BulkScript::new("multimap/memory", include_str!("../scripts/memory.lua"));
 

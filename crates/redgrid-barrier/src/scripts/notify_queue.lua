@@ -1,4 +1,4 @@
--- line.lua: the common part of the scripts of `Notify` and `Condition`, behind seats.lua: the queue
+-- notify_queue.lua: the common part of the scripts of `Notify` and `Condition`, behind participants.lua: the queue
 -- of waiters.
 --
 -- `k[1]` is the hash: `next` numbers the queue positions, `round` counts the notifications of all,
