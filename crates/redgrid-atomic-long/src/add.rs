@@ -24,7 +24,7 @@ use crate::number::{AddOptions, Number};
 /// # Ok(()) }
 /// ```
 #[doc(alias = "INCREX")]
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Add<T: AtomicNumber> {
     atomic: Atomic<T>,

@@ -149,7 +149,7 @@ impl Barrier {
 }
 
 /// A future that waits at a barrier, created by [`Barrier::wait`].
-#[must_use = "the wait does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct BarrierWait {
     barrier: Barrier,

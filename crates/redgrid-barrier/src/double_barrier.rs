@@ -83,7 +83,7 @@ impl DoubleBarrier {
 }
 
 /// A future that enters a double barrier, created by [`DoubleBarrier::enter`].
-#[must_use = "the wait does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Enter {
     barrier: DoubleBarrier,
@@ -164,7 +164,7 @@ impl IntoFuture for Enter {
 ///
 /// Its lease is renewed while the guard lives. Dropping the guard leaves in the background;
 /// [`DoubleBarrierGuard::leave`] also waits for the others.
-#[must_use = "dropping the guard leaves"]
+#[must_use = "dropping the guard leaves the barrier"]
 #[derive(Debug)]
 pub struct DoubleBarrierGuard {
     keepalive: Keepalive,
@@ -215,7 +215,7 @@ impl DoubleBarrierGuard {
 }
 
 /// A future that leaves a double barrier, created by [`DoubleBarrierGuard::leave`].
-#[must_use = "the wait for the others does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug)]
 pub struct Leave {
     guard: DoubleBarrierGuard,

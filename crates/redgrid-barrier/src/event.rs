@@ -144,7 +144,7 @@ impl Event {
 const MAX_LIFETIME: i64 = 10 * 365 * 24 * 3600 * 1000;
 
 /// A future that waits for an event, created by [`Event::wait`].
-#[must_use = "the wait does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct EventWait {
     event: Event,

@@ -160,7 +160,7 @@ impl Party {
 }
 
 /// A future that arrives and waits for the others, created by [`Party::arrive_and_wait`].
-#[must_use = "the party does not arrive until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Advance<'a> {
     party: &'a Party,

@@ -241,7 +241,7 @@ async fn register(handle: &SyncHandle, parties: usize) -> Result<Vec<Party>, Pha
 }
 
 /// A future that waits for the end of a phase, created by [`Phaser::wait_advance`].
-#[must_use = "the wait does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct WaitAdvance {
     phaser: Phaser,

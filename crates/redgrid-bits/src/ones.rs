@@ -34,7 +34,7 @@ impl FromReply for Page {
 ///
 /// A bit that is set from beginning to end is returned exactly once. Bits that are set or cleared
 /// meanwhile may be returned or not. An error ends the stream.
-#[must_use = "a stream asks nobody until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Ones {
     pages: Pages<PageReader>,
 }

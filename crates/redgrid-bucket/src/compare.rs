@@ -16,7 +16,7 @@ static COMPARE_AND_DELETE: Script<1> =
 /// set; returned by [`Bucket::compare_and_set`](crate::Bucket::compare_and_set).
 ///
 /// The new value has no lifetime, as in Redisson, unless an option sets one.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct CompareAndSet {
     object_ref: ObjectRef,

@@ -56,7 +56,7 @@ macro_rules! lifetime_methods {
 /// Sets the value of a bucket when awaited; returned by [`Bucket::set`].
 ///
 /// Dropping it before it was sent sets nothing.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Set {
     set: SetRequest,
@@ -111,7 +111,7 @@ impl Set {
 
 /// Sets the value of a bucket on a condition when awaited, and returns whether it was set; returned
 /// by [`Bucket::try_set`] and [`Bucket::set_if_exists`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct SetIf {
     set: SetRequest,
@@ -134,7 +134,7 @@ impl SetIf {
 
 /// Sets the value of a bucket when awaited, and returns the previous value; returned by
 /// [`Bucket::get_and_set`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct GetAndSet<T, C> {
     bucket: Bucket<T, C>,
     set: SetRequest,

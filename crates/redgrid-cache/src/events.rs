@@ -85,7 +85,7 @@ pub enum Notice<K, V> {
 
 /// A subscription to the events of a map that [`Listen::begin`] starts; returned by
 /// [`Cache::events`].
-#[must_use = "nothing is listened to until `begin` is awaited"]
+#[must_use = "does nothing until `begin` is awaited"]
 pub struct Listen<K, V, KC, VC> {
     map: Cache<K, V, KC, VC, Packed>,
     buffer: usize,

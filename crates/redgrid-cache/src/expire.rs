@@ -18,7 +18,7 @@ use crate::put::{Idle, encode_idle_time, encode_lifetime};
 ///
 /// The result is the number of changed entries. Absent keys do not count, and with
 /// [`Expire::only_if_no_expiry`] neither do entries that expire already.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Expire<Y> {
     object_ref: ObjectRef,

@@ -167,7 +167,7 @@ macro_rules! lifetime_methods {
 /// the result.
 ///
 /// Dropping it before it was sent sets nothing.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Set<Y> {
     put: PutRequest<Y>,
@@ -175,7 +175,7 @@ pub struct Set<Y> {
 }
 
 /// Sets the values of many keys when awaited; returned by [`Cache::set_many`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct SetMany<Y> {
     put: PutRequest<Y>,
@@ -183,7 +183,7 @@ pub struct SetMany<Y> {
 
 /// Sets the value of a key when awaited, and returns the previous value; returned by
 /// [`Cache::insert`] and its variants.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Insert<V, VC, Y> {
     put: PutRequest<Y>,
     values: VC,

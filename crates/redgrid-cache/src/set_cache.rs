@@ -409,7 +409,7 @@ impl<T: 'static, C: Decode<T>> SetCache<T, C> {
 /// Inserts values when awaited; returned by [`SetCache::insert`] and its variants.
 ///
 /// Dropping it before it was sent inserts nothing.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct SetInsert<R> {
     object_ref: ObjectRef,

@@ -24,7 +24,7 @@ enum Center {
 
 /// The center of a search; returned by [`Geo::around`] and [`Geo::around_member`]. The area is set
 /// by [`Around::within`] or [`Around::within_box`].
-#[must_use = "nothing is asked before it is said how far the search goes"]
+#[must_use = "does nothing until an area is set, by `within` or `within_box`"]
 #[doc(alias = "GeoSearchArgs")]
 pub struct Around<T, C> {
     geo: Geo<T, C>,
@@ -33,7 +33,7 @@ pub struct Around<T, C> {
 
 /// A search of an area. A request is sent by [`Search::members`], [`Search::distances`],
 /// [`Search::positions`], [`Search::store`] or [`Search::store_distances`].
-#[must_use = "nothing is asked before it is said what is wanted"]
+#[must_use = "does nothing until a method such as `members` is awaited"]
 pub struct Search<T, C> {
     geo: Geo<T, C>,
     center: Center,

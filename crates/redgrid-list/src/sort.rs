@@ -70,7 +70,7 @@ impl<T, C: Codec> List<T, C> {
 /// # Cancel safety
 ///
 /// Dropping the future changes nothing.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Sort<T, C> {
     list: List<T, C>,
     alpha: bool,

@@ -53,7 +53,7 @@ enum NextPage {
 ///
 /// An element that cannot be decoded is an error, and the stream continues after it. Any other
 /// error ends the stream.
-#[must_use = "a stream asks nobody until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Elements<T> {
     pages: Pages<PageReader<T>>,
 }

@@ -19,12 +19,12 @@ use crate::lock::Lock;
 use crate::{AcquireError, ReleaseError};
 
 /// Acquires a lock when awaited; made by [`Lock::acquire`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Acquire(AcquireBuilder);
 
 /// Tries to acquire a lock when awaited; made by [`Lock::try_acquire`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct TryAcquire(AcquireBuilder);
 

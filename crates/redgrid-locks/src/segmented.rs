@@ -259,7 +259,7 @@ impl SegmentIter {
 }
 
 /// A held segment: a [`LockGuard`] and the index of the segment.
-#[must_use = "dropping it gives the segment back"]
+#[must_use = "dropping it releases the segment"]
 #[derive(Debug)]
 pub struct SegmentGuard {
     index: usize,

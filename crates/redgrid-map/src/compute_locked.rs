@@ -39,7 +39,7 @@ pub enum ComputeError {
 /// Writers without the lock are not blocked, and their changes are not overwritten. If one has
 /// changed the value, the function is called again with the new value.
 #[derive(Debug, Clone)]
-#[must_use = "nothing is computed yet"]
+#[must_use = "does nothing until one of its methods is awaited"]
 pub struct Locked<'m, K, V, KC, VC> {
     map: &'m Map<K, V, KC, VC>,
     timeout: Duration,

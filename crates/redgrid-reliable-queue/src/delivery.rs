@@ -30,7 +30,7 @@ const GIVEN_UP: u8 = 3;
 /// It is settled by [`ack`](Delivery::ack), [`nack`](Delivery::nack) or [`reject`](Delivery::reject). Dropped before that, it comes back when
 /// its visibility is over, so that a task that panics and a process that dies lose nothing; with
 /// [`back_on_drop`](crate::Receive::back_on_drop) at once.
-#[must_use = "a message that is not acknowledged comes back"]
+#[must_use = "a message that is not acknowledged is delivered again"]
 pub struct Delivery<T, C> {
     message: Message<T, C>,
     receipt: Receipt,

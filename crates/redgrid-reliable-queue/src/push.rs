@@ -42,7 +42,7 @@ struct Options {
 }
 
 /// Pushes one message: made by [`ReliableQueue::push`], asked when it is awaited.
-#[must_use = "nothing is pushed until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct Push<T, C> {
     queue: ReliableQueue<T, C>,
@@ -51,7 +51,7 @@ pub struct Push<T, C> {
 }
 
 /// Pushes several messages: made by [`ReliableQueue::push_many`], asked when it is awaited.
-#[must_use = "nothing is pushed until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct PushMany<T, C> {
     queue: ReliableQueue<T, C>,

@@ -27,7 +27,7 @@ struct Options {
 }
 
 /// Receives one message: made by [`ReliableQueue::receive`], asked when it is awaited.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct Receive<T, C> {
     queue: ReliableQueue<T, C>,
@@ -35,7 +35,7 @@ pub struct Receive<T, C> {
 }
 
 /// Receives several messages: made by [`ReliableQueue::receive_many`], asked when it is awaited.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct ReceiveMany<T, C> {
     queue: ReliableQueue<T, C>,

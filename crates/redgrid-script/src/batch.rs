@@ -52,7 +52,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 /// ```
 #[doc(alias = "RBatch")]
 #[doc(alias = "BatchOptions")]
-#[must_use = "no request is sent until `send` is awaited"]
+#[must_use = "does nothing until `send` is awaited"]
 pub struct Batch {
     client: Client,
     id: u64,

@@ -64,7 +64,7 @@ const EXPECTED_NONBLOCKING: &str = "one that does not have others wait on the sh
 /// sent once, unless [`Call::idempotent`] or [`Call::reads`] allow to send it again after a lost
 /// reply.
 #[derive(Clone)]
-#[must_use = "nothing is sent until the call is queried or part of a batch that is sent"]
+#[must_use = "does nothing until it is queried, or a batch with it is sent"]
 pub struct Call {
     target: Target,
     keys: Vec<Name>,

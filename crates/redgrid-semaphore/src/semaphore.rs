@@ -286,7 +286,7 @@ impl std::fmt::Debug for Semaphore {
 /// A request to set permits, sent when awaited.
 ///
 /// Created by [`Semaphore::try_set_permits`] and [`Semaphore::set_permits`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct SetPermits {
     handle: SemaphoreHandle,

@@ -28,7 +28,7 @@ pub(crate) enum SetOperation {
 ///
 /// The other sets are given by name, and all names must share a slot. Up to 1,000 other sets are
 /// allowed; more are [`ObjectError::InvalidArgument`].
-#[must_use = "nothing is asked of the server yet"]
+#[must_use = "does nothing until one of its methods is awaited"]
 pub struct Combination<T, C> {
     pub(crate) inner: Elements<T, C>,
     pub(crate) operation: SetOperation,

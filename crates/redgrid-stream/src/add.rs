@@ -165,7 +165,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
 /// nothing. The request is sent once: if its reply is lost, the call returns
 /// [`ObjectError::OutcomeUnknown`] and is not repeated. Waiters that use this library are notified;
 /// those for an entry of more than 3,490 fields a moment later.
-#[must_use = "nothing is added until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 #[doc(alias = "StreamAddArgs")]
 pub struct Add {

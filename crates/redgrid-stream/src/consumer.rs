@@ -86,7 +86,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
 /// }
 /// # Ok(()) }
 /// ```
-#[must_use = "nothing is consumed until this is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Consumer<K, V> {
     source: Box<dyn PageSource<K, V>>,
     options: Options,

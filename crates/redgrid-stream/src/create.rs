@@ -38,7 +38,7 @@ impl Start {
 ///
 /// The request is sent once. If the group exists it fails with [`StreamError::GroupExists`], and
 /// the group is not changed.
-#[must_use = "nothing is created until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 #[doc(alias = "StreamCreateGroupArgs")]
 pub struct Create {

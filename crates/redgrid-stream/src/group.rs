@@ -259,7 +259,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
 }
 
 /// Delivers new entries to a consumer when awaited; made by [`Group::read`].
-#[must_use = "nothing is read until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamReadGroupArgs")]
 pub struct ReadGroup<K, V, KC, VC> {

@@ -105,7 +105,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
 }
 
 /// Lists pending entries when awaited; made by [`Group::pending_entries`].
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamPendingRangeArgs")]
 pub struct Pending<K, V, KC, VC> {

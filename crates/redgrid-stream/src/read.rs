@@ -82,7 +82,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
 }
 
 /// Reads a range of entries when awaited; made by [`Stream::range`] and [`Stream::rev_range`].
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamRangeArgs")]
 pub struct Range<K, V, KC, VC> {
@@ -114,7 +114,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for Range<
 }
 
 /// Reads the entries after an id when awaited; made by [`Stream::read`].
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamReadArgs")]
 pub struct Read<K, V, KC, VC> {
@@ -165,7 +165,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for Read<K
 /// Entries that are added meanwhile are returned too, if they are in the range and the last page
 /// has not been requested yet. An entry that cannot be decoded is an error, and the iteration
 /// continues after it. Any other error ends it.
-#[must_use = "a stream sends no request until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Entries<K, V> {
     source: Box<dyn PageSource<K, V>>,
     page: u32,

@@ -26,7 +26,7 @@ const BUFFER_RANGE: RangeInclusive<usize> = 1..=1_048_576;
 ///
 /// When it completes, the server has confirmed the subscription, and messages published from then
 /// on are received.
-#[must_use = "nothing is subscribed until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Subscribe<T, C> {
     object_ref: ObjectRef,
     channels: Result<ChannelSelector, ObjectError>,

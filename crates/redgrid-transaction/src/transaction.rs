@@ -40,7 +40,7 @@ pub enum Isolation {
 /// holds no locks: dropping it discards the writes.
 #[derive(Clone)]
 #[doc(alias = "RTransaction")]
-#[must_use = "nothing is written until it is committed"]
+#[must_use = "does nothing until committed"]
 pub struct Transaction {
     pub(crate) client: Client,
     pub(crate) options: Options,

@@ -39,12 +39,12 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 const CLOCK_MARGIN: Duration = Duration::from_millis(100);
 
 /// A future that sums the counts of all processes.
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Sum<N: AdderNumber>(Call<N>);
 
 /// A future that sets the counts of all processes to 0.
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Reset<N: AdderNumber>(Call<N>);
 

@@ -13,7 +13,7 @@ use crate::error::ServerError;
 use crate::pubsub::SubscriptionManager;
 
 /// A health check that pings every node when awaited; made by [`Client::health`].
-#[must_use = "nobody is asked until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
     client: Client,

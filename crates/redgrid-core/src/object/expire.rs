@@ -105,7 +105,7 @@ impl Expiry {
 /// Created by [`Object::expire_in`] and [`Object::expire_at`]. Returns whether the lifetime was
 /// set. It is not set if the object is absent, or if the condition of [`Expire::only_if`] is not
 /// met.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Expire {
     object: Object,

@@ -26,7 +26,7 @@ type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 ///
 /// An entry that cannot be decoded is an error, and the stream continues after it. Any other error
 /// ends the stream.
-#[must_use = "a stream asks nobody until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Scan<T> {
     pages: Pages<ScanPosition<T>>,
 }

@@ -294,7 +294,7 @@ fn local_shas(snapshot: &Snapshot) -> Vec<Bytes> {
 /// A request to rename an object, sent when awaited. Returns whether it was renamed.
 ///
 /// Created by [`Object::rename`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Rename {
     object: Object,
@@ -322,7 +322,7 @@ impl Rename {
 /// A request to copy an object, sent when awaited. Returns whether it was copied.
 ///
 /// Created by [`Object::copy_to`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Copy {
     object: Object,
@@ -354,7 +354,7 @@ impl Copy {
 /// A request to create an object from a dump, sent when awaited. Returns whether it was created.
 ///
 /// Created by [`Object::restore`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Restore {
     object: Object,

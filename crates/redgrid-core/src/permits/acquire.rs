@@ -111,12 +111,12 @@ impl Options {
 }
 
 /// A request for permits: waits for them when awaited.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Acquire(Options);
 
 /// A request for permits that are available now: returns `None` when awaited if there are too few.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct TryAcquire(Options);
 

@@ -23,7 +23,7 @@ use crate::name::Name;
 /// Permits with a lease are renewed while the guard lives, unless a fixed lease was requested.
 /// [`Permit::lost`] completes as soon as one of them is no longer valid locally. Permits without a
 /// lease are held until they are returned: a process that dies keeps them forever.
-#[must_use = "dropping the permit gives it back"]
+#[must_use = "dropping the permit returns it"]
 pub struct Permit {
     client: Client,
     semaphore: Arc<LocalSemaphore>,

@@ -24,7 +24,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Builder of a map in front of a store; created by [`Map::backed`].
-#[must_use = "there is no map before it is built"]
+#[must_use = "does nothing until `build` is called"]
 pub struct BackedMapBuilder<K, V, KC, VC> {
     map: Map<K, V, KC, VC>,
     pub(super) loader: Option<Arc<dyn Loader<K, V>>>,

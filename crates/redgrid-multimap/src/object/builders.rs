@@ -63,7 +63,7 @@ impl<Y: Kind> MultimapObject<Y> {
 /// # Cancel safety
 ///
 /// A request that was already sent is executed even if the future is dropped.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Expire<Y> {
     object: MultimapObject<Y>,
     expiry: Expiry,
@@ -98,7 +98,7 @@ impl<Y: Kind> Expire<Y> {
 /// # Cancel safety
 ///
 /// A request that was already sent is executed even if the future is dropped.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Rename<Y> {
     object: MultimapObject<Y>,
     to: String,
@@ -127,7 +127,7 @@ impl<Y: Kind> Rename<Y> {
 /// # Cancel safety
 ///
 /// A request that was already sent is executed even if the future is dropped.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Copy<Y> {
     object: MultimapObject<Y>,
     to: String,

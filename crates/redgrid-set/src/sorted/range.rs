@@ -13,7 +13,7 @@ use crate::elements::Elements;
 /// A range of a sorted set; returned by `by_rank`, `by_score` and `by_value`.
 ///
 /// A request is sent by the methods that read, count, remove or store the range.
-#[must_use = "nothing is asked of the server yet"]
+#[must_use = "does nothing until one of its methods is awaited"]
 pub struct Range<T, C> {
     inner: Elements<T, C>,
     span: Result<Span, ObjectError>,

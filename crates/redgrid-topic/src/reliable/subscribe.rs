@@ -36,7 +36,7 @@ const DEFAULT_REDELIVERY_DELAY: Duration = Duration::from_secs(1);
 
 /// Registers a subscriber when awaited; made by
 /// [`ReliableTopic::subscribe`](super::ReliableTopic::subscribe).
-#[must_use = "no subscriber is registered until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct SubscribeReliably<T, C> {
     object_ref: ObjectRef,
     codec: C,

@@ -26,7 +26,7 @@ const KEPT_RANGE: RangeInclusive<usize> = 1..=1_048_576;
 /// [`Listen::to`].
 ///
 /// The stream has the events from then on.
-#[must_use = "nothing is listened to until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Listen {
     target: Result<Target, ObjectError>,
