@@ -65,7 +65,7 @@ impl AtOnce {
             }
             // It was held, and nobody listened.
             "lock/release" => Reply::Int(1),
-            "lock/release_yielding" => Reply::Array(vec![Reply::Int(1), Reply::Int(0)]),
+            "lock/release-yielding" => Reply::Array(vec![Reply::Int(1), Reply::Int(0)]),
             "lock/renew" | "lock/release-many" => each(),
             "pubsub/ttl" => Reply::Int(30_000),
             "pubsub/set-waiting" => Reply::Int(1),

@@ -37,7 +37,7 @@ fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) ->
             }
             ("lock/extend", _) => return Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
             // Of what was granted first, and not of what the next may have got.
-            ("lock/release" | "lock/release_yielding", _) if *holder.lock().unwrap() == named => {
+            ("lock/release" | "lock/release-yielding", _) if *holder.lock().unwrap() == named => {
                 counted.fetch_add(1, Ordering::Relaxed)
             }
             _ => 0,

@@ -15,7 +15,7 @@ macro_rules! script {
 static ACQUIRE: BulkScript = script!("lock/acquire", "redgrid-locks/src/scripts/acquire");
 static TAKE_OVER: BulkScript = script!("lock/takeover", "redgrid-locks/src/scripts/takeover");
 static RELEASE: BulkScript = script!("lock/release", "redgrid-locks/src/scripts/release");
-static RELEASE_YIELDING: BulkScript = script!("lock/release_yielding", "redgrid-locks/src/scripts/release_yielding");
+static RELEASE_YIELDING: BulkScript = script!("lock/release-yielding", "redgrid-locks/src/scripts/release_yielding");
 static MARK: BulkScript = script!("pubsub/set-waiting", "redgrid-core/src/pubsub/set_waiting");
 static RETAIN: BulkScript = script!("lock/retain", "redgrid-locks/src/scripts/retain");
 static EXTEND: BulkScript = script!("lock/extend", "redgrid-locks/src/scripts/extend");

@@ -332,7 +332,7 @@ impl Books {
     }
 }
 
-const GIVES_BACK: [&str; 3] = ["lock/release", "lock/release_yielding", "lock/retain"];
+const GIVES_BACK: [&str; 3] = ["lock/release", "lock/release-yielding", "lock/retain"];
 
 impl Witness for Ledger {
     fn submitted(&self, client: usize, call: &Call, _now: Instant) {

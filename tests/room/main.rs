@@ -130,7 +130,7 @@ fn answer(request: &Request) -> Result<Reply, ServerError> {
             Ok(Reply::Int(i64::try_from(time).expect("a time of this century")))
         }
         "lock/release" => Ok(Reply::Int(1)),
-        "lock/release_yielding" => Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
+        "lock/release-yielding" => Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
         "lock/renew" => Ok(Reply::Array(vec![Reply::Int(1); request.touched().len()])),
         "pubsub/ttl" => Ok(Reply::Int(30_000)),
         "pubsub/set-waiting" => Ok(Reply::Int(1)),

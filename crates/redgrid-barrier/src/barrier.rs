@@ -22,8 +22,8 @@ static REANNOUNCE: Script<2> = Script::new("barrier/reannounce", script!("barrie
 
 /// How long this process announces an opened round: 9 minutes.
 ///
-/// The server stores a round for 10 minutes (`RETENTION` in participants.lua). A round that the server has
-/// expired as intended must not be mistaken for one that a failover lost.
+/// The server stores a round for 10 minutes (`RETENTION` in participants.lua). A round that the
+/// server has expired as intended must not be mistaken for one that a failover lost.
 const ROUND_MEMORY: Duration = Duration::from_secs(9 * 60);
 
 /// A barrier for a number of parties, in whichever processes they run: each party waits until all

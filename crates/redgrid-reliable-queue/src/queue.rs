@@ -47,7 +47,8 @@ reliable_queue_type!(= redgrid_codecs::Json);
 reliable_queue_type!();
 
 impl<T, C: Codec + Default> ReliableQueue<T, C> {
-    /// Creates the queue with this name. No request is sent: an invalid name is reported by the first call.
+    /// Creates the queue with this name. No request is sent: an invalid name is reported by the
+    /// first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let object_ref = ObjectRef::new(client, name);
         let desk = Desk::of(&object_ref);

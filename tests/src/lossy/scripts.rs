@@ -42,7 +42,7 @@ impl Call {
     /// The holder field, where the script is about one.
     pub fn field(&self) -> Option<&Bytes> {
         let about_one =
-            ["lock/acquire", "lock/takeover", "lock/release", "lock/release_yielding", "lock/retain", "lock/extend"];
+            ["lock/acquire", "lock/takeover", "lock/release", "lock/release-yielding", "lock/retain", "lock/extend"];
         about_one.contains(&self.name.as_str()).then(|| &self.args[0])
     }
 }
@@ -53,7 +53,7 @@ pub fn run(store: &mut Store, call: &Call) -> Result<Reply, ServerError> {
         "lock/acquire" => acquire(store, call),
         "lock/takeover" => take_over(store, call),
         "lock/release" => release(store, call),
-        "lock/release_yielding" => release_yielding(store, call),
+        "lock/release-yielding" => release_yielding(store, call),
         "lock/retain" => retain(store, call),
         "lock/extend" => extend(store, call),
         "lock/renew" => renew(store, call),

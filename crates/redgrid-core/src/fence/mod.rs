@@ -69,8 +69,8 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 ///
 /// If a token is ahead of the clock of the fence's server, it is remembered for that lead as well.
 /// A holder that has held its lock for longer than the lifetime without a write gets
-/// [`FenceError::Expired`], and must acquire the lock again. Use the same lifetime everywhere. If the
-/// server loses its memory, the fence is lost together with the data.
+/// [`FenceError::Expired`], and must acquire the lock again. Use the same lifetime everywhere. If
+/// the server loses its memory, the fence is lost together with the data.
 #[derive(Debug, Clone)]
 pub struct Fence {
     client: Client,

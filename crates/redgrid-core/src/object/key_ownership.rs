@@ -5,8 +5,8 @@
 //! [`layouts`](super::layouts); this module has what they share.
 //!
 //! The object of a key is derived from the key itself, so only shapes count that users do not give
-//! as names. A companion whose key may be another user's object (`{a}:timeout`) is in [`COMPANION_SUFFIXES`],
-//! and has to be checked on the server.
+//! as names. A companion whose key may be another user's object (`{a}:timeout`) is in
+//! [`COMPANION_SUFFIXES`], and has to be checked on the server.
 
 use std::sync::LazyLock;
 
@@ -19,14 +19,14 @@ use crate::name::{companion, suffixed, tagged};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDelete {
     /// It is deleted, too.
-    Goes,
+    Delete,
     /// It is the object itself: nothing is stored under the plain name.
-    Is,
+    Primary,
     /// It is the object itself if nothing is stored under the plain name, and a companion
     /// otherwise: the capacity of a ring.
-    IsAlone,
+    PrimaryIfAlone,
     /// It protects from late requests: tokens, fences, stored replies. It expires, or is to stay.
-    Stays,
+    Keep,
 }
 
 /// A prefix of keys, before the braces.
@@ -97,8 +97,8 @@ pub const COMPANION_SUFFIXES: [&str; 5] = ["timeout", "value", "permits", "alloc
 /// Index in [`COMPANION_SUFFIXES`] of the key by which an empty Bloom filter exists.
 pub const FILTER_CONFIG: usize = 4;
 
-/// Returns the keys by which an object exists ([`primary_keys`]), followed by all others that may belong
-/// to it.
+/// Returns the keys by which an object exists ([`primary_keys`]), followed by all others that may
+/// belong to it.
 ///
 /// Most of them are absent.
 pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
@@ -127,7 +127,8 @@ pub fn primary_keys(key: &[u8]) -> Vec<Bytes> {
     [Bytes::copy_from_slice(key)].into_iter().chain(primary_keys).collect()
 }
 
-/// Returns the keys of the companions of an object with [`COMPANION_SUFFIXES`], which may be absent.
+/// Returns the keys of the companions of an object with [`COMPANION_SUFFIXES`], which may be
+/// absent.
 pub fn suffixed_companions(key: &[u8]) -> [Bytes; 5] {
     COMPANION_SUFFIXES.map(|suffix| suffixed(key, suffix))
 }
@@ -167,9 +168,9 @@ pub struct MaybeOwned {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
     /// The types of both keys: it would be the companion at this index of [`COMPANION_SUFFIXES`].
-    Kinds(usize),
+    Types(usize),
     /// This key exists.
-    There(Bytes),
+    Exists(Bytes),
     /// The object is a multimap: the key would hold the values of one of its keys.
     Multimap,
 }

@@ -141,8 +141,8 @@ impl SemaphoreHandle {
         Ok(reply.get(1).copied().filter(|_| reply.first() == Some(&1)))
     }
 
-    /// Adds permits that no guard holds, like [`SemaphoreHandle::add`]. Does nothing for 0 permits, as
-    /// Redisson.
+    /// Adds permits that no guard holds, like [`SemaphoreHandle::add`]. Does nothing for 0 permits,
+    /// as Redisson.
     ///
     /// # Errors
     ///

@@ -96,8 +96,8 @@ impl<K, V, KC: Codec, VC: Codec> BackedMapBuilder<K, V, KC, VC> {
         BackedMapBuilder { loader: Some(Arc::new(loader)), ..self }
     }
 
-    /// Writes changes to the store. The call returns afterwards, unless [`BackedMapBuilder::write_behind`]
-    /// is set.
+    /// Writes changes to the store. The call returns afterwards, unless
+    /// [`BackedMapBuilder::write_behind`] is set.
     #[doc(alias = "writerAsync")]
     pub fn writer(self, writer: impl Writer<K, V>) -> Self
     where
