@@ -55,7 +55,7 @@ impl AtOnce {
     }
 
     fn answer(&self, request: &Request) -> Result<Reply, ServerError> {
-        let each = || Reply::Array(vec![Reply::Int(1); request.touched().len()]);
+        let each = || Reply::Array(vec![Reply::Int(1); request.all_keys().len()]);
         Ok(match request.label() {
             "lock/acquire" => {
                 let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();

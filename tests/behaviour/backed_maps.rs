@@ -62,7 +62,7 @@ async fn two_processes_load_a_key_once_under_its_lock() {
     let waits = maps.clone().map(|map| tokio::spawn(async move { map.get(&key("a")).await.unwrap() }));
     store.until_came(1).await;
     // The other stands before the lock, and not before the store.
-    wait_until(SOON, async || one.in_hand().waiting + two.in_hand().waiting == 1).await;
+    wait_until(SOON, async || one.stats().waiting + two.stats().waiting == 1).await;
     store.open();
     for wait in waits {
         assert_eq!(wait.await.unwrap(), Some(1));

@@ -65,7 +65,7 @@ async fn nobody_goes_on_before_all_are_there_and_one_of_them_leads() {
         assert!(results.iter().all(|result| result.generation() == round), "{results:?}");
         assert_eq!(results.iter().filter(|result| result.is_leader()).count(), 1);
     }
-    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
     assert_eq!(count(&observer, WAITING).await, 0);
     all_end(&observer).await;
 }
@@ -125,7 +125,7 @@ async fn who_gives_up_is_not_counted() {
         drop(dropped(polls, Barrier::new(&two, "a", 3).wait().into_future()).await);
         until(&observer, WAITING, 1).await;
     }
-    wait_until(SOON, async || two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || two.stats() == NOTHING).await;
     let second = wait(&two, 3);
     until(&observer, WAITING, 2).await;
     assert!(!first.is_finished() && !second.is_finished());

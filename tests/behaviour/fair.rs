@@ -299,7 +299,7 @@ async fn a_lost_answer_to_lining_up_keeps_the_place() {
     let place = queue(&observer, "a").await;
     let second = line_up(&two, 1, &order);
     until_waiting(&observer, 2).await;
-    wait_until(SOON, async || proxy.counts().swallowed == 1 && one.in_hand().channels == 1).await;
+    wait_until(SOON, async || proxy.counts().swallowed == 1 && one.stats().channels == 1).await;
     assert_eq!(queue(&observer, "a").await[0], place[0]);
     gate.release().await.unwrap();
     first.await.unwrap();
@@ -338,7 +338,7 @@ async fn only_so_many_waiters_of_a_process_have_places() {
     let gate = FairLock::new(&client, "a").acquire().await.unwrap();
     let order = Arc::default();
     let waiting: Vec<_> = (0..9).map(|number| line_up(&client, number, &order)).collect();
-    wait_until(SOON, async || client.in_hand().waiting == 9).await;
+    wait_until(SOON, async || client.stats().waiting == 9).await;
     until_waiting(&observer, 3).await;
     let mut most = 0;
     gate.release().await.unwrap();

@@ -306,10 +306,10 @@ async fn handles_share_a_cache_that_ends_with_the_last() {
     let other = Prices::new(&client, "prices").clone();
     drop(prices);
     assert_eq!(other.cached_entries().unwrap(), HashMap::from([("a".into(), 1)]));
-    assert_eq!(client.in_hand().channels, 2);
+    assert_eq!(client.stats().channels, 2);
     drop(other);
     let channels = async || observer.pubsub_channels("*prices*").await.unwrap();
-    wait_until(SOON, async || channels().await.is_empty() && client.in_hand().channels == 0).await;
+    wait_until(SOON, async || channels().await.is_empty() && client.stats().channels == 0).await;
     // And begins anew, with nothing.
     let anew = Prices::new(&client, "prices");
     in_force(&anew).await;

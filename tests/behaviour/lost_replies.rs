@@ -47,7 +47,7 @@ impl Rig {
     /// After every late copy's time there is no key, nothing in hand, and the lock can be had.
     async fn all_clear(&self, timeout: Duration) {
         wait_until(timeout + Duration::from_secs(1), async || {
-            self.client.in_hand().names == 0 && !self.observer.exists("a").await.unwrap()
+            self.client.stats().names == 0 && !self.observer.exists("a").await.unwrap()
         })
         .await;
         let other = client(&self.server).await;

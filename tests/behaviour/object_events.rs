@@ -94,7 +94,7 @@ async fn each_kind_is_told_with_the_servers_word_for_it() {
     // By subscription: who listens to one name is sent nothing of another.
     assert_eq!(listeners(&observer, "__keyspace@0__:a").await, 1);
     assert_eq!(listeners(&observer, "__keyspace@0__:b").await, 0);
-    assert_eq!(client.in_hand().channels, 1);
+    assert_eq!(client.stats().channels, 1);
     drop(put);
     wait_until(SOON, async || listeners(&observer, "__keyspace@0__:a").await == 0).await;
 }

@@ -67,7 +67,7 @@ async fn a_stock_in_segments_is_sold_to_the_last_piece_and_no_further() {
     for segment in 0..4 {
         assert_eq!(read(&clients[0], segment).await, 0);
     }
-    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
 /// Whichever gets free first, whatever the place in the order.
@@ -89,7 +89,7 @@ async fn a_tour_that_found_all_taken_goes_round_again() {
     there.segment(0).unwrap().force_release().await.unwrap();
     assert_eq!(segments.next().await.unwrap().unwrap().index(), 0);
     let waiting = tokio::spawn(async move { segments.next().await.unwrap().map(|segment| segment.index()) });
-    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    wait_until(SOON, async || two.stats().waiting == 1).await;
     held.remove(1).release().await.unwrap();
     assert_eq!(waiting.await.unwrap(), Some(1));
 }
@@ -105,9 +105,9 @@ async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
     let mut begins = std::collections::BTreeSet::new();
     for by in 0..20 {
         let index = first(here.clone(), by).await;
-        wait_until(SOON, async || one.in_hand() == NOTHING).await;
+        wait_until(SOON, async || one.stats() == NOTHING).await;
         assert_eq!(first(there.clone(), by).await, index);
-        wait_until(SOON, async || two.in_hand() == NOTHING).await;
+        wait_until(SOON, async || two.stats() == NOTHING).await;
         begins.insert(index);
     }
     assert_eq!(begins.len(), 3);
@@ -126,7 +126,7 @@ async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
     assert_eq!((segment.index(), segment.name().as_str()), (1, "hot:1"));
     seen.push(segment.index());
     let waiting = tokio::spawn(async move { (segments.next().await, segments) });
-    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    wait_until(SOON, async || two.stats().waiting == 1).await;
     for guard in held {
         guard.release().await.unwrap();
     }
@@ -152,7 +152,7 @@ async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
     here.reset();
     assert_eq!(left(&here).await, [1, 2, 0]);
     // A segment is a lock like any other.
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     let guard = Lock::new(&one, "hot:2").acquire().await.unwrap();
     assert!(there.segment(2).unwrap().try_acquire().await.unwrap().is_none());
     assert!(there.segment(3).is_none());

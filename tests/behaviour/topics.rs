@@ -75,7 +75,7 @@ async fn whoever_listens_hears_and_all_of_a_client_share_one_subscription() {
     assert_eq!(message(&mut second).await, is("prices", "4"));
     drop((second, elsewhere, other));
     wait_until(SOON, async || observer.pubsub_channels("*s").await.unwrap().is_empty()).await;
-    assert_eq!((one.in_hand().channels, two.in_hand().channels), (0, 0));
+    assert_eq!((one.stats().channels, two.stats().channels), (0, 0));
     one.shutdown(SOON).await.unwrap();
     assert!(matches!(prices.publish("5").await, Err(ObjectError::ShuttingDown { .. })));
     assert!(matches!(prices.subscribe().await, Err(ObjectError::ShuttingDown { .. })));

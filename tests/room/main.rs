@@ -131,7 +131,7 @@ fn answer(request: &Request) -> Result<Reply, ServerError> {
         }
         "lock/release" => Ok(Reply::Int(1)),
         "lock/release-yielding" => Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
-        "lock/renew" => Ok(Reply::Array(vec![Reply::Int(1); request.touched().len()])),
+        "lock/renew" => Ok(Reply::Array(vec![Reply::Int(1); request.all_keys().len()])),
         "pubsub/ttl" => Ok(Reply::Int(30_000)),
         "pubsub/set-waiting" => Ok(Reply::Int(1)),
         other => {

@@ -186,12 +186,12 @@ impl BarrierWait {
         let poll_request = || {
             let request = ARRIVE
                 .with(keys(&handle))
-                .not_after_here()
+                .deadline_arg()
                 .arg(participant.id())
                 .arg(participant.generation().to_string());
             let request = request.int(parties.into()).int(handle.lease());
             let seen = rounds.last().round_at(mark_requested());
-            request.arg(seen.to_string()).publish_here().arg(handle.channel.clone()).idempotent()
+            request.arg(seen.to_string()).publish_arg().arg(handle.channel.clone()).idempotent()
         };
         let result =
             handle.poll_until(options, poll_request, |reply| parse_arrive_reply(&handle, parties, &reply)).await;
@@ -210,7 +210,7 @@ impl BarrierWait {
         let (keys, channel) = (keys(&handle), handle.channel.clone());
         rounds.reannouncer.start(&handle, &rounds, move |rounds| {
             let request = REANNOUNCE.with(keys.clone()).arg(rounds.last().round.to_string());
-            request.publish_here().arg(channel.clone()).idempotent()
+            request.publish_arg().arg(channel.clone()).idempotent()
         });
         Ok(result)
     }

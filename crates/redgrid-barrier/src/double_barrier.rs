@@ -118,11 +118,11 @@ impl Enter {
         let poll_request = || {
             let request = ENTER
                 .with(keys(&handle))
-                .not_after_here()
+                .deadline_arg()
                 .arg(participant.id())
                 .arg(participant.generation().to_string());
             let request = request.int(parties.into()).int(handle.lease());
-            request.publish_here().arg(handle.channel.clone()).idempotent()
+            request.publish_arg().arg(handle.channel.clone()).idempotent()
         };
         let entered =
             handle.poll_until(options, poll_request, |reply| parse_enter_reply(&handle, parties, &reply)).await;
@@ -141,8 +141,8 @@ impl Enter {
         let (id, generation) = (participant.id(), participant.generation());
         let keepalive = Keepalive::start(&handle, move |handle| {
             let request =
-                KEEPALIVE.with(keys(handle)).not_after_here().arg(id.clone()).arg(generation.to_string()).int(session);
-            request.int(handle.lease()).publish_here().arg(handle.channel.clone()).idempotent()
+                KEEPALIVE.with(keys(handle)).deadline_arg().arg(id.clone()).arg(generation.to_string()).int(session);
+            request.int(handle.lease()).publish_arg().arg(handle.channel.clone()).idempotent()
         });
         Ok(DoubleBarrierGuard { keepalive, participant, handle, session })
     }
@@ -270,7 +270,7 @@ fn keys(handle: &SyncHandle) -> [Bytes; 3] {
 /// is inside.
 fn leave_request(handle: &SyncHandle, participant: &Participant, session: i64, only_outside: bool) -> Request {
     let request = LEAVE.with(keys(handle)).arg(participant.id()).arg(participant.generation().to_string()).int(session);
-    request.int(handle.lease()).publish_here().arg(handle.channel.clone()).int(only_outside.into()).idempotent()
+    request.int(handle.lease()).publish_arg().arg(handle.channel.clone()).int(only_outside.into()).idempotent()
 }
 
 fn parse_enter_reply(handle: &SyncHandle, ours: u32, reply: &[i64]) -> Result<PollOutcome<i64>, BarrierError> {

@@ -88,7 +88,7 @@ impl Event {
         let handle = self.handle.as_ref().map_err(Clone::clone)?;
         let lifetime =
             self.lifetime.map_or(0, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX).clamp(1, MAX_LIFETIME));
-        let request = SET.with([handle.key.clone()]).int(lifetime).publish_here().arg(handle.channel.clone());
+        let request = SET.with([handle.key.clone()]).int(lifetime).publish_arg().arg(handle.channel.clone());
         Ok(handle.run_exactly_once::<Vec<i64>>(request).await? == [1])
     }
 

@@ -57,18 +57,18 @@ impl Waiter {
     fn leave_request(&self, consumed: bool) -> Request {
         let request =
             LEAVE.with(keys(&self.handle)).arg(self.participant.id()).arg(self.participant.generation().to_string());
-        let request = request.int(consumed.into()).publish_here().arg(self.handle.channel.clone());
+        let request = request.int(consumed.into()).publish_arg().arg(self.handle.channel.clone());
         request.arg(self.store_permit.arg()).idempotent()
     }
 
     fn poll_request(&self, consume: bool, was_queued: bool) -> Request {
         let request = WAIT
             .with(keys(&self.handle))
-            .not_after_here()
+            .deadline_arg()
             .arg(self.participant.id())
             .arg(self.participant.generation().to_string());
         let request =
-            request.int(self.handle.lease()).int(consume.into()).publish_here().arg(self.handle.channel.clone());
+            request.int(self.handle.lease()).int(consume.into()).publish_arg().arg(self.handle.channel.clone());
         request.arg(self.store_permit.arg()).int(was_queued.into()).idempotent()
     }
 
@@ -129,12 +129,12 @@ impl Waiter {
 
 /// Notifies the first waiter of the queue, and returns whether there was one.
 pub(crate) async fn notify_one(handle: &SyncHandle, store_permit: StorePermit) -> Result<bool, RequestError> {
-    let request = NOTIFY_ONE.with(keys(handle)).publish_here().arg(handle.channel.clone()).arg(store_permit.arg());
+    let request = NOTIFY_ONE.with(keys(handle)).publish_arg().arg(handle.channel.clone()).arg(store_permit.arg());
     Ok(handle.run_exactly_once::<Vec<i64>>(request).await? == [1])
 }
 
 /// Notifies all waiters of the queue, and returns their number.
 pub(crate) async fn notify_all(handle: &SyncHandle) -> Result<u64, RequestError> {
-    let request = NOTIFY_ALL.with(keys(handle)).publish_here().arg(handle.channel.clone());
+    let request = NOTIFY_ALL.with(keys(handle)).publish_arg().arg(handle.channel.clone());
     Ok(handle.run_exactly_once::<Vec<u64>>(request).await?.first().copied().unwrap_or_default())
 }

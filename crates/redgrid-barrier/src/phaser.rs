@@ -203,7 +203,7 @@ impl Phaser {
 
     async fn end(&self, delete: bool) -> Result<bool, PhaserError> {
         let handle = self.handle()?;
-        let request = END.with(keys(handle)).int(delete.into()).publish_here().arg(handle.channel.clone());
+        let request = END.with(keys(handle)).int(delete.into()).publish_arg().arg(handle.channel.clone());
         Ok(handle.run_exactly_once::<Vec<i64>>(request).await? == [1])
     }
 
@@ -221,7 +221,7 @@ async fn register(handle: &SyncHandle, parties: usize) -> Result<Vec<Party>, Pha
         participant.arm(arrive_request(handle, participant, PartyState::UNCONFIRMED, 0, true));
     }
     loop {
-        let request = REGISTER.with(keys(handle)).not_after_here().int(handle.lease()).publish_here();
+        let request = REGISTER.with(keys(handle)).deadline_arg().int(handle.lease()).publish_arg();
         let request = participants.iter().fold(request.arg(handle.channel.clone()), |request, participant| {
             request.arg(participant.id()).arg(participant.generation().to_string())
         });
@@ -299,7 +299,7 @@ pub(crate) fn keys(handle: &SyncHandle) -> [Bytes; 3] {
 }
 
 fn state_request(handle: &SyncHandle) -> redgrid_core::Request {
-    STATE.with(keys(handle)).publish_here().arg(handle.channel.clone()).idempotent()
+    STATE.with(keys(handle)).publish_arg().arg(handle.channel.clone()).idempotent()
 }
 
 /// The error of a phaser operation.

@@ -89,7 +89,7 @@ pub(crate) fn packed<'a>(
     let key = object_ref.name_and_key()?.1;
     let leases = companion("redisson__map__lease", key);
     let leases = written.into_iter().map(|field| [&leases[..], b":", &field[..]].concat().into());
-    let request = script.with(layouts::map_cache(key).into_iter().chain(leases)).publish_here();
+    let request = script.with(layouts::map_cache(key).into_iter().chain(leases)).publish_arg();
     Ok(channels(key).into_iter().fold(request, Request::arg))
 }
 

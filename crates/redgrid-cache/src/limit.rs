@@ -102,13 +102,13 @@ impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
             redgrid_core::object::layouts::map_cache(self.object_ref.name_and_key()?.1).pop().unwrap_or_default();
         let request = redgrid_core::Request::command("HMGET").key(options).arg("max-size").arg("mode");
         let (entries, mode): (Option<u64>, Option<String>) = self.object_ref.read_primary(request).await?;
-        let by = if mode.as_deref() == Some("LFU") {
+        let order = if mode.as_deref() == Some("LFU") {
             EvictionOrder::LeastFrequentlyUsed
         } else {
             EvictionOrder::LeastRecentlyUsed
         };
         let entries = entries.and_then(|entries| u32::try_from(entries).ok()).filter(|entries| *entries > 0);
-        Ok(entries.map(|entries| Limit { entries, by }))
+        Ok(entries.map(|entries| Limit { entries, order }))
     }
 
     async fn send_limit(&self, only_if_unlimited: bool, limit: Limit) -> Result<bool, ObjectError> {

@@ -107,7 +107,7 @@ async fn is_companion(client: &Client, key: &Bytes, candidate: &MaybeOwned) -> R
 /// Returns those of the possible companions that belong to an object.
 async fn owned_of(client: &Client, object: &Bytes, candidates: &[Bytes; 5]) -> Result<Vec<Bytes>, ServerError> {
     let keys = [object.clone()].into_iter().chain(candidates.clone());
-    match client.run_undivided(COMPANIONS.with(keys).idempotent()).await {
+    match client.run_same_slot(COMPANIONS.with(keys).idempotent()).await {
         Err(error) if error.code() == Some(Code::TryAgain) => owned_of_key_by_key(client, object, candidates).await,
         result => result,
     }

@@ -409,6 +409,6 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
 
     fn publishing_request(&self, script: &'static Script<1>, message: Bytes) -> Result<Request, ObjectError> {
         let (_, key) = self.object_ref.name_and_key()?;
-        Ok(script.with([key.clone()]).publish_here().arg(topic(key)).arg(message))
+        Ok(script.with([key.clone()]).publish_arg().arg(topic(key)).arg(message))
     }
 }

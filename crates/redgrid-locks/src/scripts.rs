@@ -59,7 +59,7 @@ pub(crate) static VOTE_COUNTED: ExclusiveLock =
 impl ExclusiveLock {
     /// Adds the arguments of the release message, if releases are published.
     fn with_release_message(&self, request: Request, claim: HoldArgs<'_>) -> Request {
-        if self.publishes_releases { request.publish_here().arg(claim.target.channel.clone()) } else { request }
+        if self.publishes_releases { request.publish_arg().arg(claim.target.channel.clone()) } else { request }
     }
 }
 
@@ -113,17 +113,17 @@ impl LockProtocol for ExclusiveLock {
             }
             Some(token) => ACQUIRE_FENCED.with([claim.target.key.clone(), token.clone()]).arg(claim.field.clone()),
             None => {
-                let request = on_lock(&ACQUIRE, claim).int(millis(claim.lease)).not_after_here();
+                let request = on_lock(&ACQUIRE, claim).int(millis(claim.lease)).deadline_arg();
                 return request.joins(&BATCH, BatchPhase::Acquire).idempotent();
             }
         };
-        request.int(millis(claim.lease)).not_after_here().idempotent()
+        request.int(millis(claim.lease)).deadline_arg().idempotent()
     }
 
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request {
         let counter = claim.target.more.first().filter(|_| self.counts_tokens && !self.votes);
         let keys = std::iter::once(&claim.target.key).chain(counter).cloned();
-        let request = TAKE_OVER.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
+        let request = TAKE_OVER.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).deadline_arg();
         with_takeover_from(request, notices, from, Bytes::clone).idempotent()
     }
 
@@ -133,14 +133,14 @@ impl LockProtocol for ExclusiveLock {
             return None;
         }
         let request = on_lock(&ATTACH, claim).arg(former.clone()).int(millis(claim.lease));
-        Some(request.not_after_here().idempotent())
+        Some(request.deadline_arg().idempotent())
     }
 
     fn release(&self, claim: HoldArgs<'_>) -> Request {
         let request = on_lock(&RELEASE, claim);
         // In this order most calls have one argument less: PUBLISH needs none, only SPUBLISH does.
         let request =
-            if self.publishes_releases { request.arg(claim.target.channel.clone()).sharded_here() } else { request };
+            if self.publishes_releases { request.arg(claim.target.channel.clone()).spublish_arg() } else { request };
         request.joins(&BATCH, BatchPhase::Release).idempotent()
     }
 
@@ -156,7 +156,7 @@ impl LockProtocol for ExclusiveLock {
     }
 
     fn extend(&self, claim: HoldArgs<'_>) -> Request {
-        on_lock(&EXTEND, claim).int(millis(claim.lease)).not_after_here()
+        on_lock(&EXTEND, claim).int(millis(claim.lease)).deadline_arg()
     }
 
     fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
@@ -170,7 +170,7 @@ impl LockProtocol for ExclusiveLock {
     }
 
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
-        let request = RELEASE_MANY.with(claims.iter().map(|claim| claim.target.key.clone())).publish_here();
+        let request = RELEASE_MANY.with(claims.iter().map(|claim| claim.target.key.clone())).publish_arg();
         let add = |request: Request, claim: &HoldArgs<'_>| {
             let channel = if self.publishes_releases { claim.target.channel.clone() } else { Bytes::new() };
             request.arg(claim.field.clone()).arg(channel)
@@ -183,7 +183,7 @@ impl MultiKeyProtocol for ExclusiveLock {
     fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request {
         let lease = claims.iter().map(|claim| claim.lease).max().unwrap_or_default();
         let request = ACQUIRE_MANY.with(claims.iter().map(|claim| claim.target.key.clone()));
-        let request = request.int(millis(lease)).not_after_here();
+        let request = request.int(millis(lease)).deadline_arg();
         claims.iter().fold(request, |request, claim| request.arg(claim.field.clone())).idempotent()
     }
 }

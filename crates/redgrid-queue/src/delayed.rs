@@ -191,7 +191,7 @@ impl<T, C: Encode<T>> DelayedQueue<T, C> {
         let values: Vec<(i64, Bytes)> = encoded.collect::<Result<_, ObjectError>>()?;
         let mut pushed = Vec::with_capacity(values.len());
         for part in chunks(&values, |(_, value)| value.len()) {
-            let request = DELAY.with([of.clone()]).publish_here().arg(channel(key)).arg(redissons(key));
+            let request = DELAY.with([of.clone()]).publish_arg().arg(channel(key)).arg(redissons(key));
             let request = part.iter().fold(request, |request, (delay, value)| request.int(*delay).arg(value.clone()));
             let ids: Result<Vec<Bytes>, _> = self.of.place.change(request).await;
             let ids = ids.map_err(|error| error.after(name, pushed.len() as u64))?;

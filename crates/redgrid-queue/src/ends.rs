@@ -66,7 +66,7 @@ impl Source for OfList {
 /// Puts elements that were taken back at an end of a list.
 pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, items: &[Bytes]) -> IdempotentRequest {
     let request = PUT_BACK.with([unique, key.clone()]).arg(end.of("LPUSH", "RPUSH"));
-    let request = request.publish_here().arg(channel(key));
+    let request = request.publish_arg().arg(channel(key));
     // The one that was first is nearest to the end, and so the last.
     items.iter().rev().cloned().fold(request, IdempotentRequest::arg)
 }
@@ -111,7 +111,7 @@ impl<T, C: Encode<T>> Elements<T, C> {
         };
         let (mut length, mut done) = (None, 0);
         for part in chunks(&values, Bytes::len) {
-            let request = PUSH.with([key.clone()]).arg(command).publish_here().arg(channel(key));
+            let request = PUSH.with([key.clone()]).arg(command).publish_arg().arg(channel(key));
             let request = part.iter().cloned().fold(request, Request::arg);
             length = Some(self.place.change(request).await.map_err(|error| error.after(name, done))?);
             done += part.len() as u64;
@@ -171,7 +171,7 @@ impl<T, C: Decode<T>> Elements<T, C> {
     pub(crate) async fn moved(&self, from: End, to: &str, to_end: End) -> Result<Option<T>, ObjectError> {
         let (key, to) = (self.key()?, self.place.same_slot_key("to", to)?);
         let request = MOVE.with([key, to.clone()]).arg(from.of("LEFT", "RIGHT")).arg(to_end.of("LEFT", "RIGHT"));
-        self.maybe(self.place.change(request.publish_here().arg(channel(&to))).await?)
+        self.maybe(self.place.change(request.publish_arg().arg(channel(&to))).await?)
     }
 }
 

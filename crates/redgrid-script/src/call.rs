@@ -307,13 +307,13 @@ impl Call {
                 Arg::Bytes(bytes) => request.arg(bytes.clone()),
                 Arg::Key => match keys.next() {
                     Some(key) if is_leading => request.key(key),
-                    Some(key) => request.key_here(key),
+                    Some(key) => request.key_arg(key),
                     None => request,
                 },
             };
         }
         if self.reads {
-            request = request.writes_nothing();
+            request = request.read_only();
         }
         Ok(if self.idempotent || self.reads { request.idempotent() } else { request })
     }

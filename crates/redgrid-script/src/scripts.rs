@@ -117,7 +117,7 @@ pub(crate) async fn on_primaries<T: redgrid_core::FromReply>(
 /// was killed.
 pub(crate) async fn kill(client: &Client, kind: &'static str) -> Result<Vec<NodeId>, CallError> {
     let what = format!("{kind} KILL");
-    let results = client.run_on_primaries::<()>(Request::subcommand(kind, "KILL").aside()).await;
+    let results = client.run_on_primaries::<()>(Request::subcommand(kind, "KILL").dedicated()).await;
     let mut killed = Vec::new();
     for (node, result) in results.map_err(|source| CallError::of(&what, source))? {
         match result {

@@ -97,7 +97,7 @@ macro_rules! common_methods {
                 C: redgrid_codecs::Encode<Q>,
             {
                 let values = self.inner.encode_all(values)?;
-                self.inner.change_parts($remove, &values).await
+                self.inner.change_chunks($remove, &values).await
             }
 
             /// Removes all values except these, up to 100,000, in one step. Returns the number of

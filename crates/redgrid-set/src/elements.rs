@@ -75,12 +75,12 @@ impl<T, C: Codec> Elements<T, C> {
     }
 
     /// Sends a write command for each chunk of some values. Returns the sum of the replies.
-    pub(crate) async fn change_parts(&self, command: &'static str, values: &[Bytes]) -> Result<u64, ObjectError> {
+    pub(crate) async fn change_chunks(&self, command: &'static str, values: &[Bytes]) -> Result<u64, ObjectError> {
         self.object_ref.change_chunks(values, || self.object_ref.command(command)).await
     }
 
     /// Sends a read command for each chunk of some values. Returns the replies, one for each value.
-    pub(crate) async fn read_parts<R: FromReply>(
+    pub(crate) async fn read_chunks<R: FromReply>(
         &self,
         command: &'static str,
         values: &[Bytes],

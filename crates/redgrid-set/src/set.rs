@@ -89,7 +89,7 @@ impl<T, C: Codec> Set<T, C> {
         C: Encode<Q>,
     {
         let values = self.inner.encode_all(values)?;
-        self.inner.change_parts("SADD", &values).await
+        self.inner.change_chunks("SADD", &values).await
     }
 
     /// Returns whether the set contains a value.
@@ -130,7 +130,7 @@ impl<T, C: Codec> Set<T, C> {
         C: Encode<Q>,
     {
         let values = self.inner.encode_all(values)?;
-        self.inner.read_parts("SMISMEMBER", &values).await
+        self.inner.read_chunks("SMISMEMBER", &values).await
     }
 
     /// Returns whether the set contains all of the values.

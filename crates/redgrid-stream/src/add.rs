@@ -223,7 +223,7 @@ impl Add {
         let fits_script = args.len() <= MAX_SCRIPT_ARGS;
         let client = object_ref.client();
         let added: Result<Option<EntryId>, _> = if fits_script {
-            let request = ADD.with([key.clone()]).publish_here().arg(channel(key));
+            let request = ADD.with([key.clone()]).publish_arg().arg(channel(key));
             let request = args.into_iter().fold(request, |request, arg| request.arg(arg));
             let reply: Result<Vec<EntryId>, _> = if exactly_once {
                 client.run_exactly_once(request).await
@@ -239,7 +239,7 @@ impl Add {
             let added = client.run(args.into_iter().fold(object_ref.command("XADD")?, Request::arg)).await;
             if let Ok(Some(id)) = &added {
                 let id: &EntryId = id;
-                client.run_later(NOTIFY.with([key.clone()]).publish_here().arg(channel(key)).arg(id.to_bytes()));
+                client.run_detached(NOTIFY.with([key.clone()]).publish_arg().arg(channel(key)).arg(id.to_bytes()));
             }
             added
         };

@@ -219,7 +219,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     ) -> Result<Vec<RawEntry>, StreamError> {
         let (_, key) = self.object_ref().name_and_key()?;
         let request = Request::command("XREADGROUP").arg("GROUP").arg(self.name.clone()).arg(consumer.to_owned());
-        let request = request.arg("COUNT").int(limit.max(1).into()).arg("STREAMS").key_here(key.clone());
+        let request = request.arg("COUNT").int(limit.max(1).into()).arg("STREAMS").key_arg(key.clone());
         let found: SingleStreamReply = self.query(request.arg(after.to_bytes())).await?;
         Ok(found.0)
     }
@@ -232,10 +232,10 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         no_ack: bool,
     ) -> Result<Vec<RawEntry>, StreamError> {
         let (_, key) = self.object_ref().name_and_key()?;
-        let request = READ_GROUP.with([key.clone()]).not_after_here().arg(self.name.clone()).arg(consumer.to_owned());
+        let request = READ_GROUP.with([key.clone()]).deadline_arg().arg(self.name.clone()).arg(consumer.to_owned());
         let request = request.arg("COUNT").int(limit.max(1).into());
         let request = if no_ack { request.arg("NOACK") } else { request };
-        let found: SingleStreamReply = self.change(request.tells_time()).await?;
+        let found: SingleStreamReply = self.change(request.late_reply_has_time()).await?;
         Ok(found.0)
     }
 

@@ -153,7 +153,7 @@ pub(crate) fn read_after_request(object_ref: &ObjectRef, after: EntryId, limit: 
 
 fn xread_request(key: &Bytes, after: EntryId, limit: u32) -> Request {
     let request = Request::command("XREAD").arg("COUNT").int(limit.max(1).into());
-    request.arg("STREAMS").key_here(key.clone()).arg(after.to_bytes())
+    request.arg("STREAMS").key_arg(key.clone()).arg(after.to_bytes())
 }
 
 /// Counts a call as waiting until it is dropped.

@@ -85,7 +85,7 @@ impl<T, C: Codec> ShardedTopic<T, C> {
     #[doc(alias = "countSubscribers")]
     pub async fn count_subscribers(&self) -> Result<u64, ObjectError> {
         let channel = self.object_ref.name_and_key()?.1.clone();
-        let request = Request::command("PUBSUB").arg("SHARDNUMSUB").key_here(channel);
+        let request = Request::command("PUBSUB").arg("SHARDNUMSUB").key_arg(channel);
         let counts = self.map_unsupported(self.object_ref.read_primary::<Pairs<Bytes, u64>>(request).await)?;
         Ok(counts.0.into_iter().map(|(_, count)| count).sum())
     }

@@ -29,7 +29,7 @@ impl Call {
         };
         Call {
             name: request.label().to_owned(),
-            keys: request.touched().to_vec(),
+            keys: request.all_keys().to_vec(),
             args: request.arguments().iter().filter_map(argument).collect(),
         }
     }

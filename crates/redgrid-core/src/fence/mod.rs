@@ -244,7 +244,7 @@ impl Fence {
         // which is less than that.
         let reply_ttl = millis(2 * self.client.patience()) + 1_000;
         let request = WRITE.with([key, guarded.key.clone(), reply_key]).arg(token.to_string());
-        let request = request.int(self.lifetime_millis()).int(reply_ttl).not_after_here().arg(command);
+        let request = request.int(self.lifetime_millis()).int(reply_ttl).deadline_arg().arg(command);
         let request = args.into_iter().fold(request, Request::arg).idempotent();
         let send = || self.client.run::<(i64, Bytes)>(request.clone());
         let mut reply = send().await;

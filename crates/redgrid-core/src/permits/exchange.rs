@@ -122,7 +122,7 @@ impl ExchangeRequest {
             false => EXCHANGE.with([key.clone(), leases.clone()]),
         };
         let mut call = call
-            .publish_here()
+            .publish_arg()
             .arg(keys.channel.clone())
             .arg(self.capacity.map(text).unwrap_or_default())
             .arg(text(self.returned_plain));

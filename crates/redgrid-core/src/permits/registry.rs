@@ -131,7 +131,7 @@ impl SemaphoreRegistry {
     }
 
     /// Counts semaphores, held permits and waiting requests, for tests and diagnosis.
-    pub(crate) fn in_hand(&self) -> (usize, usize, usize) {
+    pub(crate) fn stats(&self) -> (usize, usize, usize) {
         let semaphores: Vec<_> = self.state().semaphores.values().cloned().collect();
         semaphores.iter().fold((0, 0, 0), |(names, held, waiting), semaphore| {
             let state = semaphore.state();

@@ -117,7 +117,7 @@ impl SemaphoreHandle {
         if let Some(lifetime) = lifetime {
             check_range(keys, "lifetime", LIFETIMES, lifetime, LIFETIMES_EXPECTED)?;
         }
-        let call = SET.with([keys.key.clone(), keys.leases.clone()]).publish_here().arg(keys.channel.clone());
+        let call = SET.with([keys.key.clone(), keys.leases.clone()]).publish_arg().arg(keys.channel.clone());
         let call = call.arg(permits.to_string()).arg(if overwrite { "1" } else { "0" });
         let call = call.arg(lifetime.map(|lifetime| millis(lifetime).to_string()).unwrap_or_default());
         let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
@@ -135,7 +135,7 @@ impl SemaphoreHandle {
         let keys = self.keys()?;
         let max = i64::try_from(MAX_PERMITS).unwrap_or(i64::MAX);
         check_range(keys, "permits", -max..=max, permits, "-2147483647 to 2147483647")?;
-        let call = ADD.with([keys.key.clone()]).publish_here().arg(keys.channel.clone());
+        let call = ADD.with([keys.key.clone()]).publish_arg().arg(keys.channel.clone());
         let call = call.int(permits).arg(if if_set { "1" } else { "0" });
         let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
         Ok(reply.get(1).copied().filter(|_| reply.first() == Some(&1)))
@@ -211,7 +211,7 @@ impl SemaphoreHandle {
     pub async fn give_back(&self, id: PermitId) -> Result<Returned, SemaphoreError> {
         let keys = self.keys()?;
         let call = RETURN.with([keys.key.clone(), keys.leases.clone()]);
-        let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_here().arg(keys.channel.clone());
+        let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_arg().arg(keys.channel.clone());
         let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
         Ok(match reply.first() {
             Some(1) => Returned::Released,
@@ -242,7 +242,7 @@ impl SemaphoreHandle {
 /// Returns the request that returns a permit by its id. A second execution changes nothing.
 pub(super) fn return_request(keys: &SemaphoreKeys, id: PermitId) -> Request {
     let call = RETURN.with([keys.key.clone(), keys.leases.clone()]);
-    let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_here().arg(keys.channel.clone());
+    let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_arg().arg(keys.channel.clone());
     call.at_most_once().idempotent()
 }
 

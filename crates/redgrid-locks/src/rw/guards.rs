@@ -428,7 +428,7 @@ impl Announcement {
 impl Drop for Announcement {
     fn drop(&mut self) {
         if self.sent.is_some() {
-            self.client.run_later(kinds::withdraw_request(&self.target, self.waiter.clone(), self.number));
+            self.client.run_detached(kinds::withdraw_request(&self.target, self.waiter.clone(), self.number));
         }
     }
 }

@@ -181,7 +181,7 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
         let values: Vec<(i64, Bytes)> = encoded.collect::<Result<_, ObjectError>>()?;
         let mut pushed = Vec::with_capacity(values.len());
         for part in chunks(&values, |(_, value)| value.len()) {
-            let request = PRIORITIZE.with([key.clone()]).publish_here().arg(channel(key));
+            let request = PRIORITIZE.with([key.clone()]).publish_arg().arg(channel(key));
             let request = part.iter().fold(request, |request, (priority, value)| {
                 request.arg(Bytes::copy_from_slice(&ordered(*priority))).arg(value.clone())
             });

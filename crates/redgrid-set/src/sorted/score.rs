@@ -38,7 +38,7 @@ impl<T, C: Codec> Elements<T, C> {
         C: Encode<Q>,
     {
         let values = self.encode_all(values)?;
-        self.read_parts("ZMSCORE", &values).await
+        self.read_chunks("ZMSCORE", &values).await
     }
 
     /// Encodes values with their scores as pairs of score and value, as commands expect them.

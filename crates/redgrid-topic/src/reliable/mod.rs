@@ -116,7 +116,7 @@ impl<T, C: Codec> ReliableTopic<T, C> {
         let message = self.object_ref.encoded(&self.codec, message)?;
         let keys = keys(&self.object_ref)?;
         let channel = channel(&keys);
-        let request = PUBLISH.with(keys).arg(message).publish_here().arg(channel);
+        let request = PUBLISH.with(keys).arg(message).publish_arg().arg(channel);
         let (id, subscribers): (String, u64) = self.object_ref.change(request).await?;
         let name = self.object_ref.name_and_key()?.0;
         let id = MessageId::parse(&id).map_err(|source| ObjectError::of(name, source))?;
