@@ -217,9 +217,9 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let parts = |parts: &[&str]| parts.iter().map(|part| part.to_string()).collect::<Vec<_>>();
-        assert_eq!(numbers::<2>(chunks(&["1", "3", "4"])).unwrap(), Some([3, 4]));
-        assert_eq!(numbers::<1>(chunks(&["0"])).unwrap(), None);
-        assert!(numbers::<1>(chunks(&["1"])).is_err() && numbers::<1>(chunks(&["1", "x"])).is_err());
-        assert!(done(chunks(&["1"])).unwrap() && !done(chunks(&["0"])).unwrap() && done(chunks(&[])).is_err());
+        assert_eq!(numbers::<2>(parts(&["1", "3", "4"])).unwrap(), Some([3, 4]));
+        assert_eq!(numbers::<1>(parts(&["0"])).unwrap(), None);
+        assert!(numbers::<1>(parts(&["1"])).is_err() && numbers::<1>(parts(&["1", "x"])).is_err());
+        assert!(done(parts(&["1"])).unwrap() && !done(parts(&["0"])).unwrap() && done(parts(&[])).is_err());
     }
 }
