@@ -30,7 +30,7 @@ pub struct Dump(Vec<Option<Bytes>>);
 
 impl Dump {
     /// Returns the content of each key, if the key exists. The object's own key comes first.
-    pub fn chunks(&self) -> &[Option<Bytes>] {
+    pub fn parts(&self) -> &[Option<Bytes>] {
         &self.0
     }
 }
