@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redgrid::{Grid, Place};
+use redgrid::{Grid, QueuePosition};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,9 +19,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut buyers = Vec::new();
     for buyer in 1..=6 {
-        let place = Place::new();
+        let position = QueuePosition::new();
         let asking = services[buyer % 3].fair_lock("redgrid-example:tickets").acquire();
-        let asking = asking.timeout(Duration::from_secs(30)).at(&place);
+        let asking = asking.timeout(Duration::from_secs(30)).track(&position);
         buyers.push(tokio::spawn(async move {
             let guard = asking.await?;
             println!("buyer {buyer} has ticket {}", guard.token());
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }));
         // The next one comes when this one stands in line.
         let before = loop {
-            if let Some(before) = counter.position(&place).await? {
+            if let Some(before) = counter.position(&position).await? {
                 break before;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redgrid::Grid;
-use redgrid::map::{Fault, Loader, WriteBehind, Writer, async_trait};
+use redgrid::map::{Loader, StoreError, WriteBehind, Writer, async_trait};
 
 /// Stands for a table of a database.
 #[derive(Clone, Default)]
@@ -15,7 +15,7 @@ struct Table(Arc<Mutex<BTreeMap<String, u64>>>);
 
 #[async_trait]
 impl Loader<String, u64> for Table {
-    async fn load(&self, product: &String) -> Result<Option<u64>, Fault> {
+    async fn load(&self, product: &String) -> Result<Option<u64>, StoreError> {
         println!("the table is asked for {product}");
         Ok(self.0.lock().unwrap().get(product).copied())
     }
@@ -23,13 +23,13 @@ impl Loader<String, u64> for Table {
 
 #[async_trait]
 impl Writer<String, u64> for Table {
-    async fn write(&self, prices: &[(String, u64)]) -> Result<(), Fault> {
+    async fn write(&self, prices: &[(String, u64)]) -> Result<(), StoreError> {
         println!("the table gets {prices:?}");
         self.0.lock().unwrap().extend(prices.iter().cloned());
         Ok(())
     }
 
-    async fn delete(&self, products: &[String]) -> Result<(), Fault> {
+    async fn delete(&self, products: &[String]) -> Result<(), StoreError> {
         self.0.lock().unwrap().retain(|product, _| !products.contains(product));
         Ok(())
     }

@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The whole list at once, instead of price by price as they are asked for.
     println!("{} prices are kept", prices.pre_load(10_000).await?);
     // It is certain to hear of changes when its first pulse has come back: a round trip.
-    while !prices.is_in_force() {
+    while !prices.is_active() {
         prices.get("P0001").await?;
     }
     let began = Instant::now();

@@ -26,8 +26,8 @@ const PAYMENT: Duration = Duration::from_millis(5);
 /// Buys one, or finds every part empty: read, check, pay, write, and nothing but the lock of the part protects that.
 async fn buy(grid: &Grid, hot: &SegmentedLock, worker: usize) -> Outcome<bool> {
     // Nobody hangs here: whoever waits in line for its segment is served.
-    let mut tour = hot.tour_from(worker).segment_timeout(Duration::from_secs(30));
-    while let Some(segment) = tour.next().await? {
+    let mut segments = hot.segments_from(worker).segment_timeout(Duration::from_secs(30));
+    while let Some(segment) = segments.next().await? {
         let key = part(hot.segments(), segment.index());
         let left: u64 = grid.command("GET").key(&key)?.query().await?;
         if left > 0 {
@@ -37,7 +37,7 @@ async fn buy(grid: &Grid, hot: &SegmentedLock, worker: usize) -> Outcome<bool> {
             return Ok(true);
         }
         // Nothing comes back: the other workers of this client need not look.
-        segment.exhaust().await?;
+        segment.mark_empty().await?;
     }
     Ok(false)
 }

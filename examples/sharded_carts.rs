@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("{} carts; of 42: {:?}", carts.len().await?, carts.get(&42).await?);
     for customer in 0..3 {
-        let part = carts.part_of(&customer).await?;
+        let part = carts.shard_of(&customer).await?;
         println!("{customer} is in {:?}, with {} others", part.object().name(), part.len().await? - 1);
     }
     let (mut entries, mut items) = (carts.entries(), 0);

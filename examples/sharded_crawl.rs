@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What is asked of all is a command for each part, all under way at a time.
     println!("{} hosts, about {} pages, {} done", hosts.len().await?, pages.count().await?, done.count().await?);
     println!("next: {:?}", done.next_set(1).await?);
-    println!("\"a.org\" is in {:?}", hosts.part_of("a.org").await?.object().name());
+    println!("\"a.org\" is in {:?}", hosts.shard_of("a.org").await?.object().name());
 
     for object in [hosts.object(), pages.object(), done.object()] {
         object.delete().await?;

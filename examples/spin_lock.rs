@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let lock = two.spin_lock(NAME).backoff(Duration::from_millis(2), Duration::from_millis(40));
     let waiter = tokio::spawn(lock.acquire().timeout(Duration::from_secs(5)).into_future());
     tokio::time::sleep(Duration::from_millis(200)).await;
-    println!("two: waits, and has subscribed {} channels", two.client().in_hand().channels);
+    println!("two: waits, and has subscribed {} channels", two.client().stats().channels);
 
     let released = Instant::now();
     guard.release().await?;

@@ -55,7 +55,7 @@ impl AtOnce {
     }
 
     fn answer(&self, request: &Request) -> Result<Reply, ServerError> {
-        let each = || Reply::Array(vec![Reply::Int(1); request.touched().len()]);
+        let each = || Reply::Array(vec![Reply::Int(1); request.all_keys().len()]);
         Ok(match request.label() {
             "lock/acquire" => {
                 let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
@@ -65,7 +65,7 @@ impl AtOnce {
             }
             // It was held, and nobody listened.
             "lock/release" => Reply::Int(1),
-            "lock/give-way" => Reply::Array(vec![Reply::Int(1), Reply::Int(0)]),
+            "lock/release-yielding" => Reply::Array(vec![Reply::Int(1), Reply::Int(0)]),
             "lock/renew" | "lock/release-many" => each(),
             "pubsub/ttl" => Reply::Int(30_000),
             "pubsub/set-waiting" => Reply::Int(1),

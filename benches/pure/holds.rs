@@ -113,7 +113,7 @@ async fn waiting(client: &Client, waiters: usize) -> JoinSet<()> {
         let lock = lock.clone();
         tasks.spawn(async move { drop(lock.acquire().timeout(Duration::from_secs(3600)).await) });
     }
-    while client.in_hand().waiting < waiters {
+    while client.stats().waiting < waiters {
         tokio::task::yield_now().await;
     }
     tasks

@@ -22,9 +22,8 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
         bencher.iter(|| Request::command("SET").key(black_box(&key).clone()).arg(field.clone()));
     });
     group.bench_function("a script with a key and three arguments", |bencher| {
-        bencher.iter(|| {
-            SCRIPT.with([black_box(&key).clone()]).arg(field.clone()).int(30_000).not_after_here().idempotent()
-        });
+        bencher
+            .iter(|| SCRIPT.with([black_box(&key).clone()]).arg(field.clone()).int(30_000).deadline_arg().idempotent());
     });
 
     let text = |number: usize| Reply::Bytes(format!("value-{number:05}").into());

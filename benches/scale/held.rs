@@ -55,7 +55,7 @@ pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> R
     report.exactly("locks that are believed after all that time", believed, locks);
     report.exactly("keys on the server then", keys, locks);
     report.exactly("releases that failed", failed, 0);
-    report.exactly("names in the client's tables afterwards", client.in_hand().names, 0);
+    report.exactly("names in the client's tables afterwards", client.stats().names, 0);
     report.number("acquired in, s", took.as_secs_f64());
     report.number("client's heap, B a lock", (full.heap - own.heap) / each + size_of::<LockGuard>() as f64);
     report.number("client's resident memory, B a lock", (full.resident - own.resident) / each);

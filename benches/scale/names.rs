@@ -48,7 +48,7 @@ pub(crate) async fn play(report: &mut Report, names: usize) -> Result<(), Troubl
     let keys: usize = observer.query(&["DBSIZE"]).await?;
     report.at_most("heap afterwards, bytes more", after.heap - own.heap, BYTES_A_NAME * pairs + BUFFERS);
     report.at_most("heap at any look, bytes more", most, BYTES_A_NAME * pairs + BUFFERS);
-    report.exactly("names in the client's tables afterwards", client.in_hand().names, 0);
+    report.exactly("names in the client's tables afterwards", client.stats().names, 0);
     report.exactly("keys on the server afterwards", keys, 0);
     report.number("heap before, kB", own.heap / 1024.0);
     report.number("heap afterwards, kB more", (after.heap - own.heap) / 1024.0);
@@ -90,6 +90,6 @@ async fn use_once(client: &Client, names: std::ops::Range<usize>) -> Result<(), 
 
 /// This process when the client has nothing in hand.
 async fn at_rest(client: &Client) -> Own {
-    wait_until(SOON, async || client.in_hand().names == 0 && client.in_hand().channels == 0).await;
+    wait_until(SOON, async || client.stats().names == 0 && client.stats().channels == 0).await;
     Own::now()
 }

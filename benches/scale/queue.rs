@@ -44,7 +44,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trou
     report.say(&format!("{waiters} wait, their channel in force {:.1} s later", channel_by.elapsed().as_secs_f64()));
     report.number("client's heap, B a waiter and task", (full.heap - own.heap) / each);
     report.number("client's resident memory, B a waiter and task", (full.resident - own.resident) / each);
-    report.number("channels of all waiters", client.in_hand().channels as f64);
+    report.number("channels of all waiters", client.stats().channels as f64);
 
     let asked = Instant::now();
     guard.release().await?;
@@ -74,13 +74,13 @@ pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trou
     line.stands(waiters).await;
     let began = Instant::now();
     line.tasks.abort_all();
-    wait_until(SOON, async || client.in_hand().waiting == 0).await;
+    wait_until(SOON, async || client.stats().waiting == 0).await;
     while line.tasks.join_next().await.is_some() {}
     let left = began.elapsed();
     report.at_most("all have left, s", left.as_secs_f64(), (LEFT_IN * u32::try_from(waiters)?).as_secs_f64() + 1.0);
     report.say(&format!("all have left after {:.2} s", left.as_secs_f64()));
     guard.release().await?;
-    wait_until(SOON, async || client.in_hand().names == 0 && client.in_hand().channels == 0).await;
+    wait_until(SOON, async || client.stats().names == 0 && client.stats().channels == 0).await;
     report.number("heap afterwards, kB more", (Own::now().heap - own.heap) / 1024.0);
     for client in [&client, &holder] {
         client.shutdown(SOON).await?;
@@ -114,7 +114,7 @@ impl Line {
     }
 
     async fn stands(&self, waiters: usize) {
-        wait_until(SOON, async || self.client.in_hand().waiting == waiters).await;
+        wait_until(SOON, async || self.client.stats().waiting == waiters).await;
     }
 
     fn entered(&self) -> usize {

@@ -113,7 +113,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
     report.number("commands a turn", counted.commands / each);
     report.number("bytes a turn", (counted.read + counted.written) / each);
     report.say(&format!("all have been in after {:.1} s", took.as_secs_f64()));
-    wait_until(SOON, async || client.in_hand().names == 0 && client.in_hand().channels == 0).await;
+    wait_until(SOON, async || client.stats().names == 0 && client.stats().channels == 0).await;
     report.number("heap afterwards, kB more", (Own::now().heap - own.heap) / 1024.0);
     for client in [&client, &holder] {
         client.shutdown(SOON).await?;

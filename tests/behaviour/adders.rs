@@ -287,7 +287,7 @@ async fn a_lost_answer_counts_nobody_twice() {
     all[1].add(20);
     // Both scripts are known to the server from here on, so they are sent by their hash.
     assert_eq!(all[1].sum().await.unwrap(), 21);
-    for script in [&answer(), lua!("enter"), lua!("open"), lua!("look")] {
+    for script in [&answer(), lua!("enter"), lua!("open"), lua!("round_state")] {
         for action in [Action::SwallowReply, Action::CutAfterForward, Action::CutBefore] {
             for (n, asks) in all.iter().enumerate() {
                 next_call(&proxy, script, action);

@@ -95,15 +95,15 @@ async fn a_second_copy_of_the_release_keeps_the_name_no_longer() {
         let guard = hold(&client, kind, keep).await;
         let field = holder(&observer, kind).await;
         guard.release().await.unwrap();
-        let linger = include_str!("../../crates/redgrid-locks/src/scripts/linger.lua");
-        let rw_linger = include_str!("../../crates/redgrid-locks/src/scripts/rw_linger.lua");
+        let retain = include_str!("../../crates/redgrid-locks/src/scripts/retain.lua");
+        let rw_retain = include_str!("../../crates/redgrid-locks/src/scripts/rw_retain.lua");
         let (level, kept) = match kind {
             "read" => (level(&field), level(&format!("{field}:kept"))),
             _ => (kind.to_owned(), kind.to_owned()),
         };
         let again = match kind {
-            "lock" => vec!["EVAL", linger, "1", kind, &field, "20000"],
-            _ => vec!["EVAL", rw_linger, "3", kind, &level, &kept, &field, "20000", "PUBLISH", "x"],
+            "lock" => vec!["EVAL", retain, "1", kind, &field, "20000"],
+            _ => vec!["EVAL", rw_retain, "3", kind, &level, &kept, &field, "20000", "PUBLISH", "x"],
         };
         assert_eq!(observer.query::<i64>(&again).await.unwrap(), 1, "{kind}");
         assert!(left(&observer, kind).await <= keep, "{kind}");

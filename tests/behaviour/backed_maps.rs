@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redgrid_core::Failure;
 use redgrid_map::codecs::Json;
-use redgrid_map::{BackedError, BackedMap, Backing, Loaded, Loss, Map, ObjectError, TookTooLong, WriteBehind};
+use redgrid_map::{
+    BackedError, BackedMap, BackedMapBuilder, Loaded, Loss, Map, ObjectError, StoreTimeout, WriteBehind,
+};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::store::{NEVER, Store, before, behind, key};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -61,7 +63,7 @@ async fn two_processes_load_a_key_once_under_its_lock() {
     let waits = maps.clone().map(|map| tokio::spawn(async move { map.get(&key("a")).await.unwrap() }));
     store.until_came(1).await;
     // The other stands before the lock, and not before the store.
-    wait_until(SOON, async || one.in_hand().waiting + two.in_hand().waiting == 1).await;
+    wait_until(SOON, async || one.stats().waiting + two.stats().waiting == 1).await;
     store.open();
     for wait in waits {
         assert_eq!(wait.await.unwrap(), Some(1));
@@ -83,7 +85,7 @@ async fn a_load_that_fails_hangs_or_panics_is_told_and_changes_nothing() {
     store.fail(1);
     assert_eq!(not_loaded(&map).await.to_string(), "the store is down");
     store.shut();
-    assert!(not_loaded(&hasty).await.is::<TookTooLong>());
+    assert!(not_loaded(&hasty).await.is::<StoreTimeout>());
     store.open();
     store.panics.store(true, Ordering::SeqCst);
     assert!(not_loaded(&map).await.to_string().contains("panic"));
@@ -261,9 +263,9 @@ async fn a_batch_goes_when_it_is_full_and_else_after_the_delay() {
     map.set(key("a"), 1).await.unwrap();
     map.set(key("a"), 2).await.unwrap();
     map.set(key("b"), 3).await.unwrap();
-    assert_eq!((store.writes.load(Ordering::SeqCst), map.behind().waiting), (0, 2), "one key waits once");
+    assert_eq!((store.writes.load(Ordering::SeqCst), map.write_behind_stats().waiting), (0, 2), "one key waits once");
     map.set(key("c"), 4).await.unwrap();
-    wait_until(SOON, async || map.behind().written == 3).await;
+    wait_until(SOON, async || map.write_behind_stats().written == 3).await;
     assert_eq!((store.writes.load(Ordering::SeqCst), store.get("a"), store.get("c")), (1, Some(2), Some(4)));
     assert_eq!(store.history.lock().unwrap().len(), 3, "the newest value alone is written");
     map.set(key("d"), 5).await.unwrap();
@@ -305,7 +307,7 @@ async fn a_full_queue_holds_changes_back_and_changes_nothing() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
-    let terms = WriteBehind { capacity: 2, room_within: Duration::from_millis(100), ..behind(NEVER) };
+    let terms = WriteBehind { capacity: 2, capacity_timeout: Duration::from_millis(100), ..behind(NEVER) };
     let map = before(&client, &store).write_behind(terms).build().unwrap();
     store.shut();
     map.set_many([(key("a"), 1), (key("b"), 2)]).await.unwrap();
@@ -316,7 +318,7 @@ async fn a_full_queue_holds_changes_back_and_changes_nothing() {
     assert!(map.flush(SOON).await);
     map.set(key("c"), 3).await.unwrap();
     // A part is no larger than the queue.
-    let patient = WriteBehind { capacity: 2, batch: 1, room_within: SOON, ..behind(NEVER) };
+    let patient = WriteBehind { capacity: 2, batch: 1, capacity_timeout: SOON, ..behind(NEVER) };
     let map = before(&client, &store).write_behind(patient).build().unwrap();
     map.set_many((0..7).map(|n| (n.to_string(), n))).await.unwrap();
     assert!(map.flush(SOON).await);
@@ -339,17 +341,20 @@ async fn what_the_store_never_takes_is_counted_and_told() {
     let map = terms.write_behind(WriteBehind { batch: 2, ..behind(NEVER) }).on_loss(on_loss).build().unwrap();
     store.fail(2);
     map.set_many([(key("a"), 1), (key("b"), 2)]).await.unwrap();
-    wait_until(SOON, async || map.behind().written == 2).await;
+    wait_until(SOON, async || map.write_behind_stats().written == 2).await;
     store.fail(3);
     map.set_many([(key("c"), 3), (key("d"), 4)]).await.unwrap();
-    wait_until(SOON, async || map.behind().lost == 2).await;
+    wait_until(SOON, async || map.write_behind_stats().lost == 2).await;
     store.panics.store(true, Ordering::SeqCst);
     map.remove(key("a")).await.unwrap();
     assert!(map.flush(SOON).await, "told as lost is done with, too");
     store.panics.store(false, Ordering::SeqCst);
     map.set(key("e"), 5).await.unwrap();
     assert!(map.flush(SOON).await);
-    assert_eq!((map.behind().written, map.behind().lost, map.behind().waiting), (3, 3, 0));
+    assert_eq!(
+        (map.write_behind_stats().written, map.write_behind_stats().lost, map.write_behind_stats().waiting),
+        (3, 3, 0)
+    );
     assert_eq!(*lost.lock().unwrap(), BTreeSet::from([key("a"), key("c"), key("d")]));
     assert_eq!(store.get("e"), Some(5));
 }
@@ -362,7 +367,10 @@ async fn a_shutdown_writes_what_waits() {
     let map = before(&client, &store).write_behind(behind(NEVER)).build().unwrap();
     map.set_many((0..300).map(|n| (n.to_string(), n))).await.unwrap();
     client.shutdown(SOON).await.unwrap();
-    assert_eq!((store.has.lock().unwrap().len(), map.behind().written, map.behind().lost), (300, 300, 0));
+    assert_eq!(
+        (store.has.lock().unwrap().len(), map.write_behind_stats().written, map.write_behind_stats().lost),
+        (300, 300, 0)
+    );
     let told = map.set(key("late"), 1).await.unwrap_err();
     assert!(matches!(told, BackedError::Closed { .. }), "{told:?}");
 }
@@ -372,7 +380,7 @@ async fn a_shutdown_does_not_wait_for_a_store_that_hangs() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
-    let terms = WriteBehind { batch: 10, flush_within: Duration::from_millis(300), ..behind(NEVER) };
+    let terms = WriteBehind { batch: 10, flush_timeout: Duration::from_millis(300), ..behind(NEVER) };
     let lost = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&lost);
     let on_loss = move |loss: Loss<String>| {
@@ -383,7 +391,10 @@ async fn a_shutdown_does_not_wait_for_a_store_that_hangs() {
     map.set_many((0..25).map(|n| (n.to_string(), n))).await.unwrap();
     store.until_came(1).await;
     client.shutdown(SOON).await.unwrap();
-    assert_eq!((map.behind().lost, map.behind().waiting, lost.load(Ordering::SeqCst)), (25, 0, 25));
+    assert_eq!(
+        (map.write_behind_stats().lost, map.write_behind_stats().waiting, lost.load(Ordering::SeqCst)),
+        (25, 0, 25)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -404,7 +415,7 @@ async fn options_that_can_not_be_are_named() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
-    let told = |backing: Backing<String, u64, Json, Json>| match backing.build() {
+    let told = |backing: BackedMapBuilder<String, u64, Json, Json>| match backing.build() {
         Err(ObjectError::Failed(Failure::InvalidArgument { option, .. })) => option,
         other => panic!("{other:?}"),
     };

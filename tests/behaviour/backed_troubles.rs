@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redgrid_core::Failure;
 use redgrid_locks::LockLost;
-use redgrid_map::{BackedError, Loss, ObjectError, TookTooLong, WriteBehind};
+use redgrid_map::{BackedError, Loss, ObjectError, StoreTimeout, WriteBehind};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::store::{NEVER, Store, before, behind, key};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -28,14 +28,17 @@ async fn what_a_short_shutdown_does_not_write_is_told() {
     let store = Store::with([]);
     let (lost, on_loss) = counted();
     // It would go on for longer by itself.
-    let terms = WriteBehind { batch: 10, flush_within: SOON, ..behind(NEVER) };
+    let terms = WriteBehind { batch: 10, flush_timeout: SOON, ..behind(NEVER) };
     let map = before(&client, &store).store_timeout(NEVER).write_behind(terms).on_loss(on_loss).build().unwrap();
     store.shut();
     map.set_many((0..25).map(|n| (n.to_string(), n))).await.unwrap();
     store.until_came(1).await;
     let _ = client.shutdown(Duration::from_millis(300)).await;
     wait_until(SOON, async || lost.load(Ordering::SeqCst) == 25).await;
-    assert_eq!((map.behind().lost, map.behind().waiting, map.behind().written), (25, 0, 0));
+    assert_eq!(
+        (map.write_behind_stats().lost, map.write_behind_stats().waiting, map.write_behind_stats().written),
+        (25, 0, 0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,7 +152,7 @@ async fn a_change_whose_answer_is_lost_reaches_the_store() {
         assert_eq!(map.map().get_many(["a", "c", "e", "f"]).await.unwrap(), [Some(2), None, Some(5), Some(6)]);
         let has = ["a", "c", "e", "f"].map(|key| store.get(key));
         assert_eq!(has, [Some(2), None, Some(5), Some(6)], "behind: {behind_it}");
-        assert_eq!(map.behind().lost, 0);
+        assert_eq!(map.write_behind_stats().lost, 0);
         // What never came to the server does not reach the store either.
         proxy.next(1, "EVALSHA", Action::CutBefore);
         map.set(key("a"), 3).await.unwrap_err();
@@ -175,7 +178,7 @@ async fn a_change_of_which_nothing_can_be_learnt_counts_as_lost() {
         _ => Action::Forward,
     });
     map.set(key("a"), 2).await.unwrap_err();
-    assert_eq!((map.behind().lost, lost.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!((map.write_behind_stats().lost, lost.load(Ordering::SeqCst)), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,12 +186,12 @@ async fn a_queue_that_is_shorter_than_a_batch_is_emptied_when_it_is_full() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
-    let short = WriteBehind { capacity: 2, batch: 50, room_within: SOON, ..behind(NEVER) };
+    let short = WriteBehind { capacity: 2, batch: 50, capacity_timeout: SOON, ..behind(NEVER) };
     let map = before(&client, &store).write_behind(short).build().unwrap();
     map.set_many((0..7).map(|n| (n.to_string(), n))).await.unwrap();
     map.set(key("a"), 1).await.unwrap();
     map.set(key("b"), 2).await.unwrap();
-    assert!(map.behind().waiting <= 2 && store.get("5").is_some());
+    assert!(map.write_behind_stats().waiting <= 2 && store.get("5").is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,5 +254,5 @@ async fn a_store_that_does_not_name_its_keys_ends_a_load_of_all() {
     store.silent.store(true, Ordering::SeqCst);
     let map = before(&client, &store).store_timeout(Duration::from_millis(100)).build().unwrap();
     let told = tokio::time::timeout(SOON, map.load_all(false, 2)).await.expect("it ends").unwrap_err();
-    assert!(matches!(&told, BackedError::NotLoaded { source, .. } if source.is::<TookTooLong>()), "{told:?}");
+    assert!(matches!(&told, BackedError::NotLoaded { source, .. } if source.is::<StoreTimeout>()), "{told:?}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redgrid_barrier::{Barrier, BarrierError, BarrierWaitResult};
+use redgrid_barrier::{Barrier, BarrierError, BarrierWaitResult, AskError};
 use redgrid_core::{Client, Failure};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;
@@ -65,7 +65,7 @@ async fn nobody_goes_on_before_all_are_there_and_one_of_them_leads() {
         assert!(results.iter().all(|result| result.generation() == round), "{results:?}");
         assert_eq!(results.iter().filter(|result| result.is_leader()).count(), 1);
     }
-    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
     assert_eq!(count(&observer, WAITING).await, 0);
     all_end(&observer).await;
 }
@@ -125,7 +125,7 @@ async fn who_gives_up_is_not_counted() {
         drop(dropped(polls, Barrier::new(&two, "a", 3).wait().into_future()).await);
         until(&observer, WAITING, 1).await;
     }
-    wait_until(SOON, async || two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || two.stats() == NOTHING).await;
     let second = wait(&two, 3);
     until(&observer, WAITING, 2).await;
     assert!(!first.is_finished() && !second.is_finished());
@@ -302,11 +302,11 @@ fn no_contact(error: &Failure) -> bool {
 /// The hash of a script that the server knows, by a word of its text.
 pub(crate) fn sha_of(file: &str) -> String {
     let read = |file: &str| match file {
-        "seats.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/seats.lua"),
-        "line.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/line.lua"),
+        "participants.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/participants.lua"),
+        "notify_queue.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/notify_queue.lua"),
         "phaser.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser.lua"),
         "barrier_arrive.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/barrier_arrive.lua"),
-        "line_wait.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/line_wait.lua"),
+        "notify_wait.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/notify_wait.lua"),
         "dedup.lua" => include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua"),
         "phaser_end.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_end.lua"),
         "phaser_register.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/phaser_register.lua"),
@@ -314,7 +314,7 @@ pub(crate) fn sha_of(file: &str) -> String {
         other => panic!("{other} is not read here"),
     };
     let between = match file.split_once('_') {
-        Some(("line", _)) => read("line.lua"),
+        Some(("notify", _)) => read("notify_queue.lua"),
         Some(("phaser", _)) => read("phaser.lua"),
         _ => "",
     };
@@ -322,5 +322,5 @@ pub(crate) fn sha_of(file: &str) -> String {
         "phaser_end.lua" => &[read("dedup.lua"), "local k = {unpack(KEYS, 2)}\n"],
         _ => &["local k = KEYS\n"],
     };
-    redgrid_tests::sha(&[front, &[read("seats.lua"), between, read(file)]].concat().concat())
+    redgrid_tests::sha(&[front, &[read("participants.lua"), between, read(file)]].concat().concat())
 }

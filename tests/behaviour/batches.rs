@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redgrid_core::{Client, Failure, ServerError};
 use redgrid_script::codecs::Json;
-use redgrid_script::{Batch, Call, CallError, Durability, Handle, Library, Reply, Script};
+use redgrid_script::{Batch, BatchIndex, Call, CallError, Durability, Library, Reply, Script};
 use redgrid_testkit::{Action, Proxy, RedisServer};
 use redgrid_tests::{SOON, client, client_with, server};
 
@@ -58,7 +58,7 @@ async fn each_call_has_its_own_result_and_they_are_carried_out_in_their_order() 
         let Reply::Array(nested) = results.get(&nested).unwrap() else { panic!() };
         assert!(matches!(&nested[1], Reply::Array(inner) if matches!(&inner[1], Reply::Error(_))), "{nested:?}");
         assert!(refusal(results.check().unwrap_err()).contains("not an integer"));
-        let foreign: Handle<i64> = Batch::new(&client).push(add("n", 1));
+        let foreign: BatchIndex<i64> = Batch::new(&client).push(add("n", 1));
         assert!(matches!(
             results.get(&foreign),
             Err(CallError::Failed(Failure::InvalidArgument { option: "handle", .. }))

@@ -214,9 +214,9 @@ async fn an_entry_ends_by_its_lifetime_and_by_its_idle_time() {
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(4_000_000_000_123);
     assert_eq!(map.expire(["a", "x"]).expires_at(at).await.unwrap(), 1);
     assert_eq!(score(&observer, ENDS, "a").await, Some(4_000_000_000_123.0));
-    assert_eq!(map.expire(["a"]).expires_in(HOUR).only_endless().await.unwrap(), 0);
+    assert_eq!(map.expire(["a"]).expires_in(HOUR).only_if_no_expiry().await.unwrap(), 0);
     map.set("b", &1).await.unwrap();
-    assert_eq!(map.expire(["a", "b"]).idle_for(HOUR).only_endless().await.unwrap(), 1);
+    assert_eq!(map.expire(["a", "b"]).idle_for(HOUR).only_if_no_expiry().await.unwrap(), 1);
     ends(map.lifetime("b").await.unwrap());
     assert_eq!(map.expire(["a", "b"]).await.unwrap(), 2);
     assert_eq!(
@@ -328,7 +328,7 @@ async fn what_happens_to_entries_is_told_and_gaps_too() {
     drop(events);
     wait_until(SOON, async || observer.pubsub_channels("redisson_map_cache*").await.unwrap().is_empty()).await;
     // A slow reader is told how much he missed.
-    let mut slow = map.events().keeping(1).begin().await.unwrap();
+    let mut slow = map.events().buffer(1).begin().await.unwrap();
     wait_until(SOON, async || {
         // More come than are read.
         for value in 0..20 {
@@ -337,7 +337,7 @@ async fn what_happens_to_entries_is_told_and_gaps_too() {
         matches!(next(&mut slow).await, Notice::Missed(_))
     })
     .await;
-    let told = map.events().keeping(0).begin().await.unwrap_err();
+    let told = map.events().buffer(0).begin().await.unwrap_err();
     assert!(told.to_string().contains("1 to 1048576 messages"));
 }
 

@@ -67,7 +67,7 @@ async fn fields_with_lifetimes_are_the_servers() {
         (Lifetime::Endless, Lifetime::Absent)
     );
     assert_eq!(map.insert_if_absent("b", &6).expires_in(HOUR).await.unwrap(), None);
-    assert_eq!(map.expire(["a", "b", "x"]).expires_in(HOUR).only_endless().await.unwrap(), 1);
+    assert_eq!(map.expire(["a", "b", "x"]).expires_in(HOUR).only_if_no_expiry().await.unwrap(), 1);
     assert!(ends("a").await && ends("b").await);
     assert_eq!(map.expire(["a", "b"]).await.unwrap(), 2);
     assert_eq!(map.lifetime("b").await.unwrap(), Lifetime::Endless);

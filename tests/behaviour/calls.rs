@@ -249,7 +249,7 @@ async fn all_primaries_are_asked_for_as_long_as_was_said() {
     proxy.cut_all();
     wait_until(SOON, async || client.primaries().await.unwrap()[0].epoch().is_none()).await;
     let (began, call) = (Instant::now(), Script::new("return 1").call().timeout(Duration::from_millis(200)));
-    let told = tokio::time::timeout(SOON, call.query_everywhere::<i64>(&client)).await;
+    let told = tokio::time::timeout(SOON, call.query_all_nodes::<i64>(&client)).await;
     let told = told.expect("it ends when its time is over").and_then(|all| all.reduce(0, |sum, n| sum + n));
     assert!(told.is_err() && began.elapsed() < SOON, "{told:?}");
 }

@@ -18,7 +18,7 @@ async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
     wait_until(AFTER, async || {
         let keys = observer.keys("*").await.unwrap();
         let channels = observer.pubsub_channels("redisson*").await.unwrap();
-        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.in_hand() == NOTHING)
+        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.stats() == NOTHING)
     })
     .await;
 }
@@ -115,7 +115,7 @@ async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
     assert!(futures_util::poll!(&mut stuck).is_pending());
     let second = lock.acquire().timeout(Duration::from_secs(10)).into_future();
     let drive = tokio::spawn(second);
-    wait_until(Duration::from_secs(5), async || client.in_hand().channels == 1).await;
+    wait_until(Duration::from_secs(5), async || client.stats().channels == 1).await;
     held.release().await.unwrap();
     drive.await.unwrap().unwrap().release().await.unwrap();
     drop(stuck);
@@ -160,7 +160,7 @@ async fn who_leaves_before_it_is_in_keeps_no_name_for_its_at_least() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let lock = Lock::new(&client, "a");
     let job = || lock.acquire().hold_at_least(Duration::from_secs(600)).timeout(SOON).into_future();
-    let free = async || client.in_hand().names == 0 && !observer.exists("a").await.unwrap();
+    let free = async || client.stats().names == 0 && !observer.exists("a").await.unwrap();
     for polls in 0..20 {
         // Alone, and behind somebody of this process who lets go meanwhile.
         let before = if polls % 2 == 1 { Some(lock.acquire().timeout(SOON).await.unwrap()) } else { None };
@@ -178,7 +178,7 @@ async fn who_leaves_before_it_is_in_keeps_no_name_for_its_at_least() {
     let mut waiting = Box::pin(job());
     assert!(futures_util::poll!(&mut waiting).is_pending());
     before.release().await.unwrap();
-    wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 0 && client.stats().holds == 1).await;
     drop(waiting);
     wait_until(SOON, free).await;
 }

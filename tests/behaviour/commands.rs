@@ -51,7 +51,7 @@ async fn a_holder_that_waits_twice_asks_once() {
     let lock = Lock::new(&client, "a");
     let ask = |lock: &Lock| tokio::spawn(lock.acquire().holder(&me).timeout(SOON).into_future());
     let first = ask(&lock);
-    wait_until(SOON, async || client.in_hand().channels == 1).await;
+    wait_until(SOON, async || client.stats().channels == 1).await;
     let observer = server.observer().await.unwrap();
     let listening = async || !observer.pubsub_channels("redisson*").await.unwrap().is_empty();
     wait_until(SOON, listening).await;

@@ -110,7 +110,7 @@ async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
             rounds
         }
     });
-    wait_until(SOON, async || two.in_hand().waiting >= 20).await;
+    wait_until(SOON, async || two.stats().waiting >= 20).await;
 
     // Both passwords count; the vault has the new one; then the old one counts no more.
     let before = logins(&observer).await;

@@ -131,7 +131,7 @@ async fn work_under_a_lost_lock_is_dropped() {
     };
     let (outcome, ()) = tokio::join!(tokio::time::timeout(SOON, work), fault);
     assert!(matches!(outcome.unwrap(), Err(redgrid_locks::WithError::Lost(_))));
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
 }
 
 /// A client whose answers take `delay` from now on.
@@ -158,7 +158,7 @@ async fn a_grant_that_was_over_before_it_was_known_is_no_guard() {
     let (_proxy, client) = slow_answers(&server, Duration::from_millis(300)).await;
     let got = Lock::new(&client, "a").acquire().lease(Duration::from_millis(200)).await;
     assert!(matches!(got, Err(redgrid_locks::AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{got:?}");
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

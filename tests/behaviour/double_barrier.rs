@@ -46,7 +46,7 @@ async fn all_begin_together_and_all_end_together() {
         leave(second).await.unwrap().unwrap();
         left.await.unwrap().unwrap();
     }
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     all_end(&observer).await;
 }
 
@@ -127,7 +127,7 @@ async fn who_is_dropped_leaves_and_who_is_inside_counts_for_many_leases() {
         drop(dropped(polls, DoubleBarrier::new(&client, "a", 2).enter().into_future()).await);
     }
     until(&observer, WAITING, 0).await;
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
     let (first, second) = (enter(&client, 2), enter(&client, 2));
     let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
     let began = tokio::time::Instant::now();
@@ -139,7 +139,7 @@ async fn who_is_dropped_leaves_and_who_is_inside_counts_for_many_leases() {
     assert_eq!(count(&observer, INSIDE).await, 1);
     drop(second);
     until(&observer, INSIDE, 0).await;
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

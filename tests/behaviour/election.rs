@@ -37,7 +37,7 @@ async fn one_leads_until_it_resigns_and_observers_are_told() {
     }
     drop(changes);
     let observer = server.observer().await.unwrap();
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     assert!(observer.keys("*").await.unwrap().is_empty(), "nothing is left");
 }
 
@@ -91,7 +91,7 @@ async fn leading_goes_on_past_the_lease_and_a_dead_leader_is_followed_by_another
     // As if its host was gone: no answer comes, and it stops to believe before another leads.
     let second = Election::new(&two, "a").campaign().proclaim("second").timeout(SOON);
     let second = tokio::spawn(second.into_future());
-    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    wait_until(SOON, async || two.stats().waiting == 1).await;
     proxy.set_both(redgrid_testkit::Fault::BlackHole);
     let second = second.await.unwrap().unwrap();
     assert!(!first.is_leader() && second.term() > first.term());
@@ -121,7 +121,7 @@ async fn leadership_taken_by_force_is_told_and_a_mere_holder_is_not_a_leader() {
     assert!(leadership.resign().await.is_err());
     // The one who is elected next waits for it, and is woken.
     let next = tokio::spawn(election.campaign().timeout(SOON).into_future());
-    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    wait_until(SOON, async || one.stats().waiting == 1).await;
     thief.release().await.unwrap();
     next.await.unwrap().unwrap().resign().await.unwrap();
 }
@@ -136,7 +136,7 @@ async fn a_candidate_that_leaves_leads_nobody() {
         let left = tokio::time::timeout(MS * polls / 8, &mut campaign).await;
         drop(left);
     }
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
     assert_eq!(election.leader().await.unwrap(), None);
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redgrid_core::{Client, Failure};
-use redgrid_locks::{AcquireError, FairLock, Holder, Lock, Place};
+use redgrid_locks::{AcquireError, FairLock, Holder, Lock, QueuePosition};
 use redgrid_testkit::{Action, Monitor, Proxy, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::fair::{Record, Theirs, queue, until_waiting};
@@ -299,7 +299,7 @@ async fn a_lost_answer_to_lining_up_keeps_the_place() {
     let place = queue(&observer, "a").await;
     let second = line_up(&two, 1, &order);
     until_waiting(&observer, 2).await;
-    wait_until(SOON, async || proxy.counts().swallowed == 1 && one.in_hand().channels == 1).await;
+    wait_until(SOON, async || proxy.counts().swallowed == 1 && one.stats().channels == 1).await;
     assert_eq!(queue(&observer, "a").await[0], place[0]);
     gate.release().await.unwrap();
     first.await.unwrap();
@@ -338,7 +338,7 @@ async fn only_so_many_waiters_of_a_process_have_places() {
     let gate = FairLock::new(&client, "a").acquire().await.unwrap();
     let order = Arc::default();
     let waiting: Vec<_> = (0..9).map(|number| line_up(&client, number, &order)).collect();
-    wait_until(SOON, async || client.in_hand().waiting == 9).await;
+    wait_until(SOON, async || client.stats().waiting == 9).await;
     until_waiting(&observer, 3).await;
     let mut most = 0;
     gate.release().await.unwrap();
@@ -361,19 +361,19 @@ async fn a_waiter_sees_where_it_stands() {
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     let java = Theirs::new(&observer, "a", 7, 0);
     assert!(!java.try_for(SOON).await);
-    let place = Place::new();
-    assert_eq!(lock.position(&place).await.unwrap(), None);
-    let waiter = tokio::spawn(lock.acquire().at(&place).timeout(SOON).into_future());
-    wait_until(SOON, async || lock.position(&place).await.unwrap() == Some(1)).await;
+    let position = QueuePosition::new();
+    assert_eq!(lock.position(&position).await.unwrap(), None);
+    let waiter = tokio::spawn(lock.acquire().track(&position).timeout(SOON).into_future());
+    wait_until(SOON, async || lock.position(&position).await.unwrap() == Some(1)).await;
     let waiting = lock.waiting().await.unwrap();
     assert_eq!(waiting.iter().map(|waiter| waiter.ours).collect::<Vec<_>>(), [false, true]);
     assert_eq!((waiting[0].number, waiting[1].client.as_str()), (Some(7), two.id()));
     gate.release().await.unwrap();
     assert!(java.try_for(SOON).await);
-    wait_until(SOON, async || lock.position(&place).await.unwrap() == Some(0)).await;
+    wait_until(SOON, async || lock.position(&position).await.unwrap() == Some(0)).await;
     java.unlock().await;
     let guard = waiter.await.unwrap().unwrap();
-    assert_eq!(lock.position(&place).await.unwrap(), None);
+    assert_eq!(lock.position(&position).await.unwrap(), None);
     guard.release().await.unwrap();
     nothing_is_left(&observer, &[&one, &two]).await;
 }

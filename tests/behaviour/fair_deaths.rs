@@ -300,8 +300,8 @@ async fn among_a_thousand_places_no_call_takes_five_milliseconds() {
     let observer = server.observer().await.unwrap();
     let keys = ["a", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}", "redgrid_fair:{a}"];
     let common = include_str!("../../crates/redgrid-locks/src/scripts/fair_queue.lua");
-    let enter = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_enter.lua")].concat();
-    let keep = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_keep.lua")].concat();
+    let enter = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_acquire.lua")].concat();
+    let keep = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_keepalive.lua")].concat();
     let release = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_release.lua")].concat();
     let place = |n: usize| format!("00000000-0000-4000-8000-000000000000:{n}");
     let eval = async |script: &str, args: &[&str]| {
@@ -372,7 +372,7 @@ async fn one_call_removes_few_dead_places_of_a_long_queue() {
     let observer = server.observer().await.unwrap();
     let keys = ["a", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}", "redgrid_fair:{a}"];
     let common = include_str!("../../crates/redgrid-locks/src/scripts/fair_queue.lua");
-    let keep = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_keep.lua")].concat();
+    let keep = [common, include_str!("../../crates/redgrid-locks/src/scripts/fair_keepalive.lua")].concat();
     for (places, most) in [("100", 64), ("10000", 10)] {
         server.flush_all().await.unwrap();
         observer.cmd(&[&["EVAL", FILL_LONG, "4"], &keys[..], &[places, "64"]].concat()).await.unwrap();

@@ -86,8 +86,8 @@ async fn a_forgotten_fence_refuses_what_is_older_than_it_remembers() {
     assert!(left.is_some_and(|left| left > hour - SOON && left <= hour), "{left:?}");
     // As if its time had come.
     observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
-    assert!(matches!(fence.check_and_set(old).await, Err(FenceError::Aged { .. })));
-    assert!(matches!(fence.set("{a}", "x", old).await, Err(FenceError::Aged { .. })));
+    assert!(matches!(fence.check_and_set(old).await, Err(FenceError::Expired { .. })));
+    assert!(matches!(fence.set("{a}", "x", old).await, Err(FenceError::Expired { .. })));
     assert!(!observer.exists("{a}").await.unwrap());
     fence.set("{a}", "x", new).await.unwrap();
     // A shorter one elsewhere does not shorten it, and one without an end keeps it for ever.

@@ -94,7 +94,7 @@ async fn a_lost_reply_does_not_make_a_taken_hold_look_untaken() {
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let lock = Lock::new(&forcing, "a");
     let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
-    proxy.next(1, script!("seize"), Action::CutAfterForward);
+    proxy.next(1, script!("takeover"), Action::CutAfterForward);
     assert!(lock.force_release_if(&seen).await.unwrap(), "the second copy finds the first");
     lost(held.lost()).await;
     assert!(lock.inspect().await.unwrap().is_none());

@@ -27,7 +27,7 @@ async fn what_is_held_and_who_stands_in_line_stays_on_a_full_server() {
     let notified = tokio::spawn(notify.notified().into_future());
     let stand = async |key: &str| observer.query::<u64>(&["EXISTS", key]).await.unwrap() == 1;
     redgrid_testkit::wait_until(SOON, async || stand("redisson_lock_queue:{fair}").await).await;
-    redgrid_testkit::wait_until(SOON, async || client.in_hand().channels >= 2).await;
+    redgrid_testkit::wait_until(SOON, async || client.stats().channels >= 2).await;
 
     server.set_config("maxmemory", "1").await.unwrap();
     let id = permit.ids().next().unwrap();

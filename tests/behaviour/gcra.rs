@@ -186,17 +186,17 @@ async fn who_waits_hears_of_a_reset_and_leaves_nothing() {
     let (here, there) = (GcraLimiter::new(&one, "a", quota), GcraLimiter::new(&two, "a", quota));
     here.acquire().permits(3).await.unwrap();
     let waiting = tokio::spawn(there.acquire().permits(2).into_future());
-    wait_until(SOON, async || two.in_hand().channels == 1).await;
+    wait_until(SOON, async || two.stats().channels == 1).await;
     let observer = server.observer().await.unwrap();
     let channel = "redgrid_rate__channel:{a}".to_owned();
     wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
     assert!(!there.try_acquire().await.unwrap(), "one waits who was first");
     assert!(here.reset().await.unwrap());
     tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
-    wait_until(SOON, async || two.in_hand().channels == 0).await;
+    wait_until(SOON, async || two.stats().channels == 0).await;
     here.acquire().await.unwrap();
     let waiting = tokio::spawn(there.acquire().into_future());
-    wait_until(SOON, async || two.in_hand().channels == 1).await;
+    wait_until(SOON, async || two.stats().channels == 1).await;
     two.shutdown(SOON).await.unwrap();
     assert!(matches!(waiting.await.unwrap(), Err(LimitError::Failed(Failure::ShuttingDown { .. }))));
 }
@@ -274,7 +274,7 @@ async fn what_the_first_did_not_get_is_free_once_he_has_left() {
         let mut trying = Box::pin(limiter.try_acquire());
         // Told without asking: one waits.
         let is_told = futures_util::poll!(&mut trying).is_ready();
-        is_told && client.in_hand().channels == 1
+        is_told && client.stats().channels == 1
     })
     .await;
     drop(big);

@@ -56,7 +56,7 @@ async fn shutdown_gives_back_in_bulk_tells_holders_and_wakes_waiters() {
         let one = one.clone();
         async move { Lock::new(&one, "elsewhere").acquire().await.map(|_| ()) }
     });
-    wait_until(SOON, async || one.in_hand().channels == 1).await;
+    wait_until(SOON, async || one.stats().channels == 1).await;
     let watch = guards[0].watch();
     let before = observer.query::<String>(&["INFO", "commandstats"]).await.unwrap();
     one.shutdown(Duration::from_secs(10)).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_lost_lock_that_is_forgotten_leaves_no_name_behind() {
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(2)).await.unwrap();
     guard.lost().await;
     guard.forget();
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,5 +163,5 @@ async fn a_panic_while_holding_releases_and_poisons_nothing() {
         assert!(panicked.await.unwrap_err().is_panic());
         lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     }
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
 }

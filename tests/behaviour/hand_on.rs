@@ -18,7 +18,7 @@ async fn one_process_believes_at_a_time_and_the_token_stays() {
     let (watch, token) = (guard.watch(), guard.token());
     let detached = guard.detach().await.unwrap();
     assert!(!watch.is_held(), "nobody believes while it is on its way");
-    assert_eq!((watch.lost_reason(), one.in_hand()), (None, NOTHING));
+    assert_eq!((watch.lost_reason(), one.stats()), (None, NOTHING));
     // Over the wire, and held all the time.
     let json = serde_json::to_string(&detached).unwrap();
     assert!(Lock::new(&two, "a").try_acquire().await.unwrap().is_none());
@@ -74,11 +74,11 @@ async fn who_waits_goes_on_waiting_until_it_is_given_back_elsewhere() {
     let (one, two) = (client(&server).await, client(&server).await);
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
     let waiter = tokio::spawn(Lock::new(&one, "a").acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    wait_until(SOON, async || one.stats().waiting == 1).await;
     let detached = guard.detach().await.unwrap();
     let there = Lock::new(&two, "a").attach(&detached).await.unwrap();
     // It hears of the release: without, it would look only when the lease it was told has run out.
-    wait_until(SOON, async || one.in_hand().channels == 1).await;
+    wait_until(SOON, async || one.stats().channels == 1).await;
     assert!(!waiter.is_finished() && there.is_held());
     there.release().await.unwrap();
     let here = waiter.await.unwrap().unwrap();
@@ -107,7 +107,7 @@ async fn tasks_of_the_process_that_attached_have_it_next_with_higher_tokens() {
         let guard = Lock::new(&two, "a").attach(&guard.detach().await.unwrap()).await.unwrap();
         assert_eq!(last, Some(guard.token()));
         let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(SOON).into_future());
-        wait_until(SOON, async || two.in_hand().waiting == 1).await;
+        wait_until(SOON, async || two.stats().waiting == 1).await;
         guard.release().await.unwrap();
         let next = waiter.await.unwrap().unwrap();
         assert!(last < Some(next.token()), "{last:?} {:?}", next.token());
@@ -194,7 +194,7 @@ async fn a_lock_of_another_kind_stays_of_its_kind() {
     assert_eq!(fenced.token().await.unwrap(), Some(guard.token()));
     // Its tokens are counted by the server: it does not pass from task to task without asking.
     let next = tokio::spawn(fenced.acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    wait_until(SOON, async || two.stats().waiting == 1).await;
     let token = guard.token();
     guard.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
@@ -232,7 +232,7 @@ async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_
     // Left at once: it is given back, or was never taken over.
     let detached = Lock::new(&one, "c").acquire().auto_renew(3 * SOON).await.unwrap().detach().await.unwrap();
     drop(futures_util::poll!(std::pin::pin!(Lock::new(&two, "c").attach(&detached))));
-    wait_until(SOON, async || !observer.exists("c").await.unwrap() && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || !observer.exists("c").await.unwrap() && two.stats() == NOTHING).await;
 }
 
 /// The job has begun where it was detached: its name is kept although nobody could take it over.
@@ -254,13 +254,13 @@ async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
         if has(script!("attach")) {
             return Action::SwallowReply;
         }
-        seen.fetch_add(u64::from(has(script!("linger")) || has(script!("release"))), Ordering::SeqCst);
+        seen.fetch_add(u64::from(has(script!("retain")) || has(script!("release"))), Ordering::SeqCst);
         Action::Forward
     });
     let unknown = Lock::new(&two, "job").attach(&job).await;
     assert!(matches!(unknown, Err(AttachError::Failed(_))), "{unknown:?}");
     wait_until(SOON, async || given_back.load(Ordering::SeqCst) >= 2).await;
-    wait_until(SOON, async || two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || two.stats() == NOTHING).await;
     assert!(observer.time_to_live("job").await.unwrap() > Some(at_least / 2));
     assert!(Lock::new(&one, "job").try_acquire().await.unwrap().is_none());
 }

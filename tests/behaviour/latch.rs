@@ -308,7 +308,7 @@ async fn whoever_missed_the_end_of_its_round_goes_on_although_the_next_is_under_
     set.count_down().await.unwrap();
     set.try_set_count(1).await.unwrap();
     tokio::time::timeout(AT_ONCE, early).await.unwrap().unwrap().unwrap();
-    wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+    wait_until(SOON, async || waiting.stats().channels == 0).await;
     // Where somebody comes for the next round meanwhile, it is the same look that tells.
     let early = waiter(&waiting, &latch).await;
     set.count_down().await.unwrap();
@@ -391,7 +391,7 @@ async fn whoever_may_not_subscribe_goes_on_by_looking() {
             set.try_set_count(1).await.unwrap();
         }
         tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
-        wait_until(SOON, async || mute.in_hand().channels == 0).await;
+        wait_until(SOON, async || mute.stats().channels == 0).await;
     }
     // It may not publish either, and opens the latch all the same.
     assert_eq!(latch.count_down().await.unwrap(), 0);
@@ -414,7 +414,7 @@ async fn without_contact_a_wait_ends_unavailable_within_its_patience() {
     assert!(matches!(bounded, Err(WaitError::Failed(Failure::Unavailable { .. }))), "nobody has looked: {bounded:?}");
     let counted = latch.count().await;
     assert!(matches!(counted, Err(LatchError::Failed(Failure::Unavailable { .. }))), "{counted:?}");
-    wait_until(SOON, async || client.in_hand().channels == 0).await;
+    wait_until(SOON, async || client.stats().channels == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -445,7 +445,7 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
         let waits = (0..5).map(|_| tokio::time::timeout(moment(), latch.wait().into_future()));
         assert!(futures_util::future::join_all(waits).await.iter().all(Result::is_err));
         wait_until(SOON, async || {
-            client.in_hand().channels == 0 && observer.pubsub_channels("*latch*").await.unwrap().is_empty()
+            client.stats().channels == 0 && observer.pubsub_channels("*latch*").await.unwrap().is_empty()
         })
         .await;
     }
@@ -466,7 +466,7 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
     assert!(!staying.is_finished());
     latch.delete().await.unwrap();
     staying.await.unwrap().unwrap();
-    wait_until(SOON, async || client.in_hand().channels == 0).await;
+    wait_until(SOON, async || client.stats().channels == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -487,6 +487,6 @@ async fn names_with_a_hash_tag_and_a_namespace_have_redissons_channel() {
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap() == expected).await;
         latch.count_down().await.unwrap();
         tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
-        wait_until(SOON, async || prod.in_hand().channels == 0).await;
+        wait_until(SOON, async || prod.stats().channels == 0).await;
     }
 }

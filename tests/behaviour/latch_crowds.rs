@@ -79,7 +79,7 @@ async fn the_answer_that_ends_a_round_without_a_number_has_a_look_follow_for_tho
         for task in tasks {
             tokio::time::timeout(SOON, task).await.expect("a look").unwrap().unwrap();
         }
-        wait_until(SOON, async || client.in_hand().channels == 0).await;
+        wait_until(SOON, async || client.stats().channels == 0).await;
     }
     assert!(proxy.counts().publishes_dropped > 0);
 }
@@ -119,7 +119,7 @@ async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
         for task in tasks {
             tokio::time::timeout(Duration::from_secs(5), task).await.unwrap().unwrap().unwrap();
         }
-        wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+        wait_until(SOON, async || waiting.stats().channels == 0).await;
         let seen = monitor.take().await.unwrap();
         let is_asked = |command: &&SeenCommand| matches!(&*command.name, "EVAL" | "EVALSHA" | "GET");
         asked.push(seen.iter().filter(is_asked).count());
@@ -142,7 +142,7 @@ async fn a_thousand_of_one_process_share_a_subscription_and_its_looks() {
     let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
     let tasks = crowd(&latch, 1000).await;
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
-    assert_eq!(waiting.in_hand().channels, 2);
+    assert_eq!(waiting.stats().channels, 2);
     // As Redisson tells it: in one step, without the round's number. One look for all.
     let over = "redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], '0')";
     let told = observer.query(&["EVAL", over, "1", "a", "redisson_countdownlatch__channel__{a}"]).await;
@@ -150,7 +150,7 @@ async fn a_thousand_of_one_process_share_a_subscription_and_its_looks() {
     for task in tasks {
         tokio::time::timeout(Duration::from_secs(5), task).await.unwrap().unwrap().unwrap();
     }
-    wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+    wait_until(SOON, async || waiting.stats().channels == 0).await;
     let seen = monitor.take().await.unwrap();
     let subscriptions = seen.iter().filter(|command| command.name == "SUBSCRIBE").count();
     println!("a thousand waiters: {} looks, {subscriptions} subscription", looks(&seen));

@@ -115,7 +115,7 @@ async fn sequence(clients: &[Client], seed: u64) {
         for one in over {
             let done = tokio::time::timeout(SOON, one.task).await;
             done.unwrap_or_else(|_| panic!("{}: {} is stranded: {told:?}", at(), one.client)).unwrap().unwrap();
-            wait_until(SOON, async || clients[one.client].in_hand().channels == 0).await;
+            wait_until(SOON, async || clients[one.client].stats().channels == 0).await;
         }
         for one in &others {
             assert!(!one.task.is_finished(), "{}: {} went early: {told:?}", at(), one.client);
@@ -125,6 +125,6 @@ async fn sequence(clients: &[Client], seed: u64) {
     latches[0].delete().await.unwrap();
     for one in waiting {
         tokio::time::timeout(SOON, one.task).await.unwrap().unwrap().unwrap();
-        wait_until(SOON, async || clients[one.client].in_hand().channels == 0).await;
+        wait_until(SOON, async || clients[one.client].stats().channels == 0).await;
     }
 }

@@ -65,7 +65,7 @@ async fn waits_that_begin_again_and_again_during_a_shutdown_are_all_told_of_it()
                 })
             })
             .collect();
-        wait_until(SOON, async || client.in_hand().channels > 0).await;
+        wait_until(SOON, async || client.stats().channels > 0).await;
         client.shutdown(SOON).await.unwrap();
         for task in tasks {
             tokio::time::timeout(SOON, task).await.unwrap().unwrap();
@@ -84,7 +84,7 @@ async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     let latch = CountDownLatch::new(&client, "a");
     latch.try_set_count(1).await.unwrap();
     let wait = tokio::spawn(latch.wait().timeout(AT_ONCE).into_future());
-    wait_until(SOON, async || client.in_hand().channels > 0).await;
+    wait_until(SOON, async || client.stats().channels > 0).await;
     proxy.set_both(Fault::BlackHole);
     let told = tokio::time::timeout(SOON, wait).await.unwrap().unwrap();
     assert!(matches!(told, Err(WaitError::Failed(Failure::Unavailable { .. }))), "{told:?}");
@@ -142,14 +142,14 @@ async fn whoever_missed_the_end_of_its_round_is_not_kept_by_one_that_redisson_ha
         observer.cmd(&["SET", "a", "1"]).await.unwrap();
         proxy.accept_connections().await.unwrap();
         goes_on(task).await;
-        wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+        wait_until(SOON, async || waiting.stats().channels == 0).await;
         // Who comes now waits for Redisson's, and the number of ours that is over is not told again.
         let next = waiter(&waiting, &latch).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         assert!(latch.wait().timeout(Duration::ZERO).await.is_err() && !next.is_finished());
         assert_eq!(set.count_down().await.unwrap(), 0);
         goes_on(next).await;
-        wait_until(SOON, async || waiting.in_hand().channels == 0).await;
+        wait_until(SOON, async || waiting.stats().channels == 0).await;
     }
 }
 

@@ -37,7 +37,7 @@ fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) ->
             }
             ("lock/extend", _) => return Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
             // Of what was granted first, and not of what the next may have got.
-            ("lock/release" | "lock/give-way", _) if *holder.lock().unwrap() == named => {
+            ("lock/release" | "lock/release-yielding", _) if *holder.lock().unwrap() == named => {
                 counted.fetch_add(1, Ordering::Relaxed)
             }
             _ => 0,
@@ -83,7 +83,7 @@ async fn release_at_last(held: LockGuard) {
 /// Gives a lock back while another of the process waits for it, for whom its lease is set without an answer.
 async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
     let next = tokio::spawn(next.into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     held.release().await.unwrap();
     let told = next.await.unwrap();
     assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
@@ -191,7 +191,7 @@ async fn a_renewal_that_is_not_proven_yet_is_known_to_what_gives_the_lock_back()
     let asked = server.asked();
     wait_until(SOON, async || server.asked() > asked).await;
     drop(held);
-    wait_until(SOON, async || released.load(Ordering::Relaxed) == 1 && client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || released.load(Ordering::Relaxed) == 1 && client.stats() == NOTHING).await;
 }
 
 /// The same of one that comes to the server behind the shorter lease of the next of the process, which is what is believed; and of one that is
@@ -208,14 +208,14 @@ async fn a_renewal_behind_a_shorter_lease_is_known_to_what_gives_the_lock_back()
         let asked = server.asked();
         wait_until(SOON, async || server.asked() > asked).await;
         let next = tokio::spawn(lock.acquire().lease(short).durability(wanted).into_future());
-        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        wait_until(SOON, async || client.stats().waiting == 1).await;
         first.release().await.unwrap();
         let next = next.await.unwrap().unwrap();
         server.confirm();
         // By this clock nothing takes time but sleep: its answer has been heard then.
         tokio::time::sleep(Duration::from_millis(1)).await;
         drop(next);
-        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1 && client.in_hand() == NOTHING).await;
+        wait_until(SOON, async || released.load(Ordering::Relaxed) == 1 && client.stats() == NOTHING).await;
     }
 }
 
@@ -256,7 +256,7 @@ async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
         let told = told.lock().unwrap().first().cloned().unwrap();
         match (most, &told) {
             // Longer than is left of it by what an answer may take, at most.
-            (Some(most), (label, Some(Arg::Bytes(keep)))) if label == "lock/linger" => {
+            (Some(most), (label, Some(Arg::Bytes(keep)))) if label == "lock/retain" => {
                 let keep: u64 = std::str::from_utf8(keep).unwrap().parse().unwrap();
                 assert!(keep <= most, "{keep} {most}");
             }
@@ -344,7 +344,7 @@ async fn the_end_of_a_former_owner_does_not_hide_the_end_of_the_next() {
     let next = tokio::spawn(lock.acquire().lease(ms(250)).durability(REPLICA).into_future());
     // By this clock nothing takes time but sleep.
     tokio::time::sleep(ms(1)).await;
-    let (waiting, asked) = (client.in_hand().waiting, server.asked());
+    let (waiting, asked) = (client.stats().waiting, server.asked());
     first.release().await.unwrap();
     tokio::time::sleep(ms(150)).await;
     assert!(waiting == 1 && server.asked() > asked, "the lease is being adjusted");

@@ -68,12 +68,12 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_has_entered_and_left() {
     let mut kept = Box::pin(lock.acquire().holder(&me).into_future());
     assert!(poll!(&mut kept).is_pending());
     before.release().await.unwrap();
-    wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 0 && client.stats().holds == 1).await;
     lock.acquire().holder(&me).await.unwrap().release().await.unwrap();
     let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("nobody took what is kept");
     other.unwrap().release().await.unwrap();
     kept.await.unwrap().release().await.unwrap();
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
 }
 
 /// The acquire that got the lock is dropped before it is polled, and its holder has entered by another request.
@@ -86,7 +86,7 @@ async fn a_guard_stays_when_the_first_request_of_its_holder_is_dropped() {
     let mut first = Box::pin(lock.acquire().holder(&me).into_future());
     assert!(poll!(&mut first).is_pending());
     before.release().await.unwrap();
-    wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 0 && client.stats().holds == 1).await;
     let guard = lock.acquire().holder(&me).await.unwrap();
     drop(first);
     // Longer than a grant waits for its caller.
@@ -94,7 +94,7 @@ async fn a_guard_stays_when_the_first_request_of_its_holder_is_dropped() {
     assert!(matches!(other, Err(AcquireError::TimedOut { by_this_client: true, .. })), "{other:?}");
     assert!(guard.is_held());
     guard.release().await.unwrap();
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
 }
 
 /// Its time is longer than the shutdown may take.
@@ -119,7 +119,7 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_waited_twice() {
         let mut two = Box::pin(lock.acquire().holder(&me).into_future());
         assert!(poll!(&mut one).is_pending() && poll!(&mut two).is_pending());
         before.release().await.unwrap();
-        wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+        wait_until(SOON, async || client.stats().waiting == 0 && client.stats().holds == 1).await;
         let (kept, polled) = if kept_first { (one, two) } else { (two, one) };
         let guard = polled.await.unwrap();
         guard.release().await.unwrap();
@@ -127,7 +127,7 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_waited_twice() {
         other.unwrap().release().await.unwrap();
         kept.await.unwrap().release().await.unwrap();
     }
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
 }
 
 /// An attempt for several names that fails leaves what its holder has of them as it was.
@@ -141,7 +141,7 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_failed_to_get_more() {
     let mut kept = Box::pin(lock.acquire().holder(&me).into_future());
     assert!(poll!(&mut kept).is_pending());
     before.release().await.unwrap();
-    wait_until(SOON, async || one.in_hand().waiting == 0 && one.in_hand().holds == 1).await;
+    wait_until(SOON, async || one.stats().waiting == 0 && one.stats().holds == 1).await;
     assert!(MultiLock::new(&one, ["a", "b"]).try_acquire().holder(&me).await.unwrap().is_none());
     let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("nobody took what is kept");
     other.unwrap().release().await.unwrap();

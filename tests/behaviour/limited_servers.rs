@@ -40,7 +40,7 @@ impl Limited {
             let name = format!("contended:{round}");
             let held = Lock::new(&other, name.as_str()).acquire().await.unwrap();
             let waiting = tokio::spawn(Lock::new(client, name.as_str()).acquire().timeout(SOON).into_future());
-            wait_until(SOON, async || client.in_hand().channels > 0).await;
+            wait_until(SOON, async || client.stats().channels > 0).await;
             // Longer than the time in which a subscription that fails is tried again.
             tokio::time::sleep(Duration::from_millis(300)).await;
             held.release().await.unwrap();

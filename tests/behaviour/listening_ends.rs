@@ -16,7 +16,7 @@ async fn a_shutdown_is_told_at_once_to_who_begins_to_listen() {
     let patient = |config: redgrid_core::Config| config.response_timeout(SOON * 3).retries(3);
     let client = client_with(&server.url_via(proxy.addr()), patient).await;
     let _held = Lock::new(&client, "held").acquire().await.unwrap();
-    let before = client.in_hand().channels;
+    let before = client.stats().channels;
     proxy.set(Direction::ToServer, Fault::BlackHole);
 
     let topic: Topic<String> = Topic::new(&client, "t");
@@ -32,7 +32,7 @@ async fn a_shutdown_is_told_at_once_to_who_begins_to_listen() {
         tokio::spawn(async move { pattern.await.is_err() }),
     ];
     // Two topics, four channels of the cache, and a key's.
-    wait_until(SOON, async || client.in_hand().channels >= before + 7).await;
+    wait_until(SOON, async || client.stats().channels >= before + 7).await;
 
     let ending = client.clone();
     let shutdown = tokio::spawn(async move { ending.shutdown(SOON * 3).await });

@@ -33,7 +33,7 @@ async fn prices(server: &RedisServer, name: &str) -> (Client, Prices) {
 async fn in_force(prices: &Prices) {
     wait_until(SOON, async || {
         prices.get("nothing").await.unwrap();
-        prices.is_in_force()
+        prices.is_active()
     })
     .await;
 }
@@ -306,10 +306,10 @@ async fn handles_share_a_cache_that_ends_with_the_last() {
     let other = Prices::new(&client, "prices").clone();
     drop(prices);
     assert_eq!(other.cached_entries().unwrap(), HashMap::from([("a".into(), 1)]));
-    assert_eq!(client.in_hand().channels, 2);
+    assert_eq!(client.stats().channels, 2);
     drop(other);
     let channels = async || observer.pubsub_channels("*prices*").await.unwrap();
-    wait_until(SOON, async || channels().await.is_empty() && client.in_hand().channels == 0).await;
+    wait_until(SOON, async || channels().await.is_empty() && client.stats().channels == 0).await;
     // And begins anew, with nothing.
     let anew = Prices::new(&client, "prices");
     in_force(&anew).await;
@@ -327,14 +327,14 @@ async fn pulses_stop_when_nothing_is_read_and_begin_again() {
     let prices = Prices::with_options(&client, "prices", Options::default().max_stale(Duration::from_millis(200)));
     in_force(&prices).await;
     // Four pulses of 50 ms, and the bound.
-    wait_until(SOON, async || !prices.is_in_force()).await;
+    wait_until(SOON, async || !prices.is_active()).await;
     prices.set("a", &1).await.unwrap();
     kept(&prices, "a", Some(1)).await;
     // While they are swallowed nothing is given out.
     proxy.drop_publishes(true);
     wait_until(SOON, async || {
         prices.get("a").await.unwrap();
-        !prices.is_in_force()
+        !prices.is_active()
     })
     .await;
     let hits = prices.stats().hits;
@@ -399,7 +399,7 @@ async fn who_may_not_tell_changes_nothing_and_who_may_not_listen_asks_the_server
     let prices = Prices::new(&deaf, "prices");
     for n in 0..50 {
         prices.set("a", &n).await.unwrap();
-        assert_eq!((prices.get("a").await.unwrap(), prices.is_in_force()), (Some(n), false));
+        assert_eq!((prices.get("a").await.unwrap(), prices.is_active()), (Some(n), false));
     }
     assert_eq!(prices.pre_load(10).await.unwrap(), 0);
 }

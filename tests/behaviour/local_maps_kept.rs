@@ -12,7 +12,7 @@ type Prices = LocalCachedMap<String, u64>;
 async fn in_force(prices: &Prices) {
     wait_until(SOON, async || {
         prices.get("nothing").await.unwrap();
-        prices.is_in_force()
+        prices.is_active()
     })
     .await;
 }
@@ -96,5 +96,5 @@ async fn who_listens_no_more_gives_nothing_out() {
     kept(&prices, "a", 1).await;
     client.shutdown(SOON).await.unwrap();
     wait_until(SOON, async || prices.get("a").await.is_err()).await;
-    assert!(!prices.is_in_force() && prices.cached_keys().unwrap().is_empty());
+    assert!(!prices.is_active() && prices.cached_keys().unwrap().is_empty());
 }

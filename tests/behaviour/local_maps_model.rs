@@ -63,7 +63,7 @@ impl Side {
         let near = &self.handles[0];
         wait_until(SOON, async || {
             near.get(&u64::MAX).await.unwrap();
-            near.is_in_force()
+            near.is_active()
         })
         .await;
     }

@@ -88,7 +88,7 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
     for trial in 0..trials {
         // It is kept, and given out.
         let hits = here.stats().hits;
-        wait_until(SOON, async || here.is_in_force() && here.stats().hits > hits).await;
+        wait_until(SOON, async || here.is_active() && here.stats().hits > hits).await;
         let fault = ["kill", "swallow", "cut", "black hole", "stall", "pause"][random.usize(..6)];
         *faults.entry(fault).or_default() += 1;
         let fail = async || match fault {
@@ -115,11 +115,11 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
         }
         if fault == "swallow" {
             // A connection loses no single message. What stands in front of a server and does is found out by a pulse that it loses.
-            wait_until(SOON, async || !here.is_in_force()).await;
+            wait_until(SOON, async || !here.is_active()).await;
         } else {
             tokio::time::sleep(Duration::from_millis(random.u64(0..150))).await;
         }
-        caught += u64::from(!here.is_in_force());
+        caught += u64::from(!here.is_active());
         server.resume().await.unwrap();
         proxy.heal();
         if fault == "black hole" {
@@ -161,7 +161,7 @@ async fn several_clients_read_what_was_there_within_the_bound() {
         let mut random = fastrand::Rng::with_seed(seed.wrapping_add(who));
         wait_until(SOON, async || {
             numbers.get(&KEYS).await.unwrap();
-            numbers.is_in_force()
+            numbers.is_active()
         })
         .await;
         tasks.push(tokio::spawn(async move {

@@ -15,7 +15,7 @@ async fn a_lock_is_acquired_released_and_free_again() {
     assert!(lock.is_locked().await.unwrap());
     guard.release().await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
-    assert_eq!(client.in_hand().names, 0);
+    assert_eq!(client.stats().names, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,5 +82,5 @@ async fn many_tasks_of_two_processes_pass_one_lock_around() {
         task.await.unwrap();
     }
     assert_eq!(one.command("GET").key("n").unwrap().query::<i64>().await.unwrap(), 400);
-    assert_eq!((one.in_hand().names, two.in_hand().names), (0, 0));
+    assert_eq!((one.stats().names, two.stats().names), (0, 0));
 }

@@ -48,7 +48,7 @@ impl Rig {
     /// After every late copy's time there is no key, nothing in hand, and the lock can be had.
     async fn all_clear(&self, timeout: Duration) {
         wait_until(timeout + Duration::from_secs(1), async || {
-            self.client.in_hand().names == 0 && !self.observer.exists("a").await.unwrap()
+            self.client.stats().names == 0 && !self.observer.exists("a").await.unwrap()
         })
         .await;
         let other = client(&self.server).await;
@@ -115,7 +115,7 @@ async fn a_lost_answer_to_a_theft_leaves_one_thief() {
     let rig = rig(QUICK).await;
     let victim = client(&rig.server).await;
     let held = Lock::new(&victim, "a").acquire().await.unwrap();
-    rig.swallow(&script!("seize"));
+    rig.swallow(&script!("takeover"));
     let thief = Lock::new(&rig.client, "a").steal().await.unwrap();
     assert_eq!(rig.swallowed(), 1);
     assert!(thief.token() > held.token() && thief.is_held());
@@ -131,7 +131,7 @@ async fn lost_answers_to_the_end_of_a_job_and_to_a_shutdown_do_no_harm() {
     let rig = rig(QUICK).await;
     let keep = Duration::from_secs(3);
     let turn = Lock::new(&rig.client, "a").acquire().hold_at_least(keep).await.unwrap();
-    rig.swallow(&script!("linger"));
+    rig.swallow(&script!("retain"));
     turn.release().await.unwrap();
     assert_eq!(rig.swallowed(), 1);
     let left = rig.observer.time_to_live("a").await.unwrap().unwrap();
@@ -303,7 +303,7 @@ async fn a_forced_release_that_is_sent_again_late_takes_nothing_from_a_later_hol
     let rig = rig(Duration::from_secs(2)).await;
     let (wedged, next) = (client(&rig.server).await, client(&rig.server).await);
     let held = Lock::new(&wedged, "a").acquire().await.unwrap();
-    rig.proxy.next(1, script!("seize"), Action::CutAfterForward);
+    rig.proxy.next(1, script!("takeover"), Action::CutAfterForward);
     rig.proxy.refuse_connections().await.unwrap();
     let forcing = tokio::spawn({
         let lock = Lock::new(&rig.client, "a");

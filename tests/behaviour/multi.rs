@@ -46,7 +46,7 @@ async fn all_are_taken_or_none() {
     let next = Lock::new(&two, "name:2").acquire().await.unwrap();
     assert!(next.token() > former);
     next.release().await.unwrap();
-    assert_eq!((one.in_hand(), two.in_hand()), (NOTHING, NOTHING));
+    assert_eq!((one.stats(), two.stats()), (NOTHING, NOTHING));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,7 +104,7 @@ async fn a_wait_that_is_over_and_one_that_is_dropped_leave_nothing() {
         drop(other);
         redgrid_tests::cancel::at_most(polls % 7 + 1, both.acquire().timeout(20 * MS).into_future()).await;
     }
-    let gone = async || one.in_hand() == NOTHING && two.in_hand() == NOTHING && held(&observer).await.is_empty();
+    let gone = async || one.stats() == NOTHING && two.stats() == NOTHING && held(&observer).await.is_empty();
     wait_until(SOON, gone).await;
     both.try_acquire().await.unwrap().expect("both are free").release().await.unwrap();
 }
@@ -134,7 +134,7 @@ async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
         task.await.unwrap();
     }
     for client in &clients {
-        wait_until(SOON, async || client.in_hand() == NOTHING).await;
+        wait_until(SOON, async || client.stats() == NOTHING).await;
     }
 }
 
@@ -149,10 +149,10 @@ async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
     in_the_way.push(Lock::new(&one, "name:2").acquire().await.unwrap());
     let both = MultiLock::new(&two, ["name:1", "name:2"]).acquire().hold_at_least(at_least).timeout(SOON);
     let waiter = tokio::spawn(both.into_future());
-    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    wait_until(SOON, async || two.stats().waiting == 1).await;
     // The one that is waited for is had, the other is not: it goes back, and the other is waited for.
     in_the_way.remove(0).release().await.unwrap();
-    wait_until(SOON, async || two.in_hand().waiting == 1 && !observer.exists("name:1").await.unwrap()).await;
+    wait_until(SOON, async || two.stats().waiting == 1 && !observer.exists("name:1").await.unwrap()).await;
     let again = Lock::new(&one, "name:1").acquire().timeout(SOON).await.unwrap();
     again.release().await.unwrap();
     in_the_way.remove(0).release().await.unwrap();
@@ -198,7 +198,7 @@ async fn opposite_orders_neither_stall_nor_leave_a_part() {
     println!("longest wait {longest:?}");
     assert!(held(&observer).await.is_empty());
     for client in &clients {
-        wait_until(SOON, async || client.in_hand() == NOTHING).await;
+        wait_until(SOON, async || client.stats() == NOTHING).await;
     }
 }
 
@@ -228,7 +228,7 @@ async fn a_holder_enters_again_what_another_request_of_its_own_has_not_taken_yet
     let mut parked = Box::pin(lock.acquire().holder(&me).timeout(SOON).into_future());
     assert!(futures_util::poll!(&mut parked).is_pending());
     before.release().await.unwrap();
-    wait_until(SOON, async || client.in_hand().waiting == 0 && client.in_hand().holds == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 0 && client.stats().holds == 1).await;
     let both = MultiLock::new(&client, ["name:1", "name:2"]).acquire().holder(&me).timeout(SOON).await.unwrap();
     let other = tokio::spawn(lock.acquire().timeout(Duration::from_secs(3)).into_future());
     // An offer is over after a second.
@@ -293,7 +293,7 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
         assert_eq!((fields.len(), fields[0].1), (1, 1), "held exactly once");
     }
     guard.release().await.unwrap();
-    let gone = async || client.in_hand().names == 0 && held(&observer).await.is_empty();
+    let gone = async || client.stats().names == 0 && held(&observer).await.is_empty();
     wait_until(quick + Duration::from_secs(10), gone).await;
 
     proxy.next(1, script!("release_many"), Action::SwallowReply);
@@ -321,7 +321,7 @@ async fn a_wait_is_over_in_time_although_no_answer_comes() {
     let ended = tokio::time::timeout(SOON, waiting).await.expect("it ends");
     assert!(matches!(ended, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{ended:?}");
     assert_eq!(proxy.release_held().await, 1);
-    let gone = async || client.in_hand().names == 0 && held(&observer).await.is_empty();
+    let gone = async || client.stats().names == 0 && held(&observer).await.is_empty();
     wait_until(SOON, gone).await;
     both.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
@@ -339,13 +339,13 @@ async fn locks_of_different_kinds_and_servers_are_one() {
     assert!(MultiLock::of(locks()).try_acquire().await.unwrap().is_none());
     assert_eq!(one.observer().await.unwrap().keys("*").await.unwrap().len(), 0);
     let waiter = tokio::spawn(MultiLock::of(locks()).acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || there.in_hand().channels > 0).await;
+    wait_until(SOON, async || there.stats().channels > 0).await;
     in_the_way.release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();
     assert_eq!(guard.tokens().count(), 4);
     assert_eq!(fenced.token().await.unwrap(), guard.token("ledger"));
     drop(guard);
-    wait_until(SOON, async || here.in_hand() == NOTHING && there.in_hand() == NOTHING).await;
+    wait_until(SOON, async || here.stats() == NOTHING && there.stats() == NOTHING).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -368,7 +368,7 @@ async fn what_can_not_be_is_refused() {
         "{wrong:?}"
     );
     assert_eq!(held(&observer).await, ["name:2"]);
-    assert_eq!(client.in_hand(), NOTHING);
+    assert_eq!(client.stats(), NOTHING);
 }
 
 /// Whoever asks again at once finds them free.

@@ -12,7 +12,7 @@ use redgrid_tests::{client, client_with, server, sha};
 
 /// The script that inserts.
 const INSERT: &str = concat!(
-    include_str!("../../crates/redgrid-multimap/src/scripts/head.lua"),
+    include_str!("../../crates/redgrid-multimap/src/scripts/key_prelude.lua"),
     include_str!("../../crates/redgrid-multimap/src/scripts/insert.lua")
 );
 

@@ -12,12 +12,12 @@ use redgrid_tests::{client, client_with, server};
 const HOUR: Duration = Duration::from_secs(3600);
 const ENDS: &str = "{m}:redisson_set_multimap_ttl";
 const REMOVE: &str = concat!(
-    include_str!("../../crates/redgrid-multimap/src/scripts/head.lua"),
+    include_str!("../../crates/redgrid-multimap/src/scripts/key_prelude.lua"),
     include_str!("../../crates/redgrid-multimap/src/scripts/remove.lua")
 );
 const LIVE: &str = concat!(
-    include_str!("../../crates/redgrid-multimap/src/scripts/same.lua"),
-    include_str!("../../crates/redgrid-multimap/src/scripts/live_whole.lua")
+    include_str!("../../crates/redgrid-multimap/src/scripts/whole_prelude.lua"),
+    include_str!("../../crates/redgrid-multimap/src/scripts/expire_whole.lua")
 );
 
 type Map<Y> = Multimap<String, u32, Json, Json, Y>;

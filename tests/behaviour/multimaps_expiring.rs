@@ -15,12 +15,12 @@ use redgrid_tests::{SOON, client, client_with, server, sha};
 const HOUR: Duration = Duration::from_secs(3600);
 const ENDS: &str = "{m}:redisson_set_multimap_ttl";
 const INSERT: &str = concat!(
-    include_str!("../../crates/redgrid-multimap/src/scripts/head.lua"),
+    include_str!("../../crates/redgrid-multimap/src/scripts/key_prelude.lua"),
     include_str!("../../crates/redgrid-multimap/src/scripts/insert.lua")
 );
 
 const REMOVE_KEYS: &str = concat!(
-    include_str!("../../crates/redgrid-multimap/src/scripts/head.lua"),
+    include_str!("../../crates/redgrid-multimap/src/scripts/key_prelude.lua"),
     include_str!("../../crates/redgrid-multimap/src/scripts/remove_keys.lua")
 );
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use redgrid_core::object::Ending;
+use redgrid_core::object::ExpireCondition;
 use redgrid_core::{Client, Failure};
 use redgrid_keys::Keys;
 use redgrid_multimap::codecs::Json;
@@ -15,7 +15,7 @@ use redgrid_tests::{SOON, client, client_with, server, sha};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MOVE: &str = concat!(
-    include_str!("../../crates/redgrid-multimap/src/scripts/same.lua"),
+    include_str!("../../crates/redgrid-multimap/src/scripts/whole_prelude.lua"),
     include_str!("../../crates/redgrid-multimap/src/scripts/move_whole.lua")
 );
 
@@ -60,13 +60,15 @@ async fn whole<Y: Kind>(client: &Client, observer: &Observer) {
     map.insert_many("c", &(0..1000).collect::<Vec<_>>()).await.unwrap();
     assert!(object.memory().await.unwrap().unwrap() > small + 3000, "values are counted");
     // One end for all keys, and for those that come.
-    assert!(!object.expire_in(HOUR).only_if(Ending::Some).await.unwrap() && ends(observer).await == [false]);
-    assert!(object.expire_in(HOUR).only_if(Ending::None).await.unwrap() && ends(observer).await == [true]);
+    assert!(
+        !object.expire_in(HOUR).only_if(ExpireCondition::HasExpiry).await.unwrap() && ends(observer).await == [false]
+    );
+    assert!(object.expire_in(HOUR).only_if(ExpireCondition::NoExpiry).await.unwrap() && ends(observer).await == [true]);
     map.insert("d", &4).await.unwrap();
     map.replace_all("a", &[5]).await.unwrap();
     assert_eq!(ends(observer).await, [true], "of {:?}", keys_of(observer).await);
-    assert!(!object.expire_in(HOUR / 2).only_if(Ending::Sooner).await.unwrap());
-    assert!(object.expire_at(SystemTime::now() + HOUR * 2).only_if(Ending::Sooner).await.unwrap());
+    assert!(!object.expire_in(HOUR / 2).only_if(ExpireCondition::ExpiresSooner).await.unwrap());
+    assert!(object.expire_at(SystemTime::now() + HOUR * 2).only_if(ExpireCondition::ExpiresSooner).await.unwrap());
     assert!(matches!(object.lifetime().await.unwrap(), Lifetime::Ends(left) if left > HOUR));
     assert!(object.persist().await.unwrap() && ends(observer).await == [false]);
     assert!(!object.persist().await.unwrap());

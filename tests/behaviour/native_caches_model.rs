@@ -50,7 +50,7 @@ macro_rules! put {
         match $said {
             Said::Nothing => $put,
             Said::AsBefore => $put.keep_lifetime(),
-            Said::End(End::Never) => $put.endless(),
+            Said::End(End::Never) => $put.no_expiry(),
             Said::End(End::In(hours)) => $put.expires_in(HOUR * hours.into()),
             Said::End(End::At(hours)) => $put.expires_at(SystemTime::UNIX_EPOCH + FAR + HOUR * hours.into()),
             Said::End(End::Past) => $put.expires_at(SystemTime::UNIX_EPOCH + HOUR),
@@ -228,7 +228,7 @@ async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8
             }
             let named = [key, other, key];
             let expire = map.expire(&named);
-            let expire = if only { expire.only_endless() } else { expire };
+            let expire = if only { expire.only_if_no_expiry() } else { expire };
             let told = match end {
                 End::Never => expire.await,
                 End::In(hours) => expire.expires_in(HOUR * hours.into()).await,

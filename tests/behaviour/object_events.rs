@@ -94,7 +94,7 @@ async fn each_kind_is_told_with_the_servers_word_for_it() {
     // By subscription: who listens to one name is sent nothing of another.
     assert_eq!(listeners(&observer, "__keyspace@0__:a").await, 1);
     assert_eq!(listeners(&observer, "__keyspace@0__:b").await, 0);
-    assert_eq!(client.in_hand().channels, 1);
+    assert_eq!(client.stats().channels, 1);
     drop(put);
     wait_until(SOON, async || listeners(&observer, "__keyspace@0__:a").await == 0).await;
 }
@@ -183,7 +183,7 @@ async fn databases_are_told_apart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_is_told_how_much_it_missed() {
     let (_server, client, observer) = ready().await;
-    let mut slow = Object::new(&client, "a").events(Kind::Updated).enable().keeping(3).await.unwrap();
+    let mut slow = Object::new(&client, "a").events(Kind::Updated).enable().buffer(3).await.unwrap();
     let mut last = Object::new(&client, "b").events(Kind::Updated).await.unwrap();
     for _ in 0..10 {
         observer.cmd(&["INCR", "a"]).await.unwrap();
@@ -345,7 +345,7 @@ async fn arguments_are_checked_before_anybody_is_asked() {
     };
     assert_eq!(named(object.events([]).await.unwrap_err()), "kinds");
     assert_eq!(named(object.events(Kinds::named(["h set"])).await.unwrap_err()), "kinds");
-    assert_eq!(named(object.events(Kind::Expired).keeping(0).await.unwrap_err()), "keeping");
+    assert_eq!(named(object.events(Kind::Expired).buffer(0).await.unwrap_err()), "buffer");
     assert_eq!(named(Listen::to(&client, "", Kind::Expired).await.unwrap_err()), "pattern");
     let told_why = Object::new(&client, "{}").events(Kind::Expired).await.unwrap_err();
     assert!(matches!(told_why, ListenError::Object(_)), "{told_why:?}");

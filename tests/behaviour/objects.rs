@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_core::name::suffixed;
-use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError};
 use redgrid_core::{Code, Failure, Name, ServerError};
 use redgrid_tests::{client, server};
 
@@ -51,10 +51,10 @@ async fn lifetimes_are_set_on_conditions() {
     let minutes = |n: u32| HOUR / 60 * n;
     // What it has is endless, then about half an hour.
     for (condition, endless, shorter, longer) in [
-        (Ending::None, true, false, false),
-        (Ending::Some, false, true, true),
-        (Ending::Sooner, false, false, true),
-        (Ending::Later, true, true, false),
+        (ExpireCondition::NoExpiry, true, false, false),
+        (ExpireCondition::HasExpiry, false, true, true),
+        (ExpireCondition::ExpiresSooner, false, false, true),
+        (ExpireCondition::ExpiresLater, true, true, false),
     ] {
         for at in [false, true] {
             let set = async |lifetime: Duration| {

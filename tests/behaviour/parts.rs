@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use redgrid_bucket::Buckets;
 use redgrid_map::codecs::{Long, Raw};
-use redgrid_map::{BackedError, Fault, Map, Writer, async_trait};
+use redgrid_map::{BackedError, Map, StoreError, Writer, async_trait};
 use redgrid_testkit::Observer;
 use redgrid_tests::{client, server};
 
@@ -62,11 +62,11 @@ struct Counts;
 
 #[async_trait]
 impl Writer<u64, u64> for Counts {
-    async fn write(&self, entries: &[(u64, u64)]) -> Result<(), Fault> {
+    async fn write(&self, entries: &[(u64, u64)]) -> Result<(), StoreError> {
         if entries.len() > 500 { Err("too many".into()) } else { Ok(()) }
     }
 
-    async fn delete(&self, _keys: &[u64]) -> Result<(), Fault> {
+    async fn delete(&self, _keys: &[u64]) -> Result<(), StoreError> {
         Ok(())
     }
 }

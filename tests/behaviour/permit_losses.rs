@@ -32,7 +32,7 @@ async fn permits_that_the_server_refuses_to_take_back_are_offered_again() {
         assert!(matches!(refused, Err(ReleaseError::Refused { .. })), "{refused:?}");
         drop(dropped);
         observer.cmd(&["ACL", "SETUSER", "default", "+incrby"]).await.unwrap();
-        wait_until(SOON, async || left(&observer).await == 3 && client.in_hand().names == 0).await;
+        wait_until(SOON, async || left(&observer).await == 3 && client.stats().names == 0).await;
     }
 }
 
@@ -80,7 +80,7 @@ async fn without_contact_nobody_is_told_that_there_are_too_few_and_a_release_end
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     proxy.heal();
     let observer = server.observer().await.unwrap();
-    wait_until(2 * SOON, async || left(&observer).await == 3 && client.in_hand().names == 0).await;
+    wait_until(2 * SOON, async || left(&observer).await == 3 && client.stats().names == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,10 +131,10 @@ async fn all_who_ask_at_once_get_what_is_there() {
         drop(asked);
         wait_until(SOON, async || semaphore.available_permits().await.unwrap() == 150).await;
         let large = tokio::spawn(semaphore.acquire_many(200).into_future());
-        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        wait_until(SOON, async || client.stats().waiting == 1).await;
         let small = join_all((0..150).map(|_| tokio::spawn(semaphore.acquire().timeout(SOON).into_future())));
         let small = tokio::spawn(small);
-        wait_until(SOON, async || client.in_hand().waiting == 151).await;
+        wait_until(SOON, async || client.stats().waiting == 151).await;
         large.abort();
         let small = small.await.unwrap();
         assert!(small.iter().all(|permit| matches!(permit, Ok(Ok(_)))), "fair: {fair}");
@@ -195,7 +195,7 @@ async fn those_who_do_not_leave_together_do_not_ask_without_end() {
     let semaphore = Semaphore::new(&client, "mail").capacity(300).fair();
     let held = semaphore.acquire_many(300).await.unwrap();
     let waiters = [(); 2].map(|()| tokio::spawn(semaphore.acquire_many(300).timeout(2 * SOON).into_future()));
-    wait_until(SOON, async || client.in_hand().waiting == 2).await;
+    wait_until(SOON, async || client.stats().waiting == 2).await;
     let asked = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&asked);
     proxy.on_request(move |request| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redgrid_barrier::{Party, Phaser, PhaserError};
+use redgrid_barrier::{Party, Phaser, PhaserError, AskError};
 use redgrid_core::{Client, Failure};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::process::Other;
@@ -71,7 +71,7 @@ async fn a_phase_is_over_when_all_have_arrived_and_parties_come_and_go() {
     all_end(&observer).await;
     assert!(here.reset().await.unwrap() && !here.reset().await.unwrap());
     assert_eq!(here.phase().await.unwrap(), 0);
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     // When it was forgotten is remembered for a while, and nothing else.
     assert_eq!(observer.keys("redgrid_phaser*").await.unwrap(), ["redgrid_phaser:{a}"]);
     assert_eq!(observer.query::<u64>(&["HLEN", "redgrid_phaser:{a}"]).await.unwrap(), 1);
@@ -108,7 +108,7 @@ async fn phases_of_many_do_not_mix() {
         task.await.unwrap();
     }
     assert!(phaser(&clients[0]).state().await.unwrap().is_terminated);
-    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,7 +178,7 @@ async fn what_is_dropped_or_shut_down_deregisters() {
         drop(dropped(polls, phaser(&two).wait_advance(0).into_future()).await);
     }
     until(&observer, PARTIES, 1).await;
-    wait_until(SOON, async || two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || two.stats() == NOTHING).await;
     // An arrival that was dropped is the same arrival when it is asked for again.
     let party = phaser(&two).register().await.unwrap();
     for polls in 1..12 {

@@ -65,7 +65,7 @@ async fn a_registration_that_nobody_heard_of_begins_and_ends_nothing() {
     wait_until(SOON, async || proxy.counts().held == 1).await;
     unsent.abort();
     proxy.cut_all();
-    wait_until(SOON, async || two.in_hand() == NOTHING && unsent.is_finished()).await;
+    wait_until(SOON, async || two.stats() == NOTHING && unsent.is_finished()).await;
     wait_until(SOON, async || seats("a").await.iter().any(|seat| seat.contains(" l "))).await;
     let state = Phaser::new(&one, "a").state().await.unwrap();
     assert_eq!((state.is_terminated, state.registered, state.phase), (false, 0, 0));
@@ -108,7 +108,7 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
     let state = phaser.state().await.unwrap();
     assert_eq!((state.phase, state.registered, state.is_terminated), (0, 1, false));
     drop(late);
-    wait_until(SOON, async || one.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING).await;
     assert_eq!(party.arrive().await.unwrap(), 0);
     assert_eq!(count(&observer, PARTIES).await, 1);
 }

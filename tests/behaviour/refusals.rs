@@ -83,7 +83,7 @@ async fn a_server_that_runs_somebodys_endless_script_is_waited_for() {
     })
     .await;
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     killing.cmd(&["SCRIPT", "KILL"]).await.unwrap();
     assert!(endless.await.unwrap().is_err());
     waiting.await.unwrap().unwrap().release().await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redgrid_atomic_long::{AtomicError, AtomicLong};
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Failure, InHand, Reply, Request, Server, ServerError};
+use redgrid_core::{Client, ClientStats, Config, Failure, Reply, Request, Server, ServerError};
 use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
 use redgrid_testkit::{Direction, Fault, Proxy, wait_until};
 use redgrid_tests::made::{Made, granting};
@@ -49,8 +49,8 @@ async fn a_forgotten_lock_leaves_no_name_behind() {
     let (lock, lease) = (Lock::new(&client, "a"), Duration::from_secs(2));
     lock.acquire().lease(lease).await.unwrap().forget();
     tokio::time::sleep(lease / 2).await;
-    assert_eq!(client.in_hand(), InHand { names: 1, holds: 1, ..NOTHING });
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    assert_eq!(client.stats(), ClientStats { names: 1, holds: 1, ..NOTHING });
+    wait_until(SOON, async || client.stats() == NOTHING).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +111,7 @@ async fn of_those_who_take_a_lock_at_once_in_one_process_the_highest_token_holds
         }
     };
     futures_util::future::join_all((0..300).map(round)).await;
-    wait_until(SOON, async || client.in_hand() == NOTHING && observer.keys("*").await.unwrap().is_empty()).await;
+    wait_until(SOON, async || client.stats() == NOTHING && observer.keys("*").await.unwrap().is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,7 +120,7 @@ async fn without_contact_nobody_is_told_that_others_hold_the_lock() {
     let client = client(&server).await;
     server.kill().await.unwrap();
     let first = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
-    wait_until(SOON, async || client.in_hand().names == 1).await;
+    wait_until(SOON, async || client.stats().names == 1).await;
     let bound = Duration::from_millis(200);
     let tried = Lock::new(&client, "a").try_acquire().timeout(bound).await;
     assert!(tried.is_err(), "{tried:?}");

@@ -149,7 +149,7 @@ async fn who_leaves_takes_nothing_along() {
     assert!(left > 0);
     let counts = queue.counts().await.unwrap();
     assert_eq!((counts.ready, counts.in_flight, counts.totals.acknowledged), (0, 0, 400));
-    wait_until(SOON, async || client.in_hand().channels == 0).await;
+    wait_until(SOON, async || client.stats().channels == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,7 +175,7 @@ async fn who_waits_is_told_of_a_shutdown() {
         let queue = queue.clone();
         async move { queue.receive().await }
     });
-    wait_until(SOON, async || client.in_hand().channels == 1).await;
+    wait_until(SOON, async || client.stats().channels == 1).await;
     client.shutdown(SOON).await.unwrap();
     assert!(matches!(waiting.await.unwrap(), Err(QueueError::ShuttingDown { .. })));
     assert!(queue.receive().await.is_err() && queue.push(&1).await.is_err());

@@ -44,8 +44,8 @@ async fn each_subscriber_gets_what_is_published_while_it_is_one() {
     let (topic, elsewhere) = (news(&client), redgrid_tests::client(&server).await);
     assert_eq!(topic.publish("nobody").await.unwrap().subscribers, 0);
     // Nobody looks by himself here: only the message wakes.
-    let mut one = topic.subscribe().look_every(SOON).await.unwrap();
-    let mut two = news(&elsewhere).subscribe().look_every(SOON).from_the_beginning().await.unwrap();
+    let mut one = topic.subscribe().poll_interval(SOON).await.unwrap();
+    let mut two = news(&elsewhere).subscribe().poll_interval(SOON).from_the_beginning().await.unwrap();
     assert_eq!((topic.count_subscribers().await.unwrap(), one.subscriber().len()), (2, 32));
     let published = topic.publish("1").await.unwrap();
     assert_eq!((published.subscribers, topic.publish("2").await.unwrap().subscribers), (2, 2));
@@ -73,7 +73,7 @@ async fn each_subscriber_gets_what_is_published_while_it_is_one() {
 async fn what_is_not_acknowledged_comes_again_to_whoever_goes_on() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
-    let mut one = topic.subscribe().as_subscriber("one").again_after(Duration::ZERO).await.unwrap();
+    let mut one = topic.subscribe().as_subscriber("one").redelivery_delay(Duration::ZERO).await.unwrap();
     for n in 1..=4 {
         topic.publish(&n.to_string()).await.unwrap();
     }
@@ -99,7 +99,7 @@ async fn what_is_not_acknowledged_comes_again_to_whoever_goes_on() {
 async fn with_as_many_out_as_may_be_it_waits() {
     let (_server, client, _observer) = ready().await;
     let topic = news(&client);
-    let mut one = topic.subscribe().at_most(2).await.unwrap();
+    let mut one = topic.subscribe().max_unacknowledged(2).await.unwrap();
     for n in 1..=3 {
         topic.publish(&n.to_string()).await.unwrap();
     }
@@ -109,10 +109,10 @@ async fn with_as_many_out_as_may_be_it_waits() {
     first.ack().await.unwrap();
     assert_eq!(acked(&mut one).await, "3");
     for (option, error) in [
-        ("at_most", topic.subscribe().at_most(0).await.unwrap_err()),
+        ("max_unacknowledged", topic.subscribe().max_unacknowledged(0).await.unwrap_err()),
         ("lease", topic.subscribe().lease(Duration::ZERO).await.unwrap_err()),
-        ("look_every", topic.subscribe().look_every(Duration::ZERO).await.unwrap_err()),
-        ("again_after", topic.subscribe().again_after(Duration::MAX).await.unwrap_err()),
+        ("poll_interval", topic.subscribe().poll_interval(Duration::ZERO).await.unwrap_err()),
+        ("redelivery_delay", topic.subscribe().redelivery_delay(Duration::MAX).await.unwrap_err()),
         ("subscriber", topic.subscribe().as_subscriber("").await.unwrap_err()),
     ] {
         assert!(
@@ -169,7 +169,7 @@ async fn the_gap_of_who_was_taken_out_outlives_lost_answers_and_dropped_calls() 
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&proxy.url(), |config| config.response_timeout(Duration::from_millis(500))).await;
     let publisher = redgrid_tests::client(&server).await;
-    let mut one = news(&client).subscribe().lease(Duration::from_secs(777)).look_every(SOON).await.unwrap();
+    let mut one = news(&client).subscribe().lease(Duration::from_secs(777)).poll_interval(SOON).await.unwrap();
     for round in 0..24_u32 {
         assert!(news(&publisher).remove_subscriber(one.subscriber()).await.unwrap());
         if round % 4 == 0 {
@@ -215,7 +215,7 @@ async fn the_gap_of_who_was_taken_out_outlives_lost_answers_and_dropped_calls() 
 async fn what_is_acknowledged_does_not_come_again_behind_a_lost_connection() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
-    let mut one = topic.subscribe().at_most(3).look_every(Duration::from_millis(50)).await.unwrap();
+    let mut one = topic.subscribe().max_unacknowledged(3).poll_interval(Duration::from_millis(50)).await.unwrap();
     for n in 1..=20 {
         topic.publish(&n.to_string()).await.unwrap();
     }
@@ -246,7 +246,7 @@ async fn what_is_acknowledged_does_not_come_again_behind_a_lost_connection() {
 async fn what_was_acknowledged_before_a_new_connection_read_it_does_not_come_again() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
-    let mut one = topic.subscribe().again_after(Duration::ZERO).await.unwrap();
+    let mut one = topic.subscribe().redelivery_delay(Duration::ZERO).await.unwrap();
     // For whom they are kept.
     let _idle = topic.subscribe().await.unwrap();
     for n in 1..=3 {
@@ -271,7 +271,8 @@ async fn who_has_lost_only_his_group_finds_out() {
     let (_server, client, observer) = ready().await;
     let topic = news(&client);
     let look = Duration::from_millis(50);
-    let mut one = topic.subscribe().as_subscriber("one").lease(Duration::from_secs(3)).look_every(look).await.unwrap();
+    let mut one =
+        topic.subscribe().as_subscriber("one").lease(Duration::from_secs(3)).poll_interval(look).await.unwrap();
     for gone in [&["XGROUP", "DESTROY", "news", "one"][..], &["DEL", "news"]] {
         observer.cmd(gone).await.unwrap();
         assert!(matches!(next(&mut one).await, Err(SubscriptionError::Gap(Gap::Interrupted))));
@@ -304,7 +305,7 @@ async fn messages_outlive_lost_connections_lost_answers_and_dropped_calls() {
     let client = client_with(&proxy.url(), |config| config.response_timeout(Duration::from_millis(500))).await;
     let publisher = redgrid_tests::client(&server).await;
     let look = Duration::from_millis(50);
-    let mut one = news(&client).subscribe().look_every(look).again_after(Duration::ZERO).await.unwrap();
+    let mut one = news(&client).subscribe().poll_interval(look).redelivery_delay(Duration::ZERO).await.unwrap();
     let mut seen = BTreeSet::new();
     for round in 0..40_u32 {
         news(&publisher).publish(&round.to_string()).await.unwrap();
@@ -346,7 +347,7 @@ async fn a_backlog_is_dropped_in_parts() {
     let (_server, client, observer) = ready().await;
     let topic = news(&client);
     let idle = topic.subscribe().as_subscriber("idle").await.unwrap();
-    let mut one = topic.subscribe().at_most(1000).await.unwrap();
+    let mut one = topic.subscribe().max_unacknowledged(1000).await.unwrap();
     let many = "for n = 1, 5000 do redis.call('XADD', KEYS[1], '*', 'm', n) end";
     observer.cmd(&["EVAL", many, "1", "news"]).await.unwrap();
     for _ in 0..4990 {

@@ -183,9 +183,9 @@ impl Ear {
     async fn resume(&mut self, room: &Room<'_>, home: &Client) {
         let deliveries = loop {
             let topic = News::new(home, &room.name);
-            let subscribing = topic.subscribe().as_subscriber(&self.id).at_most(self.most);
+            let subscribing = topic.subscribe().as_subscriber(&self.id).max_unacknowledged(self.most);
             // What was cut off on the way is asked again.
-            if let Ok(deliveries) = subscribing.look_every(LOOK).again_after(Duration::ZERO).await {
+            if let Ok(deliveries) = subscribing.poll_interval(LOOK).redelivery_delay(Duration::ZERO).await {
                 break deliveries;
             }
         };

@@ -201,7 +201,7 @@ fn pair(key: &[u8]) -> Vec<Bytes> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_along_goes_to_another_slot_too() {
     let on = Ground::new().await;
-    let of = |name: &str| Object::with_layout(&on.client, Name::new(name), pair).and_along(fence);
+    let of = |name: &str| Object::with_layout(&on.client, Name::new(name), pair).also_renames(fence);
     on.here.cmd(&["MSET", "a", "1", "{a}:beside", "2", "redgrid_fence:{a}", "7"]).await.unwrap();
     assert!(of("a").rename("t").await.unwrap());
     assert_eq!(on.is(true, "{t}:beside").await.as_deref(), Some("2"));
@@ -218,7 +218,7 @@ async fn what_goes_along_goes_to_another_slot_too() {
 async fn a_fence_goes_along_and_outlives_what_it_guards() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    let of = |name: &str| Object::new(&client, name).and_along(fence);
+    let of = |name: &str| Object::new(&client, name).also_renames(fence);
     observer.cmd(&["MSET", "a", "1", "redgrid_fence:{a}", "7", "redgrid_fence:{c}", "8"]).await.unwrap();
     assert!(of("a").rename("b").await.unwrap() && of("b").copy_to("c").await.unwrap());
     let fences = async |name: &str| observer.get::<String>(&format!("redgrid_fence:{{{name}}}")).await.unwrap();

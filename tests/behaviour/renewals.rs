@@ -86,7 +86,7 @@ async fn a_deleted_lock_is_told_within_one_renewal_interval() {
     assert_eq!(told, (LostReason::Gone, LostReason::Gone));
     drop((deleted, taken));
     // The release of what was lost takes nothing from the one who has it now.
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
     assert!(observer.exists("taken").await.unwrap());
 }
 

@@ -205,7 +205,7 @@ async fn a_write_under_which_its_holder_reads_is_not_handed_on() {
     let write = lock.write().holder(&me).await.unwrap();
     let read = lock.read().holder(&me).await.unwrap();
     let next = tokio::spawn(lock.write().timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     write.release().await.unwrap();
     assert!(lock.try_write().await.unwrap().is_none());
     assert!(!next.is_finished() && read.is_held());
@@ -235,7 +235,7 @@ async fn a_reader_that_asks_to_write_would_wait_for_itself() {
     assert!(matches!(tokio::time::timeout(SOON, scoped).await.unwrap(), Err(AcquireError::WouldDeadlock { .. })));
     // A reader that is in reads again, past a writer that waits.
     let writer = tokio::spawn(lock.write().timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     let again = tokio::time::timeout(SOON, lock.read().holder(&me)).await.unwrap().unwrap();
     drop((read, again));
     writer.await.unwrap().unwrap().release().await.unwrap();
@@ -344,7 +344,7 @@ async fn a_reader_that_is_not_polled_delays_nobody() {
     let mut unpolled = Box::pin(lock.read().into_future());
     assert!(futures_util::poll!(&mut unpolled).is_pending());
     let polled = tokio::spawn(lock.read().timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 2).await;
+    wait_until(SOON, async || client.stats().waiting == 2).await;
     write.release().await.unwrap();
     polled.await.unwrap().unwrap().release().await.unwrap();
     lock.write().timeout(SOON).await.unwrap().release().await.unwrap();

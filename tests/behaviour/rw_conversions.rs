@@ -26,7 +26,7 @@ async fn a_downgrade_lets_readers_in_at_once_and_no_writer() {
     let waiting = tokio::spawn(there.read().timeout(SOON).into_future());
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.pubsub_channels("redisson_rwlock*").await.unwrap().len() == 1).await;
-    wait_until(SOON, async || two.in_hand().channels == 1).await;
+    wait_until(SOON, async || two.stats().channels == 1).await;
     let read = write.downgrade().await.unwrap();
     let other = tokio::time::timeout(AT_ONCE, waiting).await.expect("woken").unwrap().unwrap();
     assert!(here.try_write().await.unwrap().is_none() && there.try_write().await.unwrap().is_none());
@@ -42,7 +42,7 @@ async fn a_writer_that_waits_here_does_not_get_what_is_downgraded() {
     let lock = RwLock::new(&client, "a");
     let write = lock.write().await.unwrap();
     let next = tokio::spawn(lock.write().timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     let read = write.downgrade().await.unwrap();
     assert!(read.is_held() && !next.is_finished());
     read.release().await.unwrap();
@@ -78,7 +78,7 @@ async fn only_the_only_reader_may_upgrade() {
     theirs.release().await.unwrap();
     // A writer that waits does not stand in the way.
     let writer = tokio::spawn(here.write().timeout(SOON).into_future());
-    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    wait_until(SOON, async || one.stats().waiting == 1).await;
     let write = mine.try_upgrade().await.unwrap();
     assert!(there.try_read().await.unwrap().is_none());
     let observer = server.observer().await.unwrap();
@@ -352,5 +352,5 @@ async fn a_read_whose_release_is_answered_late_behind_an_upgrade_does_not_stay()
 }
 
 async fn client_is_idle(client: &Client) {
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
 }

@@ -135,21 +135,21 @@ async fn readers_wait_no_longer_when_the_writer_has_left_or_died() {
     wait_until(SOON, marked).await;
     assert!(read.try_read().await.unwrap().is_none());
     let behind = tokio::spawn(read.read().timeout(SOON).into_future());
-    wait_until(SOON, async || three.in_hand().waiting == 1).await;
+    wait_until(SOON, async || three.stats().waiting == 1).await;
     writer.abort();
     behind.await.unwrap().unwrap().release().await.unwrap();
     // Dead: its mark was set a moment ago, and nobody says it again.
     let writer = tokio::spawn(write.write().into_future());
     wait_until(SOON, marked).await;
     assert!(read.try_read().await.unwrap().is_none());
-    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    wait_until(SOON, async || two.stats().channels > 0).await;
     let now: (u64, u64) = observer
         .query(&["TIME"])
         .await
         .map(|(a, b): (String, String)| (a.parse().unwrap(), b.parse().unwrap()))
         .unwrap();
     writer.abort();
-    wait_until(SOON, async || two.in_hand().waiting == 0 && !marked().await).await;
+    wait_until(SOON, async || two.stats().waiting == 0 && !marked().await).await;
     let said = format!("{}{:06} {}", now.0, now.1, now.0 * 1000 + 1000);
     observer.cmd(&["HSET", "redgrid_rw_wait:{a}", "dead", &said]).await.unwrap();
     observer.cmd(&["PEXPIRE", "redgrid_rw_wait:{a}", "60000"]).await.unwrap();
@@ -300,7 +300,7 @@ async fn a_read_among_thousands_of_its_process_costs_no_more_than_among_few() {
         let many = more(300).await;
         drop(guards);
         best = best.min(many.as_secs_f64() / few.as_secs_f64().max(1e-4));
-        wait_until(SOON, async || client.in_hand().holds == 0).await;
+        wait_until(SOON, async || client.stats().holds == 0).await;
     }
     println!("among thousands {best:.1} times as long");
     assert!(best < 8.0, "{best}");

@@ -117,7 +117,7 @@ async fn a_read_that_waits_under_a_write_that_is_gone_waits_as_any_other() {
     observer.cmd(&["DEL", "a"]).await.unwrap();
     let other = there.write().timeout(SOON).await.unwrap();
     let waiting = tokio::spawn(here.read().holder(&me).timeout(SOON).into_future());
-    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    wait_until(SOON, async || one.stats().waiting == 1).await;
     other.release().await.unwrap();
     let read = waiting.await.unwrap().unwrap();
     assert!(there.try_write().await.unwrap().is_none());
@@ -153,7 +153,7 @@ async fn a_writer_that_waits_does_not_wait_longer_for_a_reader_that_died_than_it
     let long = RwLock::new(&one, "a").read().lease(LONG).await.unwrap();
     dies_inside(&observer).await;
     let writer = tokio::spawn(RwLock::new(&two, "a").write().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    wait_until(SOON, async || two.stats().waiting == 1).await;
     long.release().await.unwrap();
     let write = writer.await.unwrap().expect("nobody is in");
     write.release().await.unwrap();

@@ -184,11 +184,11 @@ async fn all_primaries_are_asked_and_what_they_say_is_put_together() {
     let client = client(&server).await;
     Call::command("SET").key("a").arg("1").query::<()>(&client).await.unwrap();
     let keys = Script::new("return redis.call('DBSIZE')").reads();
-    let sum = keys.call().query_everywhere::<i64>(&client).await.unwrap().reduce(10, |sum, n| sum + n).unwrap();
+    let sum = keys.call().query_all_nodes::<i64>(&client).await.unwrap().reduce(10, |sum, n| sum + n).unwrap();
     assert_eq!(sum, 11);
-    let told = keys.call().key("a").query_everywhere::<i64>(&client).await.unwrap_err();
+    let told = keys.call().key("a").query_all_nodes::<i64>(&client).await.unwrap_err();
     assert!(matches!(told, CallError::Failed(Failure::InvalidArgument { option: "keys", .. })), "{told:?}");
-    let bad = Script::new("return 'x'").call().query_everywhere::<i64>(&client).await.unwrap();
+    let bad = Script::new("return 'x'").call().query_all_nodes::<i64>(&client).await.unwrap();
     assert!(matches!(bad.reduce(0, |sum, n| sum + n), Err(CallError::Unexpected { .. })));
 }
 

@@ -23,8 +23,8 @@ async fn write(client: &Client, segment: usize, left: u64) {
 /// Buys one, from the first segment that has any; false when all are empty. Between reading and writing nothing protects the
 /// stock but the segment.
 async fn buy(hot: &SegmentedLock, client: &Client, user: u64) -> bool {
-    let mut tour = hot.tour(user);
-    while let Some(segment) = tour.next().await.unwrap() {
+    let mut segments = hot.segments_for(user);
+    while let Some(segment) = segments.next().await.unwrap() {
         let left = read(client, segment.index()).await;
         if left > 0 {
             write(client, segment.index(), left - 1).await;
@@ -32,7 +32,7 @@ async fn buy(hot: &SegmentedLock, client: &Client, user: u64) -> bool {
             return true;
         }
         if user.is_multiple_of(2) {
-            segment.exhaust().await.unwrap();
+            segment.mark_empty().await.unwrap();
         }
     }
     false
@@ -67,7 +67,7 @@ async fn a_stock_in_segments_is_sold_to_the_last_piece_and_no_further() {
     for segment in 0..4 {
         assert_eq!(read(&clients[0], segment).await, 0);
     }
-    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
 /// Whichever gets free first, whatever the place in the order.
@@ -78,18 +78,18 @@ async fn a_tour_that_found_all_taken_goes_round_again() {
     let (here, there) = (SegmentedLock::new(&one, "hot", 3), SegmentedLock::new(&two, "hot", 3));
     let mut held = here.acquire_all().await.unwrap();
     let began = std::time::Instant::now();
-    let mut tour = there.tour_from(0).segment_timeout(Duration::from_millis(20)).timeout(3 * SOON);
-    let waiting = tokio::spawn(async move { (tour.next().await, tour) });
+    let mut segments = there.segments_from(0).segment_timeout(Duration::from_millis(20)).timeout(3 * SOON);
+    let waiting = tokio::spawn(async move { (segments.next().await, segments) });
     // Well past the first round.
     wait_until(SOON, async || began.elapsed() > Duration::from_millis(500)).await;
     held.remove(2).release().await.unwrap();
-    let (segment, mut tour) = tokio::time::timeout(SOON, waiting).await.expect("one is free").unwrap();
+    let (segment, mut segments) = tokio::time::timeout(SOON, waiting).await.expect("one is free").unwrap();
     assert_eq!(segment.unwrap().unwrap().index(), 2);
     // The last one is waited for in line.
     there.segment(0).unwrap().force_release().await.unwrap();
-    assert_eq!(tour.next().await.unwrap().unwrap().index(), 0);
-    let waiting = tokio::spawn(async move { tour.next().await.unwrap().map(|segment| segment.index()) });
-    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    assert_eq!(segments.next().await.unwrap().unwrap().index(), 0);
+    let waiting = tokio::spawn(async move { segments.next().await.unwrap().map(|segment| segment.index()) });
+    wait_until(SOON, async || two.stats().waiting == 1).await;
     held.remove(1).release().await.unwrap();
     assert_eq!(waiting.await.unwrap(), Some(1));
 }
@@ -100,46 +100,48 @@ async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (SegmentedLock::new(&one, "hot", 3), SegmentedLock::new(&two, "hot", 3));
     // Where it begins is the same wherever it is asked, and not the same for all.
-    let first = |hot: SegmentedLock, by: u64| async move { hot.tour(by).next().await.unwrap().unwrap().index() };
+    let first =
+        |hot: SegmentedLock, by: u64| async move { hot.segments_for(by).next().await.unwrap().unwrap().index() };
     let mut begins = std::collections::BTreeSet::new();
     for by in 0..20 {
         let index = first(here.clone(), by).await;
-        wait_until(SOON, async || one.in_hand() == NOTHING).await;
+        wait_until(SOON, async || one.stats() == NOTHING).await;
         assert_eq!(first(there.clone(), by).await, index);
-        wait_until(SOON, async || two.in_hand() == NOTHING).await;
+        wait_until(SOON, async || two.stats() == NOTHING).await;
         begins.insert(index);
     }
     assert_eq!(begins.len(), 3);
 
     let mut held: Vec<_> = here.acquire_all().await.unwrap();
-    let mut tour = there.tour(7).segment_timeout(Duration::from_millis(50)).timeout(Duration::from_millis(300));
-    let busy = tour.next().await;
+    let mut segments =
+        there.segments_for(7).segment_timeout(Duration::from_millis(50)).timeout(Duration::from_millis(300));
+    let busy = segments.next().await;
     assert!(matches!(busy, Err(AcquireError::TimedOut { .. })), "{busy:?}");
     // One gets free, and it is that one; then the others, as they get free.
     let mut seen = Vec::new();
-    let mut tour = there.tour(7);
+    let mut segments = there.segments_for(7);
     let index = 1;
     held.remove(index).release().await.unwrap();
-    let segment = tour.next().await.unwrap().unwrap();
+    let segment = segments.next().await.unwrap().unwrap();
     assert_eq!((segment.index(), segment.name().as_str()), (1, "hot:1"));
     seen.push(segment.index());
-    let waiting = tokio::spawn(async move { (tour.next().await, tour) });
-    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    let waiting = tokio::spawn(async move { (segments.next().await, segments) });
+    wait_until(SOON, async || two.stats().waiting == 1).await;
     for guard in held {
         guard.release().await.unwrap();
     }
-    let (next, mut tour) = waiting.await.unwrap();
+    let (next, mut segments) = waiting.await.unwrap();
     seen.push(next.unwrap().unwrap().index());
-    seen.push(tour.next().await.unwrap().unwrap().index());
-    assert!(tour.next().await.unwrap().is_none(), "each was held once");
+    seen.push(segments.next().await.unwrap().unwrap().index());
+    assert!(segments.next().await.unwrap().is_none(), "each was held once");
     seen.sort();
     assert_eq!(seen, [0, 1, 2]);
     // What is empty for good is left out here, and not elsewhere.
     segment.release().await.unwrap();
-    here.tour_from(4).next().await.unwrap().unwrap().exhaust().await.unwrap();
+    here.segments_from(4).next().await.unwrap().unwrap().mark_empty().await.unwrap();
     let left = async |hot: &SegmentedLock| {
-        let (mut tour, mut left) = (hot.clone().tour_from(1), Vec::new());
-        while let Some(segment) = tour.next().await.unwrap() {
+        let (mut segments, mut left) = (hot.clone().segments_from(1), Vec::new());
+        while let Some(segment) = segments.next().await.unwrap() {
             left.push(segment.index());
             segment.release().await.unwrap();
         }
@@ -147,15 +149,15 @@ async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
     };
     assert_eq!(left(&here).await, [2, 0]);
     assert_eq!(left(&there).await, [1, 2, 0]);
-    here.refilled();
+    here.reset();
     assert_eq!(left(&here).await, [1, 2, 0]);
     // A segment is a lock like any other.
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     let guard = Lock::new(&one, "hot:2").acquire().await.unwrap();
     assert!(there.segment(2).unwrap().try_acquire().await.unwrap().is_none());
     assert!(there.segment(3).is_none());
     guard.release().await.unwrap();
     let lease = Duration::from_secs(60);
-    let fixed = here.tour(0).lease(lease).next().await.unwrap().unwrap();
+    let fixed = here.segments_for(0).lease(lease).next().await.unwrap().unwrap();
     assert!(fixed.remaining() > lease / 2 && fixed.remaining() < lease);
 }

@@ -28,7 +28,7 @@ async fn all_are_back(observer: &Observer, capacity: i64, clients: &[&redgrid_lo
     wait_until(SOON, async || left(observer).await == capacity && leased(observer).await == 0).await;
     for client in clients {
         wait_until(SOON, async || {
-            let hand = client.in_hand();
+            let hand = client.stats();
             (hand.names, hand.holds, hand.waiting, hand.channels) == (0, 0, 0, 0)
         })
         .await;
@@ -68,7 +68,7 @@ async fn one_that_was_never_set_says_so_or_waits_until_it_is() {
         assert!(matches!(refused, Some(AcquireError::NotInitialised { .. })), "{refused:?}");
     }
     let waiter = tokio::spawn(mail.acquire().wait_for_init().timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().channels == 1).await;
+    wait_until(SOON, async || client.stats().channels == 1).await;
     assert!(mail.try_set_permits(1).await.unwrap());
     assert!(!mail.try_set_permits(5).await.unwrap());
     waiter.await.unwrap().unwrap().release().await.unwrap();
@@ -83,7 +83,7 @@ async fn a_waiter_enters_when_another_process_gives_back() {
     let both = mine.acquire_many(2).await.unwrap();
     let waiters = (0..2).map(|_| tokio::spawn(theirs.acquire().timeout(SOON).into_future()));
     let waiters: Vec<_> = waiters.collect();
-    wait_until(SOON, async || two.in_hand().waiting == 2 && two.in_hand().channels == 1).await;
+    wait_until(SOON, async || two.stats().waiting == 2 && two.stats().channels == 1).await;
     both.release().await.unwrap();
     for waiter in waiters {
         waiter.await.unwrap().unwrap().release().await.unwrap();
@@ -151,9 +151,9 @@ async fn a_large_request_is_not_starved_by_small_ones() {
     let mail = Semaphore::new(&client, NAME).capacity(4);
     let held = mail.acquire().await.unwrap();
     let large = tokio::spawn(mail.acquire_many(4).timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     let small = tokio::spawn(mail.acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 2).await;
+    wait_until(SOON, async || client.stats().waiting == 2).await;
     assert!(mail.try_acquire().await.unwrap().is_none(), "others go first");
     held.release().await.unwrap();
     let large = large.await.unwrap().unwrap();
@@ -174,9 +174,9 @@ async fn who_leaves_the_front_of_the_queue_lets_those_behind_it_in() {
         }
         let held = mail.acquire().await.unwrap();
         let large = tokio::spawn(mail.acquire_many(4).into_future());
-        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        wait_until(SOON, async || client.stats().waiting == 1).await;
         let small = tokio::spawn(mail.acquire().timeout(SOON).into_future());
-        wait_until(SOON, async || client.in_hand().waiting == 2).await;
+        wait_until(SOON, async || client.stats().waiting == 2).await;
         large.abort();
         small.await.unwrap().unwrap().release().await.unwrap();
         held.release().await.unwrap();
@@ -194,7 +194,7 @@ async fn permits_are_renewed_while_their_guard_lives_and_come_back_when_it_is_fo
     let (kept, forgotten) = (mail.acquire().await.unwrap(), mail.acquire().await.unwrap());
     let theirs = Semaphore::new(&elsewhere, NAME).capacity(2);
     let waiter = tokio::spawn(theirs.acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || elsewhere.in_hand().channels == 1).await;
+    wait_until(SOON, async || elsewhere.stats().channels == 1).await;
     forgotten.forget();
     let theirs = waiter.await.unwrap().unwrap();
     let began = std::time::Instant::now();
@@ -223,7 +223,7 @@ async fn a_lost_permit_is_told() {
     observer.query::<i64>(&["DEL", LEASES]).await.unwrap();
     assert_eq!(tokio::time::timeout(SOON, renewed.lost()).await.unwrap(), LostReason::Gone);
     drop(renewed);
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,7 +237,7 @@ async fn a_closed_handle_wakes_those_who_wait_and_a_shutdown_gives_all_back() {
         }
         let held = mail.acquire().await.unwrap();
         let waiter = tokio::spawn(mail.acquire().into_future());
-        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        wait_until(SOON, async || client.stats().waiting == 1).await;
         mail.close();
         let told = waiter.await.unwrap().err();
         assert!(matches!(told, Some(AcquireError::Closed { .. })), "{told:?}");
@@ -252,7 +252,7 @@ async fn a_closed_handle_wakes_those_who_wait_and_a_shutdown_gives_all_back() {
         }
         let held = mail.acquire().await.unwrap();
         let waiter = tokio::spawn(mail.acquire().into_future());
-        wait_until(SOON, async || other.in_hand().waiting == 1).await;
+        wait_until(SOON, async || other.stats().waiting == 1).await;
         other.shutdown(SOON).await.unwrap();
         let told = waiter.await.unwrap().err();
         assert!(matches!(told, Some(AcquireError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
@@ -386,7 +386,7 @@ async fn bad_input_is_told_by_its_name() {
         assert!(matches!(refused, Some(Failure::Refused { .. })), "{refused:?}");
         observer.query::<i64>(&["DEL", NAME]).await.unwrap();
     }
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
 }
 
 /// How many requests the server answers for `work`.

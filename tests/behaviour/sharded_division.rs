@@ -79,7 +79,7 @@ async fn what_failed_is_named_by_its_part() {
     let map: ShardedMap<u32, u32> = ShardedMap::new(&client, "m").with_shards(4);
     let all: HashMap<u32, u32> = (0..100).map(|n| (n, n)).collect();
     map.set_many(&all).await.unwrap();
-    let has = map.part_of(&0).await.unwrap();
+    let has = map.shard_of(&0).await.unwrap();
     let broken = has.object().name().unwrap().as_str().to_owned();
     let (left, lost) = (100 - has.len().await.unwrap(), has.read_all_keys().await.unwrap());
     observer.cmd(&["SET", &broken, "x"]).await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use redgrid_barrier::{Condition, ConditionError, Event, Failure, Notify, WaitError};
+use redgrid_barrier::{Condition, ConditionError, Event, Failure, Notify, AskError, WaitError};
 use redgrid_core::Client;
 use redgrid_locks::{FairLock, Lock};
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
@@ -42,7 +42,7 @@ async fn an_event_lets_everybody_on_until_it_is_reset() {
     assert!(event.reset().await.unwrap() && !event.is_set().await.unwrap());
     let late = Event::new(&two, "a").wait().timeout(100 * MS).await;
     assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     all_end(&observer).await;
 }
 
@@ -65,7 +65,7 @@ async fn who_waits_goes_on_although_the_event_is_reset_at_once() {
         listening(&observer, "redgrid_event__channel:{a}").await;
         assert!(event.set().await.unwrap() && event.reset().await.unwrap());
         tokio::time::timeout(2 * LEASE, waiting).await.expect("it looks").unwrap().unwrap();
-        wait_until(SOON, async || deaf.in_hand() == NOTHING).await;
+        wait_until(SOON, async || deaf.stats() == NOTHING).await;
     }
 }
 
@@ -118,7 +118,7 @@ async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
     assert_eq!(notify.notify_waiters().await.unwrap(), 0);
     let none = Notify::new(&one, "a").notified().timeout(100 * MS).await;
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     all_end(&observer).await;
 }
 
@@ -158,7 +158,7 @@ async fn a_notification_is_eaten_by_nobody_who_is_dropped() {
         task.await.unwrap();
     }
     assert_eq!(through.load(Ordering::SeqCst), 60);
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     until(&observer, "redgrid_notify_notified:{a}", 0).await;
 }
 
@@ -178,7 +178,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
     let (first, second) = (notified(&one), notified(&one));
     until(&observer, LINE, 2).await;
     // Not the dead one, which has no place any more, but one of them, although the answer is lost.
-    proxy.next(1, "line_one.lua: notify", Action::SwallowReply);
+    proxy.next(1, "notify_one.lua: notify", Action::SwallowReply);
     assert!(Notify::new(&lossy, "a").notify_one().await.unwrap());
     assert_eq!(proxy.counts().swallowed, 1);
     wait_until(SOON, async || first.is_finished() || second.is_finished()).await;
@@ -189,7 +189,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
     Notify::new(&one, "a").notify_one().await.unwrap();
-    proxy.next(1, sha_of("line_wait.lua"), Action::SwallowReply);
+    proxy.next(1, sha_of("notify_wait.lua"), Action::SwallowReply);
     notified(&lossy).await.unwrap().unwrap();
     assert_eq!(proxy.counts().swallowed, 2);
     let none = Notify::new(&one, "a").notified().timeout(100 * MS).await;
@@ -255,7 +255,7 @@ async fn a_condition_loses_no_wake_up() {
         tokio::time::timeout(3 * SOON, task).await.expect("nobody sleeps on").unwrap();
     }
     assert_eq!((taken.load(Ordering::SeqCst), stock.load(Ordering::SeqCst)), (90, 0));
-    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
     let observer = server.observer().await.unwrap();
     until(&observer, "redgrid_condition_notified:{a:filled}", 0).await;
     all_end(&observer).await;
@@ -280,7 +280,7 @@ async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
     // Others hold it meanwhile; who is notified waits for them.
     let other = Lock::new(&two, "l").acquire().timeout(SOON).await.unwrap();
     assert_eq!(Condition::new(&two, "a").notify_all().await.unwrap(), 1);
-    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    wait_until(SOON, async || one.stats().waiting == 1).await;
     assert!(!waiting.is_finished());
     other.release().await.unwrap();
     let (guard, was_notified) = waiting.await.unwrap().unwrap();
@@ -298,7 +298,7 @@ async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
     Lock::new(&two, "l").force_release().await.unwrap();
     let lost = condition.wait(again).await;
     assert!(matches!(lost, Err(ConditionError::NotReleased { .. })), "{lost:?}");
-    wait_until(SOON, async || one.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING).await;
     until(&observer, WAITERS, 0).await;
 }
 
@@ -353,7 +353,7 @@ async fn a_notification_of_who_is_killed_or_dropped_goes_to_the_next() {
     until(&observer, WAITERS, 2).await;
     let guard = lock.acquire().timeout(SOON).await.unwrap();
     assert!(condition.notify_one().await.unwrap());
-    wait_until(SOON, async || one.in_hand().waiting == 1).await;
+    wait_until(SOON, async || one.stats().waiting == 1).await;
     leaving.abort();
     guard.release().await.unwrap();
     tokio::time::timeout(SOON, third).await.expect("it is passed on").unwrap().unwrap().release().await.unwrap();
@@ -363,5 +363,5 @@ async fn a_notification_of_who_is_killed_or_dropped_goes_to_the_next() {
         drop(dropped(polls, condition.wait(guard)).await);
     }
     until(&observer, WAITERS, 0).await;
-    wait_until(SOON, async || one.in_hand() == NOTHING && !observer.exists("a").await.unwrap()).await;
+    wait_until(SOON, async || one.stats() == NOTHING && !observer.exists("a").await.unwrap()).await;
 }

@@ -20,7 +20,7 @@ async fn a_lock_passes_between_a_client_at_the_socket_and_one_at_the_port() {
     let two = client(&server).await;
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
     let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    wait_until(SOON, async || two.stats().channels > 0).await;
     guard.release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();
     // A restart behind the socket is followed as one behind a port.

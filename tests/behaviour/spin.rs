@@ -38,7 +38,7 @@ async fn a_spinning_waiter_subscribes_nothing_and_enters_soon_after_a_silent_rel
     assert!(released.elapsed() < Duration::from_secs(5), "{:?}", released.elapsed());
     assert!(!listened().await);
     entered.release().await.unwrap();
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,7 +119,7 @@ async fn tasks_of_one_process_pass_it_on_and_two_processes_both_get_in() {
         task.await.unwrap();
     }
     for client in &clients {
-        wait_until(SOON, async || client.in_hand() == NOTHING).await;
+        wait_until(SOON, async || client.stats() == NOTHING).await;
     }
 }
 
@@ -134,7 +134,7 @@ async fn spinning_waiters_that_leave_leave_nothing() {
         redgrid_tests::cancel::at_most(polls, lock.acquire().timeout(20 * MS).into_future()).await;
     }
     guard.release().await.unwrap();
-    wait_until(SOON, async || two.in_hand() == NOTHING && !observer.exists("a").await.unwrap()).await;
+    wait_until(SOON, async || two.stats() == NOTHING && !observer.exists("a").await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,7 +156,7 @@ async fn a_holder_that_asks_twice_is_told_where_nobody_enters_twice() {
     let guard = fenced.acquire().holder(&me).await.unwrap();
     assert!(matches!(fenced.acquire().holder(&me).await, Err(AcquireError::AlreadyHeld { .. })));
     guard.release().await.unwrap();
-    assert_eq!(client.in_hand().names, 0);
+    assert_eq!(client.stats().names, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,7 +167,7 @@ async fn a_holder_that_waits_twice_gets_in_once_where_nobody_enters_twice() {
     let held = Lock::new(&one, "a").acquire().await.unwrap();
     let ask = || tokio::spawn(lock.acquire().holder(&me).timeout(SOON).into_future());
     let (first, second) = (ask(), ask());
-    wait_until(SOON, async || two.in_hand().waiting == 2).await;
+    wait_until(SOON, async || two.stats().waiting == 2).await;
     held.release().await.unwrap();
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     let told = [&first, &second].into_iter().filter(|one| matches!(one, Err(AcquireError::AlreadyHeld { .. }))).count();

@@ -124,7 +124,7 @@ async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
     let hand = [next(&mut consumer).await, next(&mut consumer).await, next(&mut consumer).await];
     assert_eq!(hand.each_ref().map(|one| (one.id.ms, one.attempt())), [(1, 1), (2, 1), (3, 1)]);
     // What is in hand does not come again.
-    proxy.next(1, sha(include_str!("../../crates/redgrid-stream/src/scripts/give.lua")), Action::SwallowReply);
+    proxy.next(1, sha(include_str!("../../crates/redgrid-stream/src/scripts/read_group.lua")), Action::SwallowReply);
     let mut told = Vec::from(hand);
     for _ in 0..6 {
         told.push(next(&mut consumer).await);

@@ -12,7 +12,7 @@ use crate::stream_consumers::{Texts, add, id, next};
 
 /// By what new entries are asked for.
 fn gives() -> String {
-    sha(include_str!("../../crates/redgrid-stream/src/scripts/give.lua"))
+    sha(include_str!("../../crates/redgrid-stream/src/scripts/read_group.lua"))
 }
 
 async fn through(proxy: &Proxy, server: &RedisServer, timeout: u64) -> redgrid_stream::Client {

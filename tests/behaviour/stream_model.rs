@@ -82,7 +82,7 @@ async fn apply(stream: &Stream<u8, u8>, model: &mut Model, (step, n, who): (u8, 
         }
         4 => {
             let told = stream.add(&0, &who).id(id(model.last)).await;
-            model.last == 0 || matches!(told, Err(StreamError::NotBehind { .. }))
+            model.last == 0 || matches!(told, Err(StreamError::IdTooSmall { .. }))
         }
         5 => {
             let some: Vec<u64> = [n, model.last.saturating_sub(n)].into_iter().filter(|ms| *ms > 0).collect();

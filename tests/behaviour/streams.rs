@@ -41,9 +41,9 @@ async fn entries_are_added_and_read() {
     assert_eq!((all[1].get("b"), all[1].get("c"), all[1].get("x")), (Some(&2), Some(&3), None));
     for behind in [id(5), id(4), EntryId::new(5, 7), EntryId::new(0, 1)] {
         let told = stream.add("a", &1).id(behind).await;
-        assert!(matches!(&told, Err(StreamError::NotBehind { id, .. }) if *id == behind), "{told:?}");
+        assert!(matches!(&told, Err(StreamError::IdTooSmall { id, .. }) if *id == behind), "{told:?}");
         let told = stream.add("a", &1).id(behind).exactly_once().await;
-        assert!(matches!(&told, Err(StreamError::NotBehind { id, .. }) if *id == behind), "{told:?}");
+        assert!(matches!(&told, Err(StreamError::IdTooSmall { id, .. }) if *id == behind), "{told:?}");
     }
     let auto = stream.add("d", &9).await.unwrap();
     assert!(auto > id(1_600_000_000_000) && stream.last_id().await.unwrap() == Some(auto));

@@ -21,7 +21,7 @@ async fn a_waiter_whose_time_is_over_and_that_is_not_polled_delays_nobody() {
     let mut stuck = Box::pin(lock.acquire().timeout(100 * MS).into_future());
     assert!(futures_util::poll!(&mut stuck).is_pending());
     let second = tokio::spawn(lock.acquire().timeout(Duration::from_secs(10)).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 2).await;
+    wait_until(SOON, async || client.stats().waiting == 2).await;
     // The time of the one that is stuck is over then.
     tokio::time::sleep(300 * MS).await;
     owner.release().await.unwrap();
@@ -39,7 +39,7 @@ async fn after_a_cancelled_extend(fixed: bool) {
     let ask = lock.acquire().timeout(SOON);
     let ask = if fixed { ask.lease(lease) } else { ask };
     let second = tokio::spawn(ask.into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     // A thread that stands still in a poll may have its answer at the end of it: then it is tried again.
     while futures_util::poll!(Box::pin(owner.extend(Duration::from_secs(1)))).is_ready() {
         owner.extend(lease).await.unwrap();
@@ -89,7 +89,7 @@ async fn one_attempt_per_name_is_in_flight_however_often_its_asker_leaves() {
     }
     let asked = asked.load(Ordering::Relaxed);
     server.resume().await.unwrap();
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
     assert!(asked <= 2, "{asked} attempts in flight for one name, {tried} asked");
 }
 
@@ -162,7 +162,7 @@ async fn who_waits_behind_a_release_without_an_answer_is_told_in_time() {
     let owner = lock.acquire().await.unwrap();
     server.pause().await.unwrap();
     drop(owner);
-    wait_until(SOON, async || client.in_hand().holds == 0).await;
+    wait_until(SOON, async || client.stats().holds == 0).await;
     let got = tokio::time::timeout(Duration::from_secs(15), lock.acquire().into_future()).await;
     server.resume().await.unwrap();
     assert!(got.is_ok(), "no answer in 15 s, where a call without contact ends after 0.6 s");
@@ -191,7 +191,7 @@ async fn a_release_is_told_only_when_the_server_has_answered() {
     let lock = Lock::new(&client, "a");
     let owner = lock.acquire().await.unwrap();
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     server.pause().await.unwrap();
     let mut release = Box::pin(owner.release());
     let mut third = Box::pin(lock.acquire().timeout(SOON).into_future());
@@ -291,7 +291,7 @@ async fn a_shorter_fixed_lease_after_a_longer_one_is_enforced() {
     let lock = Lock::new(&client, "a");
     let first = lock.acquire().lease(3000 * MS).await.unwrap();
     let second = tokio::spawn(lock.acquire().lease(1500 * MS).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     first.release().await.unwrap();
     let second = second.await.unwrap().unwrap();
     let began = Instant::now();
@@ -309,9 +309,9 @@ async fn one_look_beside_a_waiter_is_told_when_the_waiter_gets_it() {
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
     server.pause().await.unwrap();
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     let look = tokio::spawn(lock.try_acquire().into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 2).await;
+    wait_until(SOON, async || client.stats().waiting == 2).await;
     server.resume().await.unwrap();
     let held = waiter.await.unwrap().unwrap();
     let look = tokio::time::timeout(Duration::from_secs(1), look).await;
@@ -327,7 +327,7 @@ async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
         let _ = Lock::new(&client, "a").acquire().timeout(Duration::from_nanos(1)).await;
     }
     Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
 }
 
 /// A release at the end of a stretch begins the turn of whoever listens, but a listener need not want the lock.

@@ -325,7 +325,7 @@ async fn ends_without(url: &str, kind: &str, name: String, going: Going) -> Opti
     if going.waits {
         waiting.extend([&one, &two].into_iter().filter_map(|client| waiting_for(kind, client, &name)));
         // Most hear of what they wait for; the others do not wait for long where they are.
-        let hear = async || two.in_hand().channels > 0;
+        let hear = async || two.stats().channels > 0;
         let _ = tokio::time::timeout(Duration::from_millis(500), wait_until(SOON, hear)).await;
     }
     match going.renamed {
@@ -408,7 +408,7 @@ async fn who_waits_goes_on_when_what_is_waited_for_is_deleted() {
     let latch = CountDownLatch::new(&one, "latch");
     assert!(latch.try_set_count(1).await.unwrap());
     let opening = tokio::spawn(CountDownLatch::new(&two, "latch").wait().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().waiting >= 2 && two.in_hand().channels >= 3).await;
+    wait_until(SOON, async || two.stats().waiting >= 2 && two.stats().channels >= 3).await;
     for object in [lock.object(), fair.object(), latch.object()] {
         assert!(object.delete().await.unwrap());
     }

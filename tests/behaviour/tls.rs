@@ -58,7 +58,7 @@ async fn a_lock_passes_between_clients_over_tls() {
     let two = connected(config(&server, trusting(&server))).await;
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
     let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    wait_until(SOON, async || two.stats().channels > 0).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
     for client in [one, two] {
@@ -165,7 +165,7 @@ async fn passes_between_clients(url: &str, server: &RedisServer) -> [Client; 2] 
     let (one, two) = (connected(config()).await, connected(config()).await);
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
     let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().channels == 1).await;
+    wait_until(SOON, async || two.stats().channels == 1).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
     [one, two]

@@ -13,7 +13,7 @@ use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wa
 use redgrid_tests::{SOON, client, client_with, on_each_runtime, server, sha};
 
 /// The script that does the work of many calls.
-const JOINT: &str = include_str!("../../crates/redgrid-locks/src/scripts/joint.lua");
+const BATCH: &str = include_str!("../../crates/redgrid-locks/src/scripts/batch.lua");
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -26,13 +26,13 @@ fn names(count: usize) -> Vec<String> {
 /// Asks for all of them while the server stands still, so that most wait for each other.
 async fn ask(server: &RedisServer, client: &Client, names: &[String]) -> Vec<Outcome> {
     // What was given back before, and is still on its way.
-    wait_until(SOON, async || client.in_hand().holds == client.in_hand().names).await;
+    wait_until(SOON, async || client.stats().holds == client.stats().names).await;
     server.pause().await.unwrap();
     let ask =
         |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).timeout(SOON).into_future());
-    let before = client.in_hand().names;
+    let before = client.stats().names;
     let asking: Vec<_> = names.iter().map(ask).collect();
-    wait_until(SOON, async || client.in_hand().names == before + names.len()).await;
+    wait_until(SOON, async || client.stats().names == before + names.len()).await;
     server.resume().await.unwrap();
     all(asking).await
 }
@@ -92,7 +92,7 @@ fn those_who_wait_for_a_server_leave_together() {
         server.pause().await.unwrap();
         let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
         // Under way, or waiting for those who are.
-        wait_until(SOON, async || client.in_hand().holds == 0).await;
+        wait_until(SOON, async || client.stats().holds == 0).await;
         server.resume().await.unwrap();
         all(releasing).await.into_iter().for_each(|released| released.unwrap());
         let released = calls(&observer).await - before - asked;
@@ -148,7 +148,7 @@ fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
         let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
         let lock = Lock::new(&client, "busy");
         let denied = tokio::spawn(lock.try_acquire().lease(LEASE).into_future());
-        wait_until(SOON, async || client.in_hand().holds == 0 && client.in_hand().waiting == 1).await;
+        wait_until(SOON, async || client.stats().holds == 0 && client.stats().waiting == 1).await;
         server.resume().await.unwrap();
         all(releasing).await.into_iter().for_each(|released| released.unwrap());
         let denied = denied.await.unwrap();
@@ -169,14 +169,14 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
         let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(1))).await;
         // Known to the server, so that it is carried out at the first sending.
         ask(&server, &client, &names(40)).await;
-        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
-        proxy.next(1, sha(JOINT), Action::SwallowReply);
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
+        proxy.next(1, sha(BATCH), Action::SwallowReply);
         let guards: Vec<_> = ask(&server, &client, &names(40)).await.into_iter().map(Result::unwrap).collect();
         assert_eq!((proxy.counts().swallowed, held(&observer).await.len()), (1, 40));
-        proxy.next(1, sha(JOINT), Action::SwallowReply);
+        proxy.next(1, sha(BATCH), Action::SwallowReply);
         server.pause().await.unwrap();
         let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
-        wait_until(SOON, async || client.in_hand().holds == 0).await;
+        wait_until(SOON, async || client.stats().holds == 0).await;
         server.resume().await.unwrap();
         for released in all(releasing).await {
             // A call lasts `response_timeout` and 20 ms. The copy whose answer was lost may take all of `response_timeout`, if the server
@@ -185,7 +185,7 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
             assert!(is_bounded, "{released:?}");
         }
         assert_eq!(proxy.counts().swallowed, 2);
-        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
     });
 }
 
@@ -198,8 +198,8 @@ fn many_that_arrive_too_late_are_not_carried_out() {
         let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
         // Known to the server, so that it is carried out at the first sending.
         ask(&server, &client, &names(40)).await;
-        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
-        proxy.next(1, sha(JOINT), Action::Hold);
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
+        proxy.next(1, sha(BATCH), Action::Hold);
         // So that most wait for each other.
         server.pause().await.unwrap();
         let asking: Vec<_> = names(40)
@@ -207,7 +207,7 @@ fn many_that_arrive_too_late_are_not_carried_out() {
             .map(|name| Lock::new(&client, &**name).acquire().lease(LEASE).timeout(Duration::from_secs(1)))
             .map(|asking| tokio::spawn(asking.into_future()))
             .collect();
-        wait_until(SOON, async || client.in_hand().names == 40).await;
+        wait_until(SOON, async || client.stats().names == 40).await;
         server.resume().await.unwrap();
         wait_until(SOON, async || proxy.counts().held == 1).await;
         let sent = micros(&observer).await;
@@ -260,7 +260,7 @@ fn all_are_under_way_although_nobody_is_answered() {
         let client = client_with(&url, |config| config.response_timeout(SOON)).await;
         // Known to the server, so that each is sent once.
         ask(&server, &client, &names(80)).await;
-        wait_until(SOON, async || client.in_hand().names == 0).await;
+        wait_until(SOON, async || client.stats().names == 0).await;
         let keys = Arc::new(AtomicUsize::new(0));
         proxy.on_request({
             let keys = Arc::clone(&keys);
@@ -326,7 +326,7 @@ fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
         }
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
         server.resume().await.unwrap();
-        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
         for guard in ask_again(&client, 400).await {
             drop(guard.unwrap());
         }
@@ -348,7 +348,7 @@ fn whoever_leaves_while_he_waits_for_others_leaves_nothing_behind() {
         server.pause().await.unwrap();
         let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
         let asking: Vec<_> = names(400).iter().map(ask).collect();
-        wait_until(SOON, async || client.in_hand().names == 400).await;
+        wait_until(SOON, async || client.stats().names == 400).await;
         for asking in &asking {
             asking.abort();
         }
@@ -357,7 +357,7 @@ fn whoever_leaves_while_he_waits_for_others_leaves_nothing_behind() {
             // Aborted, or granted just before.
             drop(asking.await);
         }
-        wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+        wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
         for guard in ask_again(&client, 400).await {
             drop(guard.unwrap());
         }
@@ -368,9 +368,9 @@ fn whoever_leaves_while_he_waits_for_others_leaves_nothing_behind() {
 fn left_together(proxy: &Proxy) -> Arc<AtomicUsize> {
     let names = Arc::new(AtomicUsize::new(0));
     proxy.on_request({
-        let (names, joint) = (Arc::clone(&names), sha(JOINT));
+        let (names, batch) = (Arc::clone(&names), sha(BATCH));
         move |words| {
-            if words[0] == *"EVALSHA" && words[1] == *joint {
+            if words[0] == *"EVALSHA" && words[1] == *batch {
                 names.fetch_add(std::str::from_utf8(&words[2]).unwrap().parse().unwrap(), Ordering::Relaxed);
             }
             Action::Forward
@@ -391,7 +391,7 @@ fn whoever_left_with_others_and_is_cut_off_is_told_that_it_is_unknown() {
             let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(2)).retries(0)).await;
             // Known to the server, so that each is sent once.
             ask(&server, &client, &names(80)).await;
-            wait_until(SOON, async || client.in_hand().names == 0 && held(&observer).await.is_empty()).await;
+            wait_until(SOON, async || client.stats().names == 0 && held(&observer).await.is_empty()).await;
             let together = left_together(&proxy);
             proxy.set(direction, Fault::BlackHole);
             let began = tokio::time::Instant::now();
@@ -412,7 +412,7 @@ fn whoever_left_with_others_and_is_cut_off_is_told_that_it_is_unknown() {
             // A black hole is not healed by itself.
             proxy.heal();
             proxy.cut_all();
-            wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+            wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
             for guard in ask_again(&client, 100).await {
                 guard.unwrap().release().await.unwrap();
             }
@@ -430,7 +430,7 @@ fn a_connection_that_is_lost_under_those_who_left_together_costs_nobody_his_lock
         let url = server.url_via(proxy.addr());
         let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(5))).await;
         ask(&server, &client, &names(80)).await;
-        wait_until(SOON, async || client.in_hand().names == 0 && held(&observer).await.is_empty()).await;
+        wait_until(SOON, async || client.stats().names == 0 && held(&observer).await.is_empty()).await;
         let together = left_together(&proxy);
         for fault in [Direction::ToClient, Direction::ToServer] {
             let before = together.load(Ordering::Relaxed);
@@ -443,7 +443,7 @@ fn a_connection_that_is_lost_under_those_who_left_together_costs_nobody_his_lock
                 Direction::ToClient => {
                     wait_until(SOON, async || together.load(Ordering::Relaxed) - before > 200).await;
                 }
-                Direction::ToServer => wait_until(SOON, async || client.in_hand().names == 400).await,
+                Direction::ToServer => wait_until(SOON, async || client.stats().names == 400).await,
             }
             proxy.cut_all();
             proxy.heal();
@@ -451,7 +451,7 @@ fn a_connection_that_is_lost_under_those_who_left_together_costs_nobody_his_lock
             assert_eq!((guards.len(), held(&observer).await.len()), (400, 400));
             let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
             all(releasing).await.into_iter().for_each(|released| released.unwrap());
-            wait_until(SOON, async || held(&observer).await.is_empty() && client.in_hand().names == 0).await;
+            wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
         }
     });
 }

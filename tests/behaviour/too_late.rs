@@ -19,7 +19,7 @@ use redgrid_tests::{SOON, client_with, server};
 fn client(too_late: usize) -> Client {
     let too_late = AtomicUsize::new(too_late);
     let server = Made::new("hasty", move |request: &Request| {
-        if !matches!(request.label(), "lock/acquire" | "lock/seize") {
+        if !matches!(request.label(), "lock/acquire" | "lock/takeover") {
             return Ok(Reply::Int(1));
         }
         let less = |left: usize| left.checked_sub(1);
@@ -85,7 +85,7 @@ static DATED: Script<1> = Script::new("dated", "return 5");
 async fn what_tells_the_time_is_asked_again_while_its_caller_waits() {
     let late = || Ok(Reply::Array(vec![Reply::Int(-1), Reply::Bytes(Bytes::from_static(b"1700000000000000"))]));
     let (server, client, _) = scripted(vec![late(), Ok(Reply::Int(5))]);
-    let request = || DATED.with(["a".into()]).not_after_here().tells_time();
+    let request = || DATED.with(["a".into()]).deadline_arg().late_reply_has_time();
     assert_eq!(client.run::<i64>(request()).await.unwrap(), 5);
     let now = client.clock().now();
     assert!(server.time().at(now, now).is_some_and(|time| time >= 1_700_000_000_000_000), "a time was told");

@@ -60,7 +60,7 @@ async fn whoever_listens_hears_and_all_of_a_client_share_one_subscription() {
     let mut second = topic(&one, "prices").subscribe().await.unwrap();
     let mut elsewhere = topic(&two, "prices").subscribe().await.unwrap();
     let mut other = topic(&two, "others").subscribe().await.unwrap();
-    assert!(first.is_in_force() && second.is_in_force());
+    assert!(first.is_active() && second.is_active());
     assert_eq!((prices.count_listeners().unwrap(), prices.count_subscribers().await.unwrap()), (2, 2));
     assert_eq!(prices.publish("1").await.unwrap(), 2);
     observer.cmd(&["PUBLISH", "prices", "2"]).await.unwrap();
@@ -75,7 +75,7 @@ async fn whoever_listens_hears_and_all_of_a_client_share_one_subscription() {
     assert_eq!(message(&mut second).await, is("prices", "4"));
     drop((second, elsewhere, other));
     wait_until(SOON, async || observer.pubsub_channels("*s").await.unwrap().is_empty()).await;
-    assert_eq!((one.in_hand().channels, two.in_hand().channels), (0, 0));
+    assert_eq!((one.stats().channels, two.stats().channels), (0, 0));
     one.shutdown(SOON).await.unwrap();
     assert!(matches!(prices.publish("5").await, Err(ObjectError::Failed(Failure::ShuttingDown { .. }))));
     assert!(matches!(prices.subscribe().await, Err(ObjectError::Failed(Failure::ShuttingDown { .. }))));
@@ -212,12 +212,12 @@ async fn each_gap_is_in_front_of_the_first_message_behind_it() {
     let proxy = redgrid_testkit::Proxy::to(&server).await.unwrap();
     let client = client_with(&proxy.url(), |config| config).await;
     let observer = server.observer().await.unwrap();
-    let one = topic(&client, "a").subscribe().keeping(100_000).await.unwrap();
-    let all = pattern(&client, "*").subscribe().keeping(100_000).await.unwrap();
+    let one = topic(&client, "a").subscribe().buffer(100_000).await.unwrap();
+    let all = pattern(&client, "*").subscribe().buffer(100_000).await.unwrap();
     let mut heards = vec![one, all];
     if !is_before_7(&server).await {
         let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
-        heards.push(sharded.subscribe().keeping(100_000).await.unwrap());
+        heards.push(sharded.subscribe().buffer(100_000).await.unwrap());
     }
     // The question whether it is in force is late: messages are there before its answer.
     proxy.on_request(|request| {
@@ -240,7 +240,7 @@ async fn each_gap_is_in_front_of_the_first_message_behind_it() {
         for _ in 0..8 {
             server.kill_connections(Connections::PubSub).await.unwrap();
             for heard in &mut heards {
-                wait_until(SOON, async || heard.is_in_force()).await;
+                wait_until(SOON, async || heard.is_active()).await;
             }
         }
         over.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -308,7 +308,7 @@ async fn a_topic_named_as_what_waiters_listen_to_is_another_channel() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_is_told_how_much_was_not_kept() {
     let (_server, client, _observer) = ready().await;
-    let mut slow = topic(&client, "a").subscribe().keeping(2).await.unwrap();
+    let mut slow = topic(&client, "a").subscribe().buffer(2).await.unwrap();
     let mut patient = topic(&client, "a").subscribe().await.unwrap();
     let mut behind = topic(&client, "b").subscribe().await.unwrap();
     for n in 0..5 {
@@ -325,8 +325,8 @@ async fn a_slow_reader_is_told_how_much_was_not_kept() {
     topic(&client, "a").publish("6").await.unwrap();
     assert_eq!(message(&mut slow).await.1, "6");
     for kept in [0, 1_048_577] {
-        let error = topic(&client, "a").subscribe().keeping(kept).await.unwrap_err();
-        assert!(matches!(error, ObjectError::Failed(Failure::InvalidArgument { option: "keeping", .. })), "{error:?}");
+        let error = topic(&client, "a").subscribe().buffer(kept).await.unwrap_err();
+        assert!(matches!(error, ObjectError::Failed(Failure::InvalidArgument { option: "buffer", .. })), "{error:?}");
     }
     assert!(matches!(topic(&client, "").subscribe().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
     assert!(matches!(topic(&client, "").publish("1").await, Err(ObjectError::Failed(Failure::InvalidName(_)))));

@@ -13,10 +13,10 @@ fn scripts(proxy: &Proxy) -> Arc<Mutex<Vec<&'static str>>> {
     let known = [
         (script!("acquire"), "acquire"),
         (script!("release"), "release"),
-        (script!("give_way"), "give way"),
+        (script!("release_yielding"), "give way"),
         (script!("extend"), "extend"),
         (script!("renew"), "renew"),
-        (script!("linger"), "linger"),
+        (script!("retain"), "linger"),
     ];
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
@@ -89,7 +89,7 @@ async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_serve
             assert!(matches!(pair, ["acquire", "give way" | "release"] | ["acquire"]), "{lease:?}: {asked:?}");
         }
     }
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +121,7 @@ async fn what_was_just_dropped_is_had_again_without_asking() {
     assert!(adopted > 0);
     let asked = seen.lock().unwrap().iter().filter(|name| **name == "acquire").count();
     assert!(asked <= 400 - adopted, "{asked} asked, {adopted} adopted");
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
     assert!(!server.observer().await.unwrap().exists("a").await.unwrap());
 }
 
@@ -177,7 +177,7 @@ async fn across(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncF
     let owner = first(&lock).await;
     let seen = scripts(&proxy);
     let (second, ()) = tokio::join!(second(&lock), async {
-        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        wait_until(SOON, async || client.stats().waiting == 1).await;
         owner.release().await.unwrap();
     });
     let left = server.observer().await.unwrap().time_to_live("a").await.unwrap().unwrap();
@@ -235,7 +235,7 @@ async fn each_owners_explicit_lease_is_enforced_while_others_wait() {
         owner = next;
     }
     owner.release().await.unwrap();
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,16 +251,16 @@ async fn a_holder_that_enters_again_waits_for_nobody() {
             tokio::spawn(async move { lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap() })
         })
         .collect();
-    wait_until(SOON, async || client.in_hand().waiting == 8).await;
+    wait_until(SOON, async || client.stats().waiting == 8).await;
     let inner = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(inner.token(), outer.token());
     outer.release().await.unwrap();
-    assert_eq!(client.in_hand().waiting, 8, "still in by its second guard");
+    assert_eq!(client.stats().waiting, 8, "still in by its second guard");
     inner.release().await.unwrap();
     for waiting in waiting {
         waiting.await.unwrap();
     }
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -270,7 +270,7 @@ async fn a_tenure_found_gone_is_not_handed_on() {
     let lock = Lock::new(&client, "a");
     let owner = lock.acquire().await.unwrap();
     let next = tokio::spawn(lock.acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     server.delete_key("a").await.unwrap();
     owner.lost().await;
     let next = next.await.unwrap().unwrap();
@@ -299,9 +299,9 @@ async fn the_last_of_a_queue_holds_without_listening() {
     let first = lock.acquire().await.unwrap();
     let last = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     // From the middle of the stretch on it listens; before the end the name is handed over.
-    wait_until(SOON, async || client.in_hand().channels == 1).await;
+    wait_until(SOON, async || client.stats().channels == 1).await;
     first.release().await.unwrap();
     let last = last.await.unwrap().unwrap();
-    wait_until(SOON, async || client.in_hand().channels == 0).await;
+    wait_until(SOON, async || client.stats().channels == 0).await;
     assert!(last.is_held());
 }

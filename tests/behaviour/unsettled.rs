@@ -68,7 +68,7 @@ async fn what_a_late_copy_took_after_the_answer_busy_is_given_back() {
     held.release().await.unwrap();
     assert_eq!(rig.proxy.release_held().await, 1);
     wait_until(TIMEOUT * 2, async || !rig.observer.exists("a").await.unwrap()).await;
-    wait_until(SOON, async || rig.client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || rig.client.stats() == NOTHING).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +123,7 @@ async fn what_is_taken_by_force_before_its_grant_is_known_is_never_believed() {
         rig.proxy.set(Direction::ToClient, Fault::Pass);
         // Either it waits on, as the name is taken, or it was told for a moment that it had it.
         let late = async {
-            wait_until(SOON, async || asking.is_finished() || rig.client.in_hand().channels == 1).await;
+            wait_until(SOON, async || asking.is_finished() || rig.client.stats().channels == 1).await;
         };
         late.await;
         if asking.is_finished() {

@@ -57,7 +57,7 @@ async fn ninety_ninth_wait() -> Duration {
                 entered
             }
         });
-        wait_until(SOON, async || waiter.in_hand().channels == 1).await;
+        wait_until(SOON, async || waiter.stats().channels == 1).await;
         // Spread over the second, so that releases meet every moment of a reconnect.
         tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(n * 7 % 40)).await;
         let released = Instant::now();
@@ -82,7 +82,7 @@ async fn a_waiter_enters_within_the_poll_although_every_message_is_lost() {
             let lock = Lock::new(&waiter, "a");
             async move { lock.acquire().await }
         });
-        wait_until(SOON, async || waiter.in_hand().channels == 1).await;
+        wait_until(SOON, async || waiter.stats().channels == 1).await;
         let released = Instant::now();
         held.release().await.unwrap();
         entering.await.unwrap().unwrap().release().await.unwrap();
@@ -106,7 +106,7 @@ async fn a_waiter_that_may_not_subscribe_polls_and_gets_no_error() {
             let lock = Lock::new(&waiter, name);
             async move { lock.acquire().await }
         });
-        wait_until(SOON, async || waiter.in_hand().channels == 1).await;
+        wait_until(SOON, async || waiter.stats().channels == 1).await;
         let released = Instant::now();
         held.release().await.unwrap();
         let guard = entering.await.unwrap().unwrap();

@@ -63,7 +63,7 @@ async fn scripts_flushed_in_a_loop_disturb_nobody() {
     }
     stop.send(()).unwrap();
     assert!(flushing.await.unwrap() > 10);
-    assert_eq!(client.in_hand().names, 0);
+    assert_eq!(client.stats().names, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,7 +91,7 @@ async fn a_key_of_another_type_is_named_as_such_and_left_alone() {
     assert_eq!(refused(&error), Some(Code::WrongType), "{error:?}");
     assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), "somebody's value");
     assert!(Lock::new(&client, "a").try_acquire().await.is_err());
-    assert_eq!(client.in_hand().names, 0);
+    assert_eq!(client.stats().names, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +203,7 @@ async fn without_a_server_a_call_ends_unavailable_and_a_bound_is_kept() {
     }
     assert!(with_bound < Duration::from_millis(400), "{with_bound:?}");
     assert!(without < Duration::from_secs(2), "response_timeout × (retries + 1) is 400 ms: {without:?}");
-    wait_until(SOON, async || client.in_hand().names == 0).await;
+    wait_until(SOON, async || client.stats().names == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,7 +239,7 @@ async fn everything_deleted_at_once_is_told_and_the_lock_can_be_had_again() {
     let next = Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
     assert!(next.token() > guard.token());
     drop(guard);
-    wait_until(SOON, async || client.in_hand().holds == 1).await;
+    wait_until(SOON, async || client.stats().holds == 1).await;
     next.release().await.unwrap();
 }
 

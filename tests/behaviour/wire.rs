@@ -91,9 +91,9 @@ async fn waiting_for_a_lock_to_become_free_does_not_take_it() {
     let guard = Lock::new(&holder, "a").acquire().await.unwrap();
     assert!(!lock.wait_until_free(Some(Duration::from_millis(50))).await.unwrap());
     let waiting = tokio::spawn(async move { lock.wait_until_free(Some(SOON)).await });
-    wait_until(SOON, async || waiter.in_hand().channels == 1).await;
+    wait_until(SOON, async || waiter.stats().channels == 1).await;
     guard.release().await.unwrap();
     assert!(waiting.await.unwrap().unwrap());
     assert!(!observer.exists("a").await.unwrap());
-    wait_until(SOON, async || waiter.in_hand().channels == 0).await;
+    wait_until(SOON, async || waiter.stats().channels == 0).await;
 }

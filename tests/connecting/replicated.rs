@@ -33,7 +33,7 @@ async fn a_lock_is_at(server: &RedisServer, one: &Client, two: &Client) {
     let guard = Lock::new(one, "a").acquire().timeout(SOON).await.unwrap();
     assert!(observer.exists("a").await.unwrap());
     let waiter = tokio::spawn(Lock::new(two, "a").acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().waiting > 0).await;
+    wait_until(SOON, async || two.stats().waiting > 0).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }

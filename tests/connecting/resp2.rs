@@ -42,19 +42,19 @@ async fn connected(config: Config) -> Client {
 async fn objects_work(one: &Client, two: &Client) {
     let guard = Lock::new(one, "lock").acquire().await.unwrap();
     let waiter = tokio::spawn(Lock::new(two, "lock").acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    wait_until(SOON, async || two.stats().channels > 0).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
 
     let reader = RwLock::new(one, "rw").read().await.unwrap();
     let writer = tokio::spawn(RwLock::new(two, "rw").write().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().waiting > 0).await;
+    wait_until(SOON, async || two.stats().waiting > 0).await;
     reader.release().await.unwrap();
     writer.await.unwrap().unwrap().release().await.unwrap();
 
     let permit = Semaphore::new(one, "semaphore").capacity(1).acquire().await.unwrap();
     let next = tokio::spawn(Semaphore::new(two, "semaphore").capacity(1).acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().waiting > 0).await;
+    wait_until(SOON, async || two.stats().waiting > 0).await;
     permit.release().await.unwrap();
     next.await.unwrap().unwrap().release().await.unwrap();
 

@@ -126,7 +126,7 @@ async fn both_count_down_what_either_has_set(on: Ground) {
         })
         .await;
         heard(&on, 0).await;
-        wait_until(SOON, async || client.in_hand().channels == 0).await;
+        wait_until(SOON, async || client.stats().channels == 0).await;
     }
 }
 
@@ -232,7 +232,7 @@ async fn java_sets_again_what_rust_has_counted_down(on: Ground) {
     latch.count_down().await.unwrap();
     assert!(set(&mut java, &on.name, 2).await);
     at_once(first).await.unwrap().unwrap();
-    wait_until(SOON, async || client.in_hand().channels == 0).await;
+    wait_until(SOON, async || client.stats().channels == 0).await;
     let second = waiter(&client, &latch).await;
     heard(&on, 1).await;
     count_down(&mut java, &on.name).await;

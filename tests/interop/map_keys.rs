@@ -60,7 +60,7 @@ async fn rust_waits_for_the_key_that_java_has_locked(on: Ground) {
     assert!(map.lock("a").unwrap().try_acquire().await.unwrap().is_none());
     assert!(map.lock("b").unwrap().try_acquire().await.unwrap().is_some(), "another key is free");
     let waiter = tokio::spawn(map.lock("a").unwrap().acquire().into_future());
-    redgrid_testkit::wait_until(SOON, async || client.in_hand().channels == 1).await;
+    redgrid_testkit::wait_until(SOON, async || client.stats().channels == 1).await;
     at_once(async {
         java.value_of("key.unlock", &on.name, &["string", "a", "lock"]).await;
         waiter.await.unwrap().unwrap().release().await.unwrap();

@@ -282,7 +282,7 @@ async fn java_sets_the_rate_anew_and_rust_begins_anew(on: Ground) {
     // Who waits hears nothing from Java, and looks by himself.
     let client = on.client_with(|config| config.poll_interval(Duration::from_millis(500))).await;
     let waiting = tokio::spawn(RateLimiter::new(&client, &on.name).acquire().into_future());
-    wait_until(SOON, async || client.in_hand().channels > 0).await;
+    wait_until(SOON, async || client.stats().channels > 0).await;
     java.set("setRate", "OVERALL", 2, LONG).await;
     tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(java.free().await, 1);

@@ -162,7 +162,7 @@ async fn lossy(on: &Ground, javas: fn(crate::actor::Actor, &str) -> JavaPermits,
             proxy.heal();
             proxy.release_held().await;
             let idle = async || {
-                let hand = client.in_hand();
+                let hand = client.stats();
                 (hand.names, hand.holds, hand.waiting) == (0, 0, 0)
             };
             wait_until(2 * SOON, idle).await;

@@ -22,7 +22,7 @@ async fn rust_spins_for_java_and_subscribes_nothing(on: Ground) {
     java.verb("spin.lock", &on.name).await.unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
-    redgrid_testkit::wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    redgrid_testkit::wait_until(SOON, async || client.stats().waiting == 1).await;
     assert_eq!(on.listeners().await, 0);
     let guard = at_once(async {
         java.verb("spin.unlock", &on.name).await.unwrap();

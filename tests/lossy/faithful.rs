@@ -13,11 +13,11 @@ macro_rules! script {
 }
 
 static ACQUIRE: BulkScript = script!("lock/acquire", "redgrid-locks/src/scripts/acquire");
-static SEIZE: BulkScript = script!("lock/seize", "redgrid-locks/src/scripts/seize");
+static TAKE_OVER: BulkScript = script!("lock/takeover", "redgrid-locks/src/scripts/takeover");
 static RELEASE: BulkScript = script!("lock/release", "redgrid-locks/src/scripts/release");
-static GIVE_WAY: BulkScript = script!("lock/give-way", "redgrid-locks/src/scripts/give_way");
+static RELEASE_YIELDING: BulkScript = script!("lock/release-yielding", "redgrid-locks/src/scripts/release_yielding");
 static MARK: BulkScript = script!("pubsub/set-waiting", "redgrid-core/src/pubsub/set_waiting");
-static LINGER: BulkScript = script!("lock/linger", "redgrid-locks/src/scripts/linger");
+static RETAIN: BulkScript = script!("lock/retain", "redgrid-locks/src/scripts/retain");
 static EXTEND: BulkScript = script!("lock/extend", "redgrid-locks/src/scripts/extend");
 static RENEW: BulkScript = script!("lock/renew", "redgrid-locks/src/scripts/renew");
 static RELEASE_MANY: BulkScript = script!("lock/release-many", "redgrid-locks/src/scripts/release_many");
@@ -57,7 +57,7 @@ fn lifetimes(call: &str, at: usize, real: &[Reply]) -> bool {
 }
 
 fn is_time(call: &str, at: usize) -> bool {
-    matches!(call, "lock/acquire" | "lock/seize" | "lock/extend") && at == 1
+    matches!(call, "lock/acquire" | "lock/takeover" | "lock/extend") && at == 1
 }
 
 fn same(call: &Call, real: &Result<Reply, ServerError>, simulated: &Result<Reply, ServerError>) -> bool {
@@ -99,19 +99,19 @@ fn call(random: &mut fastrand::Rng, time: u64) -> Request {
     match random.u8(..16) {
         0..=4 => ACQUIRE.with([one]).arg(any(random, &FIELDS)).int(lease(random)).arg(limit.to_string()),
         5 => {
-            let seize = SEIZE.with([one]).arg(any(random, &FIELDS)).int(lease(random)).arg(limit.to_string());
-            let seize = seize.int(random.i64(0..=1)).arg("redgrid_client:{");
-            if random.bool() { seize.arg(any(random, &FIELDS)) } else { seize }
+            let take_over = TAKE_OVER.with([one]).arg(any(random, &FIELDS)).int(lease(random)).arg(limit.to_string());
+            let take_over = take_over.int(random.i64(0..=1)).arg("redgrid_client:{");
+            if random.bool() { take_over.arg(any(random, &FIELDS)) } else { take_over }
         }
         6..=8 => RELEASE.with([one]).arg(any(random, &FIELDS)).arg(any(random, &CHANNELS)),
         // The second key is one that is there half of the time, as a mark.
         9 if random.bool() => {
-            let give_way = GIVE_WAY.with([one, any(random, &MARKS).into()]).arg(any(random, &FIELDS));
-            give_way.arg("PUBLISH").arg(any(random, &CHANNELS))
+            let release_yielding = RELEASE_YIELDING.with([one, any(random, &MARKS).into()]).arg(any(random, &FIELDS));
+            release_yielding.arg("PUBLISH").arg(any(random, &CHANNELS))
         }
         9 => {
-            let linger = LINGER.with([one]).arg(any(random, &FIELDS)).int(lease(random));
-            linger.arg("PUBLISH").arg(any(random, &CHANNELS))
+            let retain = RETAIN.with([one]).arg(any(random, &FIELDS)).int(lease(random));
+            retain.arg("PUBLISH").arg(any(random, &CHANNELS))
         }
         10 => EXTEND.with([one]).arg(any(random, &FIELDS)).int(lease(random)).arg(limit.to_string()),
         11..=12 => {

@@ -332,7 +332,7 @@ impl Books {
     }
 }
 
-const GIVES_BACK: [&str; 3] = ["lock/release", "lock/give-way", "lock/linger"];
+const GIVES_BACK: [&str; 3] = ["lock/release", "lock/release-yielding", "lock/retain"];
 
 impl Witness for Ledger {
     fn submitted(&self, client: usize, call: &Call, _now: Instant) {
@@ -373,12 +373,12 @@ impl Witness for Ledger {
         let own = call.field().and_then(|field| books.told.get(field)).map(|told| told.token);
         let name = books.names.entry(call.keys[0].clone()).or_default();
         let former = name.holder.replace(call.args[0].clone());
-        if call.name == "lock/seize" {
+        if call.name == "lock/takeover" {
             // A later copy of the same acquire is not to be believed either: its client was told that it was robbed.
             name.robbed.extend(former);
         }
         name.grants.insert(token);
-        if call.name == "lock/seize" {
+        if call.name == "lock/takeover" {
             name.forced.push(micros);
         }
         if let Some((since, until)) = name.keep {
@@ -406,7 +406,7 @@ impl Witness for Ledger {
             books.released.entry(field.clone()).or_insert(now);
         }
         // What lingers stays, and stays away from everybody.
-        if let ("lock/linger", Some(field)) = (call.name.as_str(), call.field()) {
+        if let ("lock/retain", Some(field)) = (call.name.as_str(), call.field()) {
             books.left.insert(field.clone());
         }
         if let (Some(token), Some(field)) = (granted(call, answer), call.field()) {
@@ -414,7 +414,7 @@ impl Witness for Ledger {
             let lasts = Duration::from_millis(lease.unsigned_abs());
             let in_time = now < sent + lasts.mul_f64(0.9).saturating_sub(Duration::from_millis(25));
             // What was taken by force was taken for one alone, also where its token is read once more.
-            let by_force = call.name == "lock/seize" || books.told.contains_key(field);
+            let by_force = call.name == "lock/takeover" || books.told.contains_key(field);
             let (key, for_anybody) = (call.keys[0].clone(), in_time && !by_force);
             books.told.insert(field.clone(), Told { key, token, at: now, for_anybody, refitted: false });
         }
@@ -430,7 +430,7 @@ impl Witness for Ledger {
 
 /// The server's time of a grant.
 fn granted(call: &Call, answer: &Result<Reply, ServerError>) -> Option<u64> {
-    if !matches!(call.name.as_str(), "lock/acquire" | "lock/seize") {
+    if !matches!(call.name.as_str(), "lock/acquire" | "lock/takeover") {
         return None;
     }
     match answer.clone().ok()? {

@@ -128,8 +128,8 @@ async fn afterwards(ledger: &Ledger, world: &Arc<World>, clients: &[Client], nam
         }
     }
     for (at, client) in clients.iter().enumerate() {
-        if client.in_hand().channels > 0 {
-            ledger.violation(format!("client {at} watches although nobody waits: {:?}", client.in_hand()));
+        if client.stats().channels > 0 {
+            ledger.violation(format!("client {at} watches although nobody waits: {:?}", client.stats()));
         }
     }
     tokio::time::sleep(LEASES).await;
@@ -138,8 +138,8 @@ async fn afterwards(ledger: &Ledger, world: &Arc<World>, clients: &[Client], nam
         ledger.violation(format!("left after all leases: {keys:?}"));
     }
     for (at, client) in clients.iter().enumerate() {
-        if client.in_hand() != NOTHING {
-            ledger.violation(format!("client {at} still has {:?}", client.in_hand()));
+        if client.stats() != NOTHING {
+            ledger.violation(format!("client {at} still has {:?}", client.stats()));
         }
     }
     let listened = world.channels();

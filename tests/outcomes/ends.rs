@@ -57,7 +57,7 @@ async fn whoever_waits_is_told_of_the_shutdown() {
     let client = Client::connect(patient(&server)).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     let waiting: Vec<_> = WAITING.iter().map(|(_, call)| tokio::spawn(call(&client))).collect();
-    wait_until(SOON, async || client.in_hand().waiting >= 4 && client.in_hand().channels >= 4).await;
+    wait_until(SOON, async || client.stats().waiting >= 4 && client.stats().channels >= 4).await;
     client.shutdown(SOON).await.unwrap();
     for (waiting, (name, _)) in waiting.into_iter().zip(&WAITING) {
         let outcome = tokio::time::timeout(SOON, waiting).await.expect("an early end").unwrap();
@@ -108,7 +108,7 @@ async fn whoever_waits_when_the_runtime_of_the_client_ends_is_told() {
     let (client, runtime) = made_elsewhere(patient(&server), runtime);
     let unbounded: Vec<&Named> = WAITING.iter().filter(|(name, _)| !name.ends_with("with a bound")).collect();
     let waiting: Vec<_> = unbounded.iter().map(|(_, call)| tokio::spawn(call(&client))).collect();
-    wait_until(SOON, async || client.in_hand().waiting >= 3 && client.in_hand().channels >= 4).await;
+    wait_until(SOON, async || client.stats().waiting >= 3 && client.stats().channels >= 4).await;
     runtime.shutdown_background();
     for (waiting, (name, _)) in waiting.into_iter().zip(unbounded) {
         let outcome = tokio::time::timeout(SOON, waiting).await;

@@ -92,7 +92,7 @@ async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
             ["{lock}", "{semaphore}", "{latch}", "{queue}", "{fair}", "{barrier}", "{event}", "{messages}"]
                 .into_iter()
                 .all(listens)
-                && rig.client.in_hand().waiting >= 6
+                && rig.client.stats().waiting >= 6
         })
         .await;
         let mut wrong = Vec::new();
@@ -122,7 +122,7 @@ async fn a_wait_that_ends_before_the_loss_can_be_known_says_what_was_known() {
     let others = client(&rig.server).await;
     let held = Lock::new(&others, "lock").acquire().lease(2 * SLACK).await.unwrap();
     let waiting = tokio::spawn(Lock::new(&rig.client, "lock").acquire().timeout(TIMEOUT / 2).into_future());
-    wait_until(SOON, async || rig.client.in_hand().channels > 0 || rig.client.in_hand().waiting == 0).await;
+    wait_until(SOON, async || rig.client.stats().channels > 0 || rig.client.stats().waiting == 0).await;
     let ended = waiting.await.unwrap();
     assert_eq!(kind(&ended.unwrap_err()), "TimedOut");
     held.forget();

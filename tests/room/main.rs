@@ -130,8 +130,8 @@ fn answer(request: &Request) -> Result<Reply, ServerError> {
             Ok(Reply::Int(i64::try_from(time).expect("a time of this century")))
         }
         "lock/release" => Ok(Reply::Int(1)),
-        "lock/give-way" => Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
-        "lock/renew" => Ok(Reply::Array(vec![Reply::Int(1); request.touched().len()])),
+        "lock/release-yielding" => Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
+        "lock/renew" => Ok(Reply::Array(vec![Reply::Int(1); request.all_keys().len()])),
         "pubsub/ttl" => Ok(Reply::Int(30_000)),
         "pubsub/set-waiting" => Ok(Reply::Int(1)),
         other => {

@@ -37,7 +37,7 @@ pub async fn crowd(latch: &CountDownLatch, tasks: usize) -> Vec<JoinHandle<Resul
 pub async fn waiter(client: &Client, latch: &CountDownLatch) -> JoinHandle<Result<(), WaitError>> {
     let task = tokio::spawn(latch.wait().into_future());
     // Channels are asked for when a look has found the latch closed.
-    wait_until(SOON, async || client.in_hand().channels > 0).await;
+    wait_until(SOON, async || client.stats().channels > 0).await;
     task
 }
 

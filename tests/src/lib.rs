@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redgrid_core::config::Protocol;
-use redgrid_core::{Client, Config, InHand};
+use redgrid_core::{Client, ClientStats, Config};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use tokio::runtime::Builder;
@@ -73,14 +73,14 @@ pub async fn listening(server: &RedisServer, client: &Client) {
 }
 
 /// What a client has in hand that has nothing.
-pub const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
+pub const NOTHING: ClientStats = ClientStats { names: 0, holds: 0, waiting: 0, channels: 0 };
 
 /// Waits until the server has no key and no channel of Redisson's, and none of the clients has anything in hand.
 pub async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
     wait_until(SOON, async || {
         let keys = observer.keys("*").await.expect("the server answers");
         let channels = observer.pubsub_channels("redisson*").await.expect("the server answers");
-        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.in_hand() == NOTHING)
+        keys.is_empty() && channels.is_empty() && clients.iter().all(|client| client.stats() == NOTHING)
     })
     .await;
 }

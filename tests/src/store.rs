@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use redgrid_map::codecs::Json;
-use redgrid_map::{Backing, BoxStream, Fault, Loader, Map, WriteBehind, Writer, async_trait};
+use redgrid_map::{BackedMapBuilder, BoxStream, Loader, Map, StoreError, WriteBehind, Writer, async_trait};
 use redgrid_testkit::wait_until;
 use tokio::sync::Notify;
 
@@ -79,7 +79,7 @@ impl Store {
         wait_until(SOON, async || self.came.load(Ordering::SeqCst) >= calls).await;
     }
 
-    async fn door(&self) -> Result<(), Fault> {
+    async fn door(&self) -> Result<(), StoreError> {
         let opened = self.opened.notified();
         self.came.fetch_add(1, Ordering::SeqCst);
         if self.shut.load(Ordering::SeqCst) {
@@ -97,13 +97,13 @@ pub struct Shop(pub Arc<Store>);
 
 #[async_trait]
 impl Loader<String, u64> for Shop {
-    async fn load(&self, key: &String) -> Result<Option<u64>, Fault> {
+    async fn load(&self, key: &String) -> Result<Option<u64>, StoreError> {
         self.0.loads.fetch_add(1, Ordering::SeqCst);
         self.0.door().await?;
         Ok(self.0.get(key))
     }
 
-    fn keys(&self) -> BoxStream<'_, Result<String, Fault>> {
+    fn keys(&self) -> BoxStream<'_, Result<String, StoreError>> {
         if self.0.silent.load(Ordering::SeqCst) {
             return futures_util::stream::pending().boxed();
         }
@@ -114,7 +114,7 @@ impl Loader<String, u64> for Shop {
 
 #[async_trait]
 impl Writer<String, u64> for Shop {
-    async fn write(&self, entries: &[(String, u64)]) -> Result<(), Fault> {
+    async fn write(&self, entries: &[(String, u64)]) -> Result<(), StoreError> {
         self.0.writes.fetch_add(1, Ordering::SeqCst);
         self.0.door().await?;
         self.0.has.lock().unwrap().extend(entries.iter().cloned());
@@ -122,7 +122,7 @@ impl Writer<String, u64> for Shop {
         Ok(())
     }
 
-    async fn delete(&self, keys: &[String]) -> Result<(), Fault> {
+    async fn delete(&self, keys: &[String]) -> Result<(), StoreError> {
         self.0.writes.fetch_add(1, Ordering::SeqCst);
         self.0.door().await?;
         let mut has = self.0.has.lock().unwrap();
@@ -140,7 +140,7 @@ pub fn key(name: &str) -> String {
 }
 
 /// The map `m` in front of a store.
-pub fn before(client: &redgrid_core::Client, store: &Arc<Store>) -> Backing<String, u64, Json, Json> {
+pub fn before(client: &redgrid_core::Client, store: &Arc<Store>) -> BackedMapBuilder<String, u64, Json, Json> {
     let shop = Shop(Arc::clone(store));
     Map::<String, u64>::new(client, "m").backed().loader(shop.clone()).writer(shop)
 }

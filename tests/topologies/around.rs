@@ -83,11 +83,11 @@ async fn one_leader_at_a_time_is_told_to_observers(on: Ground) {
 async fn segments_are_held_one_by_one(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (SegmentedLock::new(&one, &on.name, 3), SegmentedLock::new(&two, &on.name, 3));
-    let (mut first, mut second) = (here.tour(1), there.tour(1));
+    let (mut first, mut second) = (here.segments_for(1), there.segments_for(1));
     let mut held = Vec::new();
     for turn in 0..3 {
-        let tour = if turn % 2 == 0 { &mut first } else { &mut second };
-        held.push(tour.next().await.unwrap().unwrap());
+        let segments = if turn % 2 == 0 { &mut first } else { &mut second };
+        held.push(segments.next().await.unwrap().unwrap());
     }
     let mut seen: Vec<_> = held.iter().map(|segment| segment.index()).collect();
     seen.sort();

@@ -98,7 +98,7 @@ async fn a_double_barrier_is_entered_and_left_together(on: Ground) {
         second.leave().timeout(SOON).await.unwrap();
         left.await.unwrap().unwrap();
     }
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
 }
 
 async fn a_phaser_goes_on_with_the_last_arrival(on: Ground) {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use redgrid_bucket::{Bucket, Buckets, ObjectError};
 use redgrid_core::fence::FenceError;
-use redgrid_core::object::{Ending, Lifetime};
+use redgrid_core::object::{ExpireCondition, Lifetime};
 use redgrid_core::{Failure, Token};
 
 use crate::contract::clauses;
@@ -32,7 +32,7 @@ async fn a_value_is_set_compared_updated_and_deleted(on: Ground) {
     assert_eq!(here.update(|n| *n += 1).await.unwrap(), Some(4));
     let object = here.object();
     assert!(matches!(object.lifetime().await.unwrap(), Lifetime::Ends(left) if left <= HOUR));
-    assert!(object.expire_in(2 * HOUR).only_if(Ending::Sooner).await.unwrap());
+    assert!(object.expire_in(2 * HOUR).only_if(ExpireCondition::ExpiresSooner).await.unwrap());
     assert!(object.persist().await.unwrap() && object.touch().await.unwrap());
     assert!(object.memory().await.unwrap().is_some() && object.idle().await.unwrap().is_some());
     assert!(object.encoding().await.unwrap().is_some() && object.exists().await.unwrap());

@@ -64,7 +64,7 @@ async fn one_at_a_time_and_free_again(on: Ground) {
     guard.release().await.unwrap();
     assert!(!on.observer.exists(&on.name).await.unwrap());
     Lock::new(&two, &on.name).try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
-    assert_eq!((one.in_hand(), two.in_hand()), (NOTHING, NOTHING));
+    assert_eq!((one.stats(), two.stats()), (NOTHING, NOTHING));
 }
 
 /// Nobody looks by himself here: only the message wakes.
@@ -211,7 +211,7 @@ async fn what_is_dropped_is_given_back(on: Ground) {
         drop(futures_util::poll!(std::pin::pin!(lock.acquire().into_future())));
     }
     Lock::new(&two, &on.name).acquire().timeout(SOON).await.unwrap().release().await.unwrap();
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
 }
 
 async fn a_shutdown_gives_everything_back(on: Ground) {
@@ -286,7 +286,7 @@ async fn a_wait_that_is_over_leaves_nothing(on: Ground) {
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
     let waited = Lock::new(&two, &on.name).acquire().timeout(300 * MS).await;
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
-    wait_until(SOON, async || two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || two.stats() == NOTHING).await;
     until_listening(&on, 0).await;
     guard.release().await.unwrap();
 }
@@ -326,7 +326,7 @@ async fn a_fair_lock_is_given_in_the_order_of_asking(on: Ground) {
     let mut orders = Vec::new();
     for attempt in 0..3 {
         let order = order_of_eight(&clients, &format!("{}:{attempt}", on.name)).await;
-        wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+        wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
         if order.is_sorted() {
             return;
         }

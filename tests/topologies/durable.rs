@@ -42,7 +42,7 @@ async fn a_grant_that_no_replica_has_is_given_back() {
     replicated.replicas()[0].pause().await.unwrap();
     is_short(lock.acquire().timeout(SOON).await);
     is_short(lock.try_acquire().await);
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
     assert!(!replicated.primary().observer().await.unwrap().exists("a").await.unwrap());
     replicated.replicas()[0].resume().await.unwrap();
     let enters = async || lock.try_acquire().await.is_ok_and(|guard| guard.is_some());
@@ -88,7 +88,7 @@ async fn a_weaker_hold_is_not_handed_to_who_asks_for_more() {
     for reachable in [true, false] {
         let weak = lock.acquire().await.unwrap();
         let strong = tokio::spawn(lock.acquire().durability(BY_ONE).timeout(SOON).into_future());
-        wait_until(SOON, async || client.in_hand().waiting == 1).await;
+        wait_until(SOON, async || client.stats().waiting == 1).await;
         if !reachable {
             replicated.replicas()[0].pause().await.unwrap();
         }
@@ -108,7 +108,7 @@ async fn a_weaker_hold_that_is_shortened_is_not_handed_to_who_asks_for_more() {
     let weak = lock.acquire().await.unwrap();
     let strong = lock.acquire().lease(Duration::from_secs(5)).durability(BY_ONE).timeout(SOON);
     let strong = tokio::spawn(strong.into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     replicated.replicas()[0].pause().await.unwrap();
     weak.release().await.unwrap();
     is_short(strong.await.unwrap());
@@ -126,7 +126,7 @@ async fn a_theft_and_an_extension_that_no_replica_has_are_told() {
     assert!(guard.is_held() && guard.remaining() <= until);
     guard.release().await.unwrap();
     is_short(lock.steal().await);
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
     assert!(!replicated.primary().observer().await.unwrap().exists("a").await.unwrap());
 }
 
@@ -140,7 +140,7 @@ async fn all_who_wait_for_the_same_are_told_together() {
     replicated.replicas()[0].pause().await.unwrap();
     let waiters: Vec<_> = (0..20).map(|_| tokio::spawn(lock.acquire().timeout(2 * SOON).into_future())).collect();
     let weak = tokio::spawn(lock.acquire().durability(Durability::Primary).timeout(2 * SOON).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 21).await;
+    wait_until(SOON, async || client.stats().waiting == 21).await;
     held.release().await.unwrap();
     let began = Instant::now();
     for waiter in waiters {

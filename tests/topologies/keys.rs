@@ -6,7 +6,7 @@ use std::time::Duration;
 use redgrid_bucket::Buckets;
 use redgrid_core::Client;
 use redgrid_core::object::Lifetime;
-use redgrid_keys::{Everything, Key, Keys, Kind, Listing};
+use redgrid_keys::{FlushScope, Key, Keys, Kind, Listing};
 use redgrid_locks::FairLock;
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_testkit::wait_until;
@@ -100,6 +100,6 @@ async fn one_by_chance_is_one_that_is_there(on: Ground) {
     }
     assert!(seen.is_subset(&all) && seen.len() > 3, "{seen:?}");
     assert_eq!(names(keys.objects()).await, all);
-    keys.flush(Everything::UnderTheNamespace).await.unwrap();
+    keys.flush(FlushScope::Namespace).await.unwrap();
     assert_eq!(keys.count().await.unwrap(), 0);
 }

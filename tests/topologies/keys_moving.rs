@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use redgrid_core::object::Lifetime;
 use redgrid_core::{Client, Request};
-use redgrid_keys::{Everything, Key, Keys, KeysError};
+use redgrid_keys::{FlushScope, Key, Keys, KeysError};
 use redgrid_testkit::{Cluster, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
@@ -218,6 +218,6 @@ async fn everything_is_deleted_on_every_primary() {
     let keys = Keys::new(&client);
     assert_eq!(keys.count().await.unwrap(), 2_500);
     assert_eq!(keys.slot("{tag}:1").unwrap(), cluster.slot_of("tag").await.unwrap());
-    keys.flush(Everything::InAllDatabases).await.unwrap();
+    keys.flush(FlushScope::AllDatabases).await.unwrap();
     assert_eq!(keys.count().await.unwrap(), 0);
 }

@@ -48,7 +48,7 @@ async fn a_fenced_waiter_is_woken_by_the_release(on: Ground) {
     let guard = FencedLock::new(&one, &on.name).acquire().await.unwrap();
     let token = guard.token();
     let waiter = tokio::spawn(FencedLock::new(&two, &on.name).acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    wait_until(SOON, async || two.stats().channels > 0).await;
     guard.release().await.unwrap();
     let next = waiter.await.unwrap().unwrap();
     assert!(next.token() > token);
@@ -70,11 +70,11 @@ async fn a_spinning_waiter_enters_without_a_message(on: Ground) {
     let lock = SpinLock::new(&two, &on.name);
     assert!(lock.try_acquire().await.unwrap().is_none());
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().waiting == 1).await;
-    assert_eq!(two.in_hand().channels, 0);
+    wait_until(SOON, async || two.stats().waiting == 1).await;
+    assert_eq!(two.stats().channels, 0);
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
 }
 
 async fn spinning_tasks_of_two_processes_exclude_each_other(on: Ground) {
@@ -136,7 +136,7 @@ async fn many_names_are_taken_over_slots_or_none(on: Ground) {
     }
     guard.release().await.unwrap();
     none_is_held(&on, &names).await;
-    assert_eq!((one.in_hand(), two.in_hand()), (NOTHING, NOTHING));
+    assert_eq!((one.stats(), two.stats()), (NOTHING, NOTHING));
 }
 
 async fn who_waits_for_one_of_many_is_woken(on: Ground) {
@@ -144,7 +144,7 @@ async fn who_waits_for_one_of_many_is_woken(on: Ground) {
     let names = names(&on, 5);
     let in_the_way = Lock::new(&one, &names[4]).acquire().await.unwrap();
     let waiter = tokio::spawn(MultiLock::new(&two, &names).acquire().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    wait_until(SOON, async || two.stats().channels > 0).await;
     none_is_held(&on, &names[..4]).await;
     in_the_way.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
@@ -171,7 +171,7 @@ async fn opposite_orders_over_slots_neither_stall_nor_leave_a_part(on: Ground) {
         task.await.unwrap();
     }
     none_is_held(&on, &names).await;
-    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
 async fn many_names_that_are_dropped_or_shut_down_go_back(on: Ground) {
@@ -183,7 +183,7 @@ async fn many_names_that_are_dropped_or_shut_down_go_back(on: Ground) {
         redgrid_tests::cancel::at_most(polls, lock.acquire().timeout(SOON / 100).into_future()).await;
     }
     drop(lock.acquire().timeout(SOON).await.unwrap());
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
     none_is_held(&on, &names).await;
     let guard = MultiLock::new(&client, &others).acquire().await.unwrap();
     client.shutdown(SOON).await.unwrap();

@@ -74,7 +74,7 @@ async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Ground) {
         assert!(last.elapsed() < AT_ONCE, "{:?}", last.elapsed());
         until_heard(&on, 0).await;
     }
-    wait_until(SOON, async || others.iter().all(|client| client.in_hand() == NOTHING)).await;
+    wait_until(SOON, async || others.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
 async fn whoever_waits_goes_on_when_it_is_deleted_or_expires(on: Ground) {
@@ -87,7 +87,7 @@ async fn whoever_waits_goes_on_when_it_is_deleted_or_expires(on: Ground) {
     assert!(here.delete().await.unwrap());
     task.await.unwrap().unwrap();
     assert!(deleted.elapsed() < AT_ONCE, "{:?}", deleted.elapsed());
-    wait_until(SOON, async || two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || two.stats() == NOTHING).await;
     here.try_set_count(1).expires_in(Duration::from_millis(800)).await.unwrap();
     let set = Instant::now();
     waiter(&two, &there).await.await.unwrap().unwrap();
@@ -160,7 +160,7 @@ async fn waits_that_end_early_leave_nothing(on: Ground) {
         let wait = latch.wait().into_future();
         assert!(tokio::time::timeout(Duration::from_millis(moment), wait).await.is_err());
     }
-    wait_until(SOON, async || client.in_hand() == NOTHING).await;
+    wait_until(SOON, async || client.stats() == NOTHING).await;
     until_heard(&on, 0).await;
     let task = waiter(&client, &latch).await;
     client.shutdown(SOON).await.unwrap();

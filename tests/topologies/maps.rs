@@ -8,7 +8,7 @@ use redgrid_core::Token;
 use redgrid_core::fence::FenceError;
 use redgrid_core::object::Lifetime;
 use redgrid_map::codecs::{Long, Text};
-use redgrid_map::{Fault, Loader, Map, ObjectError, WriteBehind, Writer, async_trait};
+use redgrid_map::{Loader, Map, ObjectError, StoreError, WriteBehind, Writer, async_trait};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
@@ -118,19 +118,19 @@ struct Store(Arc<Mutex<BTreeMap<String, u64>>>);
 
 #[async_trait]
 impl Loader<String, u64> for Store {
-    async fn load(&self, key: &String) -> Result<Option<u64>, Fault> {
+    async fn load(&self, key: &String) -> Result<Option<u64>, StoreError> {
         Ok(self.0.lock().unwrap().get(key).copied())
     }
 }
 
 #[async_trait]
 impl Writer<String, u64> for Store {
-    async fn write(&self, entries: &[(String, u64)]) -> Result<(), Fault> {
+    async fn write(&self, entries: &[(String, u64)]) -> Result<(), StoreError> {
         self.0.lock().unwrap().extend(entries.iter().cloned());
         Ok(())
     }
 
-    async fn delete(&self, keys: &[String]) -> Result<(), Fault> {
+    async fn delete(&self, keys: &[String]) -> Result<(), StoreError> {
         self.0.lock().unwrap().retain(|key, _| !keys.contains(key));
         Ok(())
     }

@@ -114,7 +114,7 @@ async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() 
     }
     tokio::time::timeout(2 * SOON, told.release()).await.expect("it does not wait for the migration").unwrap();
     drop(dropped);
-    wait_until(2 * SOON, async || client.in_hand().names == 0).await;
+    wait_until(2 * SOON, async || client.stats().names == 0).await;
     for name in names().chain(["{tag}:a".into(), "{tag}:b".into()]) {
         Lock::new(&client, &name).acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     }
@@ -222,7 +222,7 @@ async fn a_waiter_is_woken_whichever_side_its_name_is_on() {
         // Each in turn: held by the one, awaited by the other.
         let held = Lock::new(&one, "a").acquire().timeout(SOON).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         let waiter = wait(&two);
-        wait_until(SOON, async || two.in_hand().waiting == 1).await;
+        wait_until(SOON, async || two.stats().waiting == 1).await;
         held.release().await.unwrap_or_else(|error| panic!("{what}: {error}"));
         waiter.await.unwrap().unwrap_or_else(|error| panic!("{what}: {error}")).release().await.unwrap();
     };
@@ -233,7 +233,7 @@ async fn a_waiter_is_woken_whichever_side_its_name_is_on() {
     let waiter = wait(&two);
     cluster.move_keys(slot).await.unwrap();
     cluster.finish_migration(slot).await.unwrap();
-    wait_until(SOON, async || two.in_hand().waiting == 1).await;
+    wait_until(SOON, async || two.stats().waiting == 1).await;
     assert!(held.is_held());
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();

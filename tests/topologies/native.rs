@@ -50,7 +50,7 @@ async fn entries_live_for_their_time_whoever_puts_them(on: Ground) {
         (Some(5), Some(5))
     );
     assert!(ends("b").await, "another value lives as long");
-    assert_eq!(there.expire(["a", "b", "x"]).expires_in(HOUR).only_endless().await.unwrap(), 1);
+    assert_eq!(there.expire(["a", "b", "x"]).expires_in(HOUR).only_if_no_expiry().await.unwrap(), 1);
     assert!(ends("a").await);
     let keys: Vec<String> = (0..600).map(|n| format!("k{n}")).collect();
     there.set_many(keys.iter().map(|key| (key.as_str(), &1))).expires_in(HOUR).await.unwrap();

@@ -60,7 +60,7 @@ async fn who_waits_elsewhere_hears_of_what_goes_back(on: Ground) {
         }
         tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
         here.set_rate(Rate::overall(3, LONG)).await.unwrap();
-        wait_until(SOON, async || two.in_hand().channels == 0).await;
+        wait_until(SOON, async || two.stats().channels == 0).await;
     }
 }
 

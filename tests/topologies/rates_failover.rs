@@ -117,7 +117,7 @@ async fn sentinel_what_was_taken_still_counts_after_a_failover() {
     let primary = sentinels.current_primary().await.unwrap();
     replicated(primary, 2).await;
     let waiting = tokio::spawn(there.acquire().permits(3).into_future());
-    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    wait_until(SOON, async || two.stats().channels > 0).await;
     let former = primary.addr();
     primary.kill().await.unwrap();
     sentinels.wait_for_primary_other_than(former).await.unwrap();

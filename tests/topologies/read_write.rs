@@ -64,7 +64,7 @@ async fn a_fair_one_is_entered_in_turn(on: Ground) {
         task.await.unwrap();
     }
     assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
-    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
     assert_eq!(in_line().await, 0);
 }
 
@@ -88,7 +88,7 @@ async fn many_read_and_one_writes(on: Ground) {
     assert!(there.try_write().await.unwrap().is_none());
     read.release().await.unwrap();
     assert!(!on.observer.exists(&on.name).await.unwrap());
-    assert_eq!((one.in_hand(), two.in_hand()), (NOTHING, NOTHING));
+    assert_eq!((one.stats(), two.stats()), (NOTHING, NOTHING));
 }
 
 async fn until_listening(on: &Ground, clients: u64) {
@@ -146,7 +146,7 @@ async fn a_waiting_writer_has_readers_step_back(on: Ground) {
     wait_until(SOON, async || on.observer.exists(&mark).await.unwrap()).await;
     assert!(there.try_read().await.unwrap().is_none());
     let next = tokio::spawn(there.read().timeout(SOON).into_future());
-    wait_until(SOON, async || two.in_hand().waiting == 2).await;
+    wait_until(SOON, async || two.stats().waiting == 2).await;
     read.release().await.unwrap();
     let write = writer.await.unwrap().unwrap();
     assert!(!next.is_finished());
@@ -221,7 +221,7 @@ async fn what_is_dropped_or_shut_down_is_given_back(on: Ground) {
         drop(futures_util::poll!(std::pin::pin!(lock.read().into_future())));
     }
     RwLock::new(&two, &on.name).write().timeout(SOON).await.unwrap().release().await.unwrap();
-    wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
+    wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     let (first, second) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     one.shutdown(SOON).await.unwrap();
     assert!(!first.is_held() && !second.is_held());

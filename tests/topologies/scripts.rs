@@ -80,7 +80,7 @@ async fn a_script_that_reads_is_run_by_replicas(on: Ground) {
 
 async fn all_primaries_are_asked(on: Ground) {
     let client = on.client().await;
-    let answers = Script::new("return 1").reads().call().query_everywhere::<i64>(&client).await.unwrap();
+    let answers = Script::new("return 1").reads().call().query_all_nodes::<i64>(&client).await.unwrap();
     let primaries = client.primaries().await.unwrap();
     let nodes: BTreeSet<_> = answers.clone().into_answers().into_iter().map(|(node, _)| node).collect();
     assert_eq!(nodes, primaries.iter().map(|primary| primary.id().clone()).collect());

@@ -55,7 +55,7 @@ async fn tasks_of_two_processes_never_have_more_than_there_are(on: Ground) {
         }
         assert_eq!(Semaphore::new(&clients[0], &on.name).available_permits().await.unwrap(), 3);
     }
-    wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+    wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
 async fn who_waits_for_permits_is_woken_by_the_message(on: Ground) {
@@ -63,7 +63,7 @@ async fn who_waits_for_permits_is_woken_by_the_message(on: Ground) {
     let held = Semaphore::new(&one, &on.name).capacity(2).acquire_many(2).await.unwrap();
     let waiter = Semaphore::new(&two, &on.name).capacity(2).acquire_many(2).timeout(SOON / 2);
     let waiter = tokio::spawn(waiter.into_future());
-    wait_until(SOON, async || two.in_hand().channels > 0).await;
+    wait_until(SOON, async || two.stats().channels > 0).await;
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }

@@ -138,7 +138,7 @@ pub(crate) mod sharded_alone {
         };
         let moves = async {
             let slot_of = async |key: u64| {
-                let part = map.part_of(&key).await.unwrap();
+                let part = map.shard_of(&key).await.unwrap();
                 cluster.slot_of(part.object().name().unwrap().as_str()).await.unwrap()
             };
             until_more().await;
@@ -190,7 +190,7 @@ pub(crate) mod sharded_alone {
         );
         let mut found = 0;
         for value in &all {
-            let part = set.part_of(value).await.unwrap();
+            let part = set.shard_of(value).await.unwrap();
             let slot = cluster.slot_of(part.object().name().unwrap().as_str()).await.unwrap();
             if failed.iter().all(|(shard, _)| slot != (*shard * 1024) as u16) {
                 assert!(set.contains(value).await.unwrap());

@@ -72,7 +72,7 @@ async fn sharded_topics_are_heard_at_their_slot(on: Ground) {
 async fn what_is_published_reliably_comes_until_it_is_acknowledged(on: Ground) {
     let (one, two, name) = (on.client().await, on.client().await, on.name.clone());
     let topic: ReliableTopic<String, Text> = ReliableTopic::new(&one, &name);
-    let mut first = topic.subscribe().as_subscriber("first").look_every(SOON).await.unwrap();
+    let mut first = topic.subscribe().as_subscriber("first").poll_interval(SOON).await.unwrap();
     let mut second = topic.subscribe().await.unwrap();
     let publisher: ReliableTopic<String, Text> = ReliableTopic::new(&two, &name);
     assert_eq!(publisher.publish("1").await.unwrap().subscribers, 2);

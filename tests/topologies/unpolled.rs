@@ -347,7 +347,8 @@ async fn multi_locks(on: Ground) {
 }
 
 async fn segments(on: Ground) {
-    let next = waiter!(|client, name| SegmentedLock::new(&client, &name, 2).tour(1).next().await.unwrap().unwrap());
+    let next =
+        waiter!(|client, name| SegmentedLock::new(&client, &name, 2).segments_for(1).next().await.unwrap().unwrap());
     let all = waiter!(|client, name| SegmentedLock::new(&client, &name, 2).acquire_all().await.unwrap());
     held(&on, next, all).await;
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED};
 
 use crate::atomic::Atomic;
+use crate::atomic_number::AtomicNumber;
 use crate::error::AtomicError;
 use crate::number::{AddOptions, Number};
-use crate::numeral::Numeral;
 
 /// A future that adds to a number, created by [`Atomic::add`].
 ///
@@ -24,9 +24,9 @@ use crate::numeral::Numeral;
 /// # Ok(()) }
 /// ```
 #[doc(alias = "INCREX")]
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
-pub struct Add<T: Numeral> {
+pub struct Add<T: AtomicNumber> {
     atomic: Atomic<T>,
     by: T,
     options: Option<Options<T>>,
@@ -49,7 +49,7 @@ enum SetLifetime {
     Remove,
 }
 
-impl<T: Numeral> Add<T> {
+impl<T: AtomicNumber> Add<T> {
     pub(crate) fn new(atomic: Atomic<T>, by: T) -> Self {
         Add { atomic, by, options: None }
     }
@@ -114,7 +114,7 @@ impl<T: Numeral> Add<T> {
     }
 }
 
-impl<T: Numeral> Options<T> {
+impl<T: AtomicNumber> Options<T> {
     fn checked(self, number: &Number) -> Result<AddOptions, AtomicError> {
         let to_text = |option, bound: Option<T>| bound.map(|bound| number.to_text(option, bound)).transpose();
         let (min, max) = (to_text("lower bound", self.min)?, to_text("upper bound", self.max)?);
@@ -139,7 +139,7 @@ impl<T: Numeral> Options<T> {
     }
 }
 
-impl<T: Numeral> IntoFuture for Add<T> {
+impl<T: AtomicNumber> IntoFuture for Add<T> {
     type Output = Result<T, AtomicError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 

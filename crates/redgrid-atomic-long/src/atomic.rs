@@ -7,10 +7,10 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 
 use crate::add::Add;
+use crate::atomic_number::AtomicNumber;
 use crate::batch::AddBatcher;
 use crate::error::AtomicError;
 use crate::number::Number;
-use crate::numeral::Numeral;
 use crate::update_turn::UpdateTurns;
 
 /// A whole number, −2^63 to 2^63 − 1, shared by all processes that use the same server. It has the
@@ -64,16 +64,16 @@ pub type AtomicDouble = Atomic<f64>;
 /// once: after a lost reply it is [`OutcomeUnknown`](crate::Failure::OutcomeUnknown), and is not
 /// retried, unless [`exactly_once`](Atomic::exactly_once) is set.
 #[derive(Clone)]
-pub struct Atomic<T: Numeral>(Result<Arc<Shared<T>>, InvalidName>);
+pub struct Atomic<T: AtomicNumber>(Result<Arc<Shared<T>>, InvalidName>);
 
-struct Shared<T: Numeral> {
+struct Shared<T: AtomicNumber> {
     number: Number,
     batcher: AddBatcher<T>,
     /// The queue of updates, which run one at a time.
     update_turns: Arc<UpdateTurns<T>>,
 }
 
-impl<T: Numeral> Atomic<T> {
+impl<T: AtomicNumber> Atomic<T> {
     /// Returns the number with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         Atomic::from_number(Number::new::<T>(client, name))
@@ -229,7 +229,7 @@ impl<T: Numeral> Atomic<T> {
     }
 }
 
-impl<T: Numeral> std::fmt::Debug for Atomic<T> {
+impl<T: AtomicNumber> std::fmt::Debug for Atomic<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let number = self.0.as_ref().map(|shared| &shared.number);
         let mut debug = f.debug_struct(T::NAME);

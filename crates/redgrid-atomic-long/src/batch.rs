@@ -5,8 +5,8 @@ use std::sync::Arc;
 use redgrid_core::clock::Instant;
 use redgrid_core::{BatchExecutor, Batcher, Client, Code, ServerError};
 
+use crate::atomic_number::{AtomicNumber, BatchSum, MAX_LISTED, Step};
 use crate::number::{Number, parse_number};
-use crate::numeral::{BatchSum, MAX_LISTED, Numeral, Step};
 
 /// The result of one addition.
 pub(crate) type AddResult<T> = Result<Step<T>, ServerError>;
@@ -14,12 +14,12 @@ pub(crate) type AddResult<T> = Result<Step<T>, ServerError>;
 /// The batcher for one of the two delivery guarantees. All handles of a client with one name share
 /// it.
 #[derive(Clone)]
-pub(crate) enum AddBatcher<T: Numeral> {
+pub(crate) enum AddBatcher<T: AtomicNumber> {
     AtMostOnce(Arc<Batcher<AddExecutor<T, false>>>),
     ExactlyOnce(Arc<Batcher<AddExecutor<T, true>>>),
 }
 
-impl<T: Numeral> AddBatcher<T> {
+impl<T: AtomicNumber> AddBatcher<T> {
     pub(crate) fn of(number: &Number) -> Self {
         let (client, key) = (&number.client, &number.key);
         if number.exactly_once {
@@ -43,7 +43,7 @@ pub(crate) struct AddExecutor<T, const EXACTLY_ONCE: bool> {
     summand_type: std::marker::PhantomData<T>,
 }
 
-impl<T: Numeral, const EXACTLY_ONCE: bool> AddExecutor<T, EXACTLY_ONCE> {
+impl<T: AtomicNumber, const EXACTLY_ONCE: bool> AddExecutor<T, EXACTLY_ONCE> {
     fn new(number: &Number) -> Self {
         AddExecutor { number: number.clone(), summand_type: std::marker::PhantomData }
     }
@@ -92,7 +92,7 @@ impl<T: Numeral, const EXACTLY_ONCE: bool> AddExecutor<T, EXACTLY_ONCE> {
     }
 }
 
-impl<T: Numeral, const EXACTLY_ONCE: bool> BatchExecutor for AddExecutor<T, EXACTLY_ONCE> {
+impl<T: AtomicNumber, const EXACTLY_ONCE: bool> BatchExecutor for AddExecutor<T, EXACTLY_ONCE> {
     type Request = T;
     type Reply = AddResult<T>;
 
@@ -118,7 +118,7 @@ impl<T: Numeral, const EXACTLY_ONCE: bool> BatchExecutor for AddExecutor<T, EXAC
 
 /// Returns the result of each summand of a chunk, given the numbers that the script returned. The
 /// first of them is the number before the chunk.
-fn chunk_results<T: Numeral>(chunk: &[T], numbers: &[String]) -> Vec<AddResult<T>> {
+fn chunk_results<T: AtomicNumber>(chunk: &[T], numbers: &[String]) -> Vec<AddResult<T>> {
     let mut numbers = numbers.iter();
     let mut before = numbers.next().map_or("0", String::as_str);
     let result = |_: &T| match numbers.next() {
@@ -138,6 +138,6 @@ fn overflow_error() -> ServerError {
 }
 
 /// Returns the text of a summand, which was checked before.
-fn summand_text<T: Numeral>(by: T) -> String {
+fn summand_text<T: AtomicNumber>(by: T) -> String {
     by.to_text().unwrap_or_default()
 }

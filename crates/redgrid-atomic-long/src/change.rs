@@ -1,11 +1,11 @@
 //! Operations that set a number, compare it, or delete it.
 
 use crate::atomic::Atomic;
+use crate::atomic_number::AtomicNumber;
 use crate::comparison::Comparison;
 use crate::error::AtomicError;
-use crate::numeral::Numeral;
 
-impl<T: Numeral> Atomic<T> {
+impl<T: AtomicNumber> Atomic<T> {
     /// Sets the number, and removes its lifetime.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Failure, Name, Operation, ServerError};
 
-use crate::numeral::Value;
+use crate::atomic_number::Value;
 
 /// The error of reading or changing a number.
 #[derive(Debug, Clone, thiserror::Error)]

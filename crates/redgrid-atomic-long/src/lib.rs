@@ -26,21 +26,21 @@
 mod add;
 mod adder;
 mod atomic;
+mod atomic_number;
 mod batch;
 mod change;
 mod comparison;
 mod error;
 mod lifetime;
 mod number;
-mod numeral;
 mod update;
 mod update_turn;
 
 pub use add::Add;
 pub use adder::{AdderError, Amount, DoubleAdder, LongAdder, Reset, Sum};
 pub use atomic::{Atomic, AtomicDouble, AtomicLong};
+pub use atomic_number::{AtomicNumber, Value};
 pub use comparison::Comparison;
 pub use error::AtomicError;
-pub use numeral::{Numeral, Value};
 pub use redgrid_core::object::Lifetime;
 pub use redgrid_core::{Client, Config, Failure, ServerError};

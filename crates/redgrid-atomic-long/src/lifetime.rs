@@ -4,10 +4,10 @@ use redgrid_core::object::Lifetime;
 use redgrid_core::{FromReply, Request};
 
 use crate::atomic::Atomic;
+use crate::atomic_number::AtomicNumber;
 use crate::error::AtomicError;
-use crate::numeral::Numeral;
 
-impl<T: Numeral> Atomic<T> {
+impl<T: AtomicNumber> Atomic<T> {
     /// Returns whether the number exists. An absent number also reads as 0.
     ///
     /// # Errors

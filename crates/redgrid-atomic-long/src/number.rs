@@ -5,8 +5,8 @@ use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Failure, FromReply, IdempotentRequest, Name, Request, ServerError};
 
+use crate::atomic_number::{AtomicNumber, Scripts};
 use crate::error::AtomicError;
-use crate::numeral::{Numeral, Scripts};
 
 /// A number on the server, as text.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct AddOptions {
 }
 
 impl Number {
-    pub(crate) fn new<T: Numeral>(client: &Client, name: impl AsRef<str>) -> Result<Self, InvalidName> {
+    pub(crate) fn new<T: AtomicNumber>(client: &Client, name: impl AsRef<str>) -> Result<Self, InvalidName> {
         let name = Name::new(name)?;
         Ok(Number { client: client.clone(), key: client.key(&name), name, exactly_once: false, scripts: T::scripts() })
     }
@@ -50,24 +50,24 @@ impl Number {
     }
 
     /// Reads the number; an absent one is 0.
-    pub(crate) async fn get<T: Numeral>(&self, until: Instant) -> Result<T, AtomicError> {
+    pub(crate) async fn get<T: AtomicNumber>(&self, until: Instant) -> Result<T, AtomicError> {
         let request = Request::command("GET").key(self.key.clone()).idempotent();
         let text: Option<String> = self.client.run_until(request, until).await.map_err(|source| self.error(source))?;
         text.map_or(Ok(T::ZERO), |text| self.parse(&text))
     }
 
     /// Parses a number from a reply.
-    pub(crate) fn parse<T: Numeral>(&self, text: &str) -> Result<T, AtomicError> {
+    pub(crate) fn parse<T: AtomicNumber>(&self, text: &str) -> Result<T, AtomicError> {
         parse_number(text).map_err(|source| self.error(source))
     }
 
     /// Returns the text of a number for a request.
-    pub(crate) fn to_text<T: Numeral>(&self, option: &'static str, value: T) -> Result<String, AtomicError> {
+    pub(crate) fn to_text<T: AtomicNumber>(&self, option: &'static str, value: T) -> Result<String, AtomicError> {
         value.to_text().ok_or_else(|| self.invalid(option, T::EXPECTED, format!("{value:?}")))
     }
 
     /// Checks whether the server accepts a value as a number, without formatting it.
-    pub(crate) fn check<T: Numeral>(&self, option: &'static str, value: T) -> Result<(), AtomicError> {
+    pub(crate) fn check<T: AtomicNumber>(&self, option: &'static str, value: T) -> Result<(), AtomicError> {
         if value.is_valid() { Ok(()) } else { Err(self.invalid(option, T::EXPECTED, format!("{value:?}"))) }
     }
 
@@ -76,7 +76,7 @@ impl Number {
     }
 
     /// Returns the error of an addition of `by`.
-    pub(crate) fn add_error<T: Numeral>(&self, by: T, error: ServerError) -> AtomicError {
+    pub(crate) fn add_error<T: AtomicNumber>(&self, by: T, error: ServerError) -> AtomicError {
         if error.is_overflow() {
             AtomicError::Overflow { name: self.name.clone(), by: by.value() }
         } else {
@@ -187,7 +187,7 @@ impl Number {
 }
 
 /// Parses a number from a reply.
-pub(crate) fn parse_number<T: Numeral>(text: &str) -> Result<T, ServerError> {
+pub(crate) fn parse_number<T: AtomicNumber>(text: &str) -> Result<T, ServerError> {
     let invalid = || ServerError::Decode { expected: T::EXPECTED, got: text.chars().take(64).collect() };
     T::parse(text).ok_or_else(invalid)
 }

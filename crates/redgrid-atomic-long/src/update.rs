@@ -1,14 +1,14 @@
 //! Updates of a number by a function.
 
 use crate::atomic::Atomic;
+use crate::atomic_number::AtomicNumber;
 use crate::error::AtomicError;
-use crate::numeral::Numeral;
 
 /// The maximum number of compare-and-set attempts of an update. Only other processes cause retries,
 /// each with one update in flight at a time.
 const MAX_ATTEMPTS: usize = 100;
 
-impl<T: Numeral> Atomic<T> {
+impl<T: AtomicNumber> Atomic<T> {
     /// Sets the number to the result of `change`, atomically, and returns the new number. Its
     /// lifetime is kept.
     ///

@@ -18,12 +18,12 @@ use crate::reannounce::Reannouncer;
 
 static ARRIVE: Script<2> = Script::new("barrier/arrive", script!("barrier_arrive"));
 static LEAVE: Script<2> = Script::new("barrier/leave", script!("barrier_leave"));
-static REANNOUNCE: Script<2> = Script::new("barrier/affirm", script!("barrier_reannounce"));
+static REANNOUNCE: Script<2> = Script::new("barrier/reannounce", script!("barrier_reannounce"));
 
 /// How long this process announces an opened round: 9 minutes.
 ///
-/// The server stores a round for 10 minutes (`RETENTION` in seats.lua). A round that the server has
-/// expired as intended must not be mistaken for one that a failover lost.
+/// The server stores a round for 10 minutes (`RETENTION` in participants.lua). A round that the
+/// server has expired as intended must not be mistaken for one that a failover lost.
 const ROUND_MEMORY: Duration = Duration::from_secs(9 * 60);
 
 /// A barrier for a number of parties, in whichever processes they run: each party waits until all
@@ -149,7 +149,7 @@ impl Barrier {
 }
 
 /// A future that waits at a barrier, created by [`Barrier::wait`].
-#[must_use = "the wait does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct BarrierWait {
     barrier: Barrier,
@@ -186,12 +186,12 @@ impl BarrierWait {
         let poll_request = || {
             let request = ARRIVE
                 .with(keys(&handle))
-                .not_after_here()
+                .deadline_arg()
                 .arg(participant.id())
                 .arg(participant.generation().to_string());
             let request = request.int(parties.into()).int(handle.lease());
             let seen = rounds.last().round_at(mark_requested());
-            request.arg(seen.to_string()).publish_here().arg(handle.channel.clone()).idempotent()
+            request.arg(seen.to_string()).publish_arg().arg(handle.channel.clone()).idempotent()
         };
         let result =
             handle.poll_until(options, poll_request, |reply| parse_arrive_reply(&handle, parties, &reply)).await;
@@ -210,7 +210,7 @@ impl BarrierWait {
         let (keys, channel) = (keys(&handle), handle.channel.clone());
         rounds.reannouncer.start(&handle, &rounds, move |rounds| {
             let request = REANNOUNCE.with(keys.clone()).arg(rounds.last().round.to_string());
-            request.publish_here().arg(channel.clone()).idempotent()
+            request.publish_arg().arg(channel.clone()).idempotent()
         });
         Ok(result)
     }

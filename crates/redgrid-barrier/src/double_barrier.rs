@@ -15,7 +15,7 @@ use crate::handle::{PollOutcome, SyncHandle, object, script};
 use crate::keepalive::Keepalive;
 
 static ENTER: Script<3> = Script::new("double-barrier/enter", script!("double_barrier", "double_enter"));
-static KEEPALIVE: Script<3> = Script::new("double-barrier/stay", script!("double_barrier", "double_keepalive"));
+static KEEPALIVE: Script<3> = Script::new("double-barrier/keepalive", script!("double_barrier", "double_keepalive"));
 static LEAVE: Script<3> = Script::new("double-barrier/leave", script!("double_barrier", "double_leave"));
 
 /// A section that a number of parties begin together and end together, in whichever processes they
@@ -83,7 +83,7 @@ impl DoubleBarrier {
 }
 
 /// A future that enters a double barrier, created by [`DoubleBarrier::enter`].
-#[must_use = "the wait does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Enter {
     barrier: DoubleBarrier,
@@ -118,11 +118,11 @@ impl Enter {
         let poll_request = || {
             let request = ENTER
                 .with(keys(&handle))
-                .not_after_here()
+                .deadline_arg()
                 .arg(participant.id())
                 .arg(participant.generation().to_string());
             let request = request.int(parties.into()).int(handle.lease());
-            request.publish_here().arg(handle.channel.clone()).idempotent()
+            request.publish_arg().arg(handle.channel.clone()).idempotent()
         };
         let entered =
             handle.poll_until(options, poll_request, |reply| parse_enter_reply(&handle, parties, &reply)).await;
@@ -141,8 +141,8 @@ impl Enter {
         let (id, generation) = (participant.id(), participant.generation());
         let keepalive = Keepalive::start(&handle, move |handle| {
             let request =
-                KEEPALIVE.with(keys(handle)).not_after_here().arg(id.clone()).arg(generation.to_string()).int(session);
-            request.int(handle.lease()).publish_here().arg(handle.channel.clone()).idempotent()
+                KEEPALIVE.with(keys(handle)).deadline_arg().arg(id.clone()).arg(generation.to_string()).int(session);
+            request.int(handle.lease()).publish_arg().arg(handle.channel.clone()).idempotent()
         });
         Ok(DoubleBarrierGuard { keepalive, participant, handle, session })
     }
@@ -164,7 +164,7 @@ impl IntoFuture for Enter {
 ///
 /// Its lease is renewed while the guard lives. Dropping the guard leaves in the background;
 /// [`DoubleBarrierGuard::leave`] also waits for the others.
-#[must_use = "dropping the guard leaves"]
+#[must_use = "dropping the guard leaves the barrier"]
 #[derive(Debug)]
 pub struct DoubleBarrierGuard {
     keepalive: Keepalive,
@@ -215,7 +215,7 @@ impl DoubleBarrierGuard {
 }
 
 /// A future that leaves a double barrier, created by [`DoubleBarrierGuard::leave`].
-#[must_use = "the wait for the others does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug)]
 pub struct Leave {
     guard: DoubleBarrierGuard,
@@ -270,7 +270,7 @@ fn keys(handle: &SyncHandle) -> [Bytes; 3] {
 /// is inside.
 fn leave_request(handle: &SyncHandle, participant: &Participant, session: i64, only_outside: bool) -> Request {
     let request = LEAVE.with(keys(handle)).arg(participant.id()).arg(participant.generation().to_string()).int(session);
-    request.int(handle.lease()).publish_here().arg(handle.channel.clone()).int(only_outside.into()).idempotent()
+    request.int(handle.lease()).publish_arg().arg(handle.channel.clone()).int(only_outside.into()).idempotent()
 }
 
 fn parse_enter_reply(handle: &SyncHandle, ours: u32, reply: &[i64]) -> Result<PollOutcome<i64>, BarrierError> {

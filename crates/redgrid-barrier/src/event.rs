@@ -12,7 +12,7 @@ use redgrid_core::{Client, Failure, IdempotentScript, Script};
 use crate::error::{WaitError, of_read};
 use crate::handle::{PollOutcome, SyncHandle, exactly_once_script, object, script};
 
-static STATE: Script<1> = Script::new("event/look", script!("event", "event_state"));
+static STATE: Script<1> = Script::new("event/state", script!("event", "event_state"));
 static SET: IdempotentScript<1> = IdempotentScript::new("event/set", exactly_once_script!("event", "event_set"));
 static RESET: IdempotentScript<1> = IdempotentScript::new("event/reset", exactly_once_script!("event", "event_reset"));
 
@@ -88,7 +88,7 @@ impl Event {
         let handle = self.handle.as_ref().map_err(Clone::clone)?;
         let lifetime =
             self.lifetime.map_or(0, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX).clamp(1, MAX_LIFETIME));
-        let request = SET.with([handle.key.clone()]).int(lifetime).publish_here().arg(handle.channel.clone());
+        let request = SET.with([handle.key.clone()]).int(lifetime).publish_arg().arg(handle.channel.clone());
         Ok(handle.run_exactly_once::<Vec<i64>>(request).await? == [1])
     }
 
@@ -144,7 +144,7 @@ impl Event {
 const MAX_LIFETIME: i64 = 10 * 365 * 24 * 3600 * 1000;
 
 /// A future that waits for an event, created by [`Event::wait`].
-#[must_use = "the wait does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct EventWait {
     event: Event,

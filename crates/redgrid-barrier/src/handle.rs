@@ -162,7 +162,10 @@ impl SyncHandle {
         let mut last_reply = if options.had_contact { clock.now() } else { Instant::MIN };
         let timed_out = |last_failure: Option<Failure>, last_reply: Instant| {
             let no_reply = || {
-                failure(&self.name, redgrid_core::ServerError::Unknown { reason: "no reply arrived in time".into() })
+                failure(
+                    &self.name,
+                    redgrid_core::ServerError::Unknown { reason: "no reply arrived in time".into() },
+                )
             };
             let no_contact = || Some(failure(&self.name, self.client.out_of_contact(&self.key, last_reply)?));
             match last_failure.or_else(no_contact).or_else(|| (last_reply == Instant::MIN).then(no_reply)) {
@@ -295,13 +298,13 @@ impl WaitOptions {
 /// The text of a script, behind the prelude of all scripts of this crate.
 macro_rules! script {
     ($($file:literal),+) => {
-        concat!("local k = KEYS\n", include_str!("scripts/seats.lua") $(, include_str!(concat!("scripts/", $file, ".lua")))+)
+        concat!("local k = KEYS\n", include_str!("scripts/participants.lua") $(, include_str!(concat!("scripts/", $file, ".lua")))+)
     };
 }
 /// Like `script!`, for a script that is executed exactly once: its first key is for deduplication.
 macro_rules! exactly_once_script {
     ($($file:literal),+) => {
-        concat!("local k = {unpack(KEYS, 2)}\n", include_str!("scripts/seats.lua") $(, include_str!(concat!("scripts/", $file, ".lua")))+)
+        concat!("local k = {unpack(KEYS, 2)}\n", include_str!("scripts/participants.lua") $(, include_str!(concat!("scripts/", $file, ".lua")))+)
     };
 }
 pub(crate) use {exactly_once_script, script};

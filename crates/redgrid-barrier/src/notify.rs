@@ -99,7 +99,7 @@ impl Notify {
 }
 
 /// A future that waits for a notification, created by [`Notify::notified`].
-#[must_use = "the wait does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Notified {
     notify: Notify,

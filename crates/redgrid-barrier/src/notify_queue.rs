@@ -10,10 +10,12 @@ use crate::barrier::shut_down_error;
 use crate::error::WaitError;
 use crate::handle::{PollOutcome, SyncHandle, WaitOptions, exactly_once_script, script};
 
-static WAIT: Script<3> = Script::new("line/wait", script!("line", "line_wait"));
-static LEAVE: Script<3> = Script::new("line/leave", script!("line", "line_leave"));
-static NOTIFY_ONE: IdempotentScript<3> = IdempotentScript::new("line/one", exactly_once_script!("line", "line_one"));
-static NOTIFY_ALL: IdempotentScript<3> = IdempotentScript::new("line/all", exactly_once_script!("line", "line_all"));
+static WAIT: Script<3> = Script::new("notify/wait", script!("notify_queue", "notify_wait"));
+static LEAVE: Script<3> = Script::new("notify/leave", script!("notify_queue", "notify_leave"));
+static NOTIFY_ONE: IdempotentScript<3> =
+    IdempotentScript::new("notify/one", exactly_once_script!("notify_queue", "notify_one"));
+static NOTIFY_ALL: IdempotentScript<3> =
+    IdempotentScript::new("notify/all", exactly_once_script!("notify_queue", "notify_all"));
 
 /// Whether a notification without a waiter is stored as a permit for the next waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,18 +57,18 @@ impl Waiter {
     fn leave_request(&self, consumed: bool) -> Request {
         let request =
             LEAVE.with(keys(&self.handle)).arg(self.participant.id()).arg(self.participant.generation().to_string());
-        let request = request.int(consumed.into()).publish_here().arg(self.handle.channel.clone());
+        let request = request.int(consumed.into()).publish_arg().arg(self.handle.channel.clone());
         request.arg(self.store_permit.arg()).idempotent()
     }
 
     fn poll_request(&self, consume: bool, was_queued: bool) -> Request {
         let request = WAIT
             .with(keys(&self.handle))
-            .not_after_here()
+            .deadline_arg()
             .arg(self.participant.id())
             .arg(self.participant.generation().to_string());
         let request =
-            request.int(self.handle.lease()).int(consume.into()).publish_here().arg(self.handle.channel.clone());
+            request.int(self.handle.lease()).int(consume.into()).publish_arg().arg(self.handle.channel.clone());
         request.arg(self.store_permit.arg()).int(was_queued.into()).idempotent()
     }
 
@@ -127,12 +129,12 @@ impl Waiter {
 
 /// Notifies the first waiter of the queue, and returns whether there was one.
 pub(crate) async fn notify_one(handle: &SyncHandle, store_permit: StorePermit) -> Result<bool, Failure> {
-    let request = NOTIFY_ONE.with(keys(handle)).publish_here().arg(handle.channel.clone()).arg(store_permit.arg());
+    let request = NOTIFY_ONE.with(keys(handle)).publish_arg().arg(handle.channel.clone()).arg(store_permit.arg());
     Ok(handle.run_exactly_once::<Vec<i64>>(request).await? == [1])
 }
 
 /// Notifies all waiters of the queue, and returns their number.
 pub(crate) async fn notify_all(handle: &SyncHandle) -> Result<u64, Failure> {
-    let request = NOTIFY_ALL.with(keys(handle)).publish_here().arg(handle.channel.clone());
+    let request = NOTIFY_ALL.with(keys(handle)).publish_arg().arg(handle.channel.clone());
     Ok(handle.run_exactly_once::<Vec<u64>>(request).await?.first().copied().unwrap_or_default())
 }

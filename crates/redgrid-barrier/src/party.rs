@@ -67,10 +67,10 @@ impl Party {
         let progress = Arc::new(Progress { arrived: AtomicI64::new(phase - 1), seen: AtomicI64::new(phase) });
         let (id, generation, known) = (participant.id(), participant.generation(), Arc::clone(&progress));
         let keepalive = Keepalive::start(handle, move |handle| {
-            let request = KEEPALIVE.with(keys(handle)).not_after_here().arg(id.clone()).arg(generation.to_string());
+            let request = KEEPALIVE.with(keys(handle)).deadline_arg().arg(id.clone()).arg(generation.to_string());
             let request = request.int(known.arrived.load(Ordering::Acquire)).int(handle.lease());
             let request = request.int(known.seen.load(Ordering::Acquire));
-            request.publish_here().arg(handle.channel.clone()).int(run).idempotent()
+            request.publish_arg().arg(handle.channel.clone()).int(run).idempotent()
         });
         Party { _keepalive: keepalive, participant, handle: handle.clone(), progress, run }
     }
@@ -160,7 +160,7 @@ impl Party {
 }
 
 /// A future that arrives and waits for the others, created by [`Party::arrive_and_wait`].
-#[must_use = "the party does not arrive until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Advance<'a> {
     party: &'a Party,
@@ -212,11 +212,11 @@ pub(crate) fn arrive_request(
 ) -> Request {
     let request = ARRIVE
         .with(keys(handle))
-        .not_after_here()
+        .deadline_arg()
         .arg(participant.id())
         .arg(participant.generation().to_string())
         .int(wanted);
     let request = request.int(handle.lease()).int(state.seen).int(deregister.into());
-    let request = request.publish_here().arg(handle.channel.clone());
+    let request = request.publish_arg().arg(handle.channel.clone());
     request.int(state.arrived).int(state.run).idempotent()
 }

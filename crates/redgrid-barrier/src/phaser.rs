@@ -16,8 +16,8 @@ use crate::party::{Party, PartyState, arrive_request};
 
 static REGISTER: Script<3> = Script::new("phaser/register", script!("phaser", "phaser_register"));
 pub(crate) static ARRIVE: Script<3> = Script::new("phaser/arrive", script!("phaser", "phaser_arrive"));
-pub(crate) static KEEPALIVE: Script<3> = Script::new("phaser/stay", script!("phaser", "phaser_keepalive"));
-static STATE: Script<3> = Script::new("phaser/look", script!("phaser", "phaser_state"));
+pub(crate) static KEEPALIVE: Script<3> = Script::new("phaser/keepalive", script!("phaser", "phaser_keepalive"));
+static STATE: Script<3> = Script::new("phaser/state", script!("phaser", "phaser_state"));
 static END: IdempotentScript<3> = IdempotentScript::new("phaser/end", exactly_once_script!("phaser", "phaser_end"));
 
 /// The maximum number of parties of one `bulk_register`: 1,000, for which the script takes a few
@@ -203,7 +203,7 @@ impl Phaser {
 
     async fn end(&self, delete: bool) -> Result<bool, PhaserError> {
         let handle = self.handle()?;
-        let request = END.with(keys(handle)).int(delete.into()).publish_here().arg(handle.channel.clone());
+        let request = END.with(keys(handle)).int(delete.into()).publish_arg().arg(handle.channel.clone());
         Ok(handle.run_exactly_once::<Vec<i64>>(request).await? == [1])
     }
 
@@ -225,7 +225,7 @@ async fn register(handle: &SyncHandle, parties: usize) -> Result<Vec<Party>, Pha
         participant.arm(arrive_request(handle, participant, PartyState::UNCONFIRMED, 0, true));
     }
     loop {
-        let request = REGISTER.with(keys(handle)).not_after_here().int(handle.lease()).publish_here();
+        let request = REGISTER.with(keys(handle)).deadline_arg().int(handle.lease()).publish_arg();
         let request = participants.iter().fold(request.arg(handle.channel.clone()), |request, participant| {
             request.arg(participant.id()).arg(participant.generation().to_string())
         });
@@ -245,7 +245,7 @@ async fn register(handle: &SyncHandle, parties: usize) -> Result<Vec<Party>, Pha
 }
 
 /// A future that waits for the end of a phase, created by [`Phaser::wait_advance`].
-#[must_use = "the wait does not begin until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct WaitAdvance {
     phaser: Phaser,
@@ -303,7 +303,7 @@ pub(crate) fn keys(handle: &SyncHandle) -> [Bytes; 3] {
 }
 
 fn state_request(handle: &SyncHandle) -> redgrid_core::Request {
-    STATE.with(keys(handle)).publish_here().arg(handle.channel.clone()).idempotent()
+    STATE.with(keys(handle)).publish_arg().arg(handle.channel.clone()).idempotent()
 }
 
 /// The error of a phaser operation.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 
 use bytes::Bytes;
-use redgrid_core::object::{Object, ObjectError, Place, alone};
+use redgrid_core::object::{Object, ObjectError, ObjectRef, alone};
 use redgrid_core::{Client, Request, Script};
 
 static FILL: Script<1> = Script::new("bits/fill", include_str!("scripts/fill.lua"));
@@ -32,7 +32,7 @@ const MAX_INDICES: usize = 500;
 #[doc(alias = "RedissonBitSet")]
 #[derive(Clone)]
 pub struct BitSet {
-    pub(crate) place: Place,
+    pub(crate) object_ref: ObjectRef,
 }
 
 impl BitSet {
@@ -40,12 +40,12 @@ impl BitSet {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        BitSet { place: Place::new(client, name) }
+        BitSet { object_ref: ObjectRef::new(client, name) }
     }
 
     /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     pub fn object(&self) -> Object {
-        self.place.object(alone)
+        self.object_ref.object(alone)
     }
 
     /// Returns whether a bit is set.
@@ -58,7 +58,7 @@ impl BitSet {
     ///
     /// Dropping the future changes nothing.
     pub async fn get(&self, index: u64) -> Result<bool, ObjectError> {
-        self.place.read(self.place.command("GETBIT")?.arg(self.encode_index(index)?)).await
+        self.object_ref.read(self.object_ref.command("GETBIT")?.arg(self.encode_index(index)?)).await
     }
 
     /// Returns for each of these bits, in their order, whether it is set. Up to 500 bits a request.
@@ -75,9 +75,9 @@ impl BitSet {
         let indices = self.encode_indices(indices)?;
         let mut found = Vec::with_capacity(indices.len());
         for chunk in indices.chunks(MAX_INDICES) {
-            let request = self.place.command("BITFIELD_RO")?;
+            let request = self.object_ref.command("BITFIELD_RO")?;
             let request = chunk.iter().fold(request, |request, index| request.arg("GET").arg("u1").arg(index.clone()));
-            found.extend(self.place.read::<Vec<bool>>(request).await?);
+            found.extend(self.object_ref.read::<Vec<bool>>(request).await?);
         }
         Ok(found)
     }
@@ -93,8 +93,8 @@ impl BitSet {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "clear")]
     pub async fn set(&self, index: u64, bit: bool) -> Result<bool, ObjectError> {
-        let request = self.place.command("SETBIT")?.arg(self.encode_index(index)?).int(bit.into());
-        self.place.change(request).await
+        let request = self.object_ref.command("SETBIT")?.arg(self.encode_index(index)?).int(bit.into());
+        self.object_ref.change(request).await
     }
 
     /// Sets or clears these bits, up to 500 a request. Returns the number of changed bits.
@@ -111,9 +111,9 @@ impl BitSet {
         let (indices, to) = (self.encode_indices(indices)?, if bit { "1" } else { "0" });
         let mut changed = 0;
         for chunk in indices.chunks(MAX_INDICES) {
-            let request = self.place.command("BITFIELD")?;
+            let request = self.object_ref.command("BITFIELD")?;
             let set = |request: Request, index: &Bytes| request.arg("SET").arg("u1").arg(index.clone()).arg(to);
-            let previous_bits: Vec<bool> = self.place.change(chunk.iter().fold(request, set)).await?;
+            let previous_bits: Vec<bool> = self.object_ref.change(chunk.iter().fold(request, set)).await?;
             changed += previous_bits.into_iter().filter(|previous| *previous != bit).count() as u64;
         }
         Ok(changed)
@@ -143,13 +143,13 @@ impl BitSet {
     #[doc(alias = "clear")]
     pub async fn set_range(&self, range: impl RangeBounds<u64>, bit: bool) -> Result<(), ObjectError> {
         let Range { start, end } = self.checked_range(&range)?;
-        let (_, key) = self.place.named()?;
+        let (_, key) = self.object_ref.name_and_key()?;
         let mut from = start;
         while from < end {
             // Each chunk ends at the end of a byte.
             let to = end.min((from / 8) * 8 + MAX_FILLED);
             let request = FILL.with([key.clone()]).arg(from.to_string()).arg(to.to_string()).int(bit.into());
-            if !self.place.change::<bool>(request).await? {
+            if !self.object_ref.change::<bool>(request).await? {
                 break;
             }
             from = to;
@@ -167,7 +167,7 @@ impl BitSet {
     ///
     /// As for [`BitSet::set`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        self.place.change(self.place.command("DEL")?).await
+        self.object_ref.change(self.object_ref.command("DEL")?).await
     }
 
     /// Returns the number of set bits.
@@ -181,7 +181,7 @@ impl BitSet {
     /// Dropping the future changes nothing.
     #[doc(alias = "cardinality")]
     pub async fn count(&self) -> Result<u64, ObjectError> {
-        self.place.read(self.place.command("BITCOUNT")?).await
+        self.object_ref.read(self.object_ref.command("BITCOUNT")?).await
     }
 
     /// Returns the number of set bits in a range.
@@ -195,11 +195,11 @@ impl BitSet {
     /// Dropping the future changes nothing.
     pub async fn count_in(&self, range: impl RangeBounds<u64>) -> Result<u64, ObjectError> {
         let Range { start, end } = self.checked_range(&range)?;
-        let (_, key) = self.place.named()?;
+        let (_, key) = self.object_ref.name_and_key()?;
         if start == end {
             return Ok(0);
         }
-        self.place.read(COUNT.with([key.clone()]).arg(start.to_string()).arg(end.to_string())).await
+        self.object_ref.read(COUNT.with([key.clone()]).arg(start.to_string()).arg(end.to_string())).await
     }
 
     /// Returns the index of the highest set bit plus one; 0 if no bit is set.
@@ -213,8 +213,8 @@ impl BitSet {
     /// Dropping the future changes nothing.
     #[doc(alias = "length")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        let (_, key) = self.place.named()?;
-        self.place.read(LENGTH.with([key.clone()])).await
+        let (_, key) = self.object_ref.name_and_key()?;
+        self.object_ref.read(LENGTH.with([key.clone()])).await
     }
 
     /// Returns whether no bit is set.
@@ -227,7 +227,7 @@ impl BitSet {
     ///
     /// Dropping the future changes nothing.
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        Ok(self.place.read::<i64>(self.place.command("BITPOS")?.int(1)).await? < 0)
+        Ok(self.object_ref.read::<i64>(self.object_ref.command("BITPOS")?.int(1)).await? < 0)
     }
 
     /// Returns the number of stored bits: 8 for each byte.
@@ -240,7 +240,7 @@ impl BitSet {
     ///
     /// Dropping the future changes nothing.
     pub async fn size(&self) -> Result<u64, ObjectError> {
-        Ok(self.place.read::<u64>(self.place.command("STRLEN")?).await? * 8)
+        Ok(self.object_ref.read::<u64>(self.object_ref.command("STRLEN")?).await? * 8)
     }
 
     /// Returns the index of the first set bit, from `from` on.
@@ -274,8 +274,8 @@ impl BitSet {
 
     async fn next(&self, from: u64, bit: bool) -> Result<Option<u64>, ObjectError> {
         let from = self.encode_index(from)?;
-        let (_, key) = self.place.named()?;
-        let found: i64 = self.place.read(NEXT.with([key.clone()]).arg(from).int(bit.into())).await?;
+        let (_, key) = self.object_ref.name_and_key()?;
+        let found: i64 = self.object_ref.read(NEXT.with([key.clone()]).arg(from).int(bit.into())).await?;
         Ok(u64::try_from(found).ok().filter(|found| *found < MAX_BITS))
     }
 
@@ -291,7 +291,7 @@ impl BitSet {
     #[doc(alias = "toByteArray")]
     #[doc(alias = "asBitSet")]
     pub async fn to_bytes(&self) -> Result<Bytes, ObjectError> {
-        Ok(self.place.read::<Option<Bytes>>(self.place.command("GET")?).await?.unwrap_or_default())
+        Ok(self.object_ref.read::<Option<Bytes>>(self.object_ref.command("GET")?).await?.unwrap_or_default())
     }
 
     /// Replaces the set by these bytes, in the format of [`BitSet::to_bytes`], in one step. The
@@ -306,14 +306,14 @@ impl BitSet {
     /// As for [`BitSet::set`].
     #[doc(alias = "set")]
     pub async fn replace(&self, bytes: impl Into<Bytes>) -> Result<(), ObjectError> {
-        self.place.change(self.place.command("SET")?.arg(bytes)).await
+        self.object_ref.change(self.object_ref.command("SET")?.arg(bytes)).await
     }
 
     fn encode_index(&self, index: u64) -> Result<Bytes, ObjectError> {
         if index < MAX_BITS {
             Ok(index.to_string().into())
         } else {
-            Err(self.place.invalid("index", "0 to 4294967295", index))
+            Err(self.object_ref.invalid("index", "0 to 4294967295", index))
         }
     }
 
@@ -336,7 +336,11 @@ impl BitSet {
             (Some(start), Some(end)) if start <= end && end <= MAX_BITS => Ok(start..end),
             _ => {
                 let got = format!("{} to {}", describe_bound(range.start_bound()), describe_bound(range.end_bound()));
-                Err(self.place.invalid("range", "one within 0 to 4294967295 whose end is not before its start", got))
+                Err(self.object_ref.invalid(
+                    "range",
+                    "one within 0 to 4294967295 whose end is not before its start",
+                    got,
+                ))
             }
         }
     }
@@ -353,6 +357,6 @@ fn describe_bound(bound: Bound<&u64>) -> String {
 
 impl fmt::Debug for BitSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BitSet").field("name", &self.place.name()).finish_non_exhaustive()
+        f.debug_struct("BitSet").field("name", &self.object_ref.name()).finish_non_exhaustive()
     }
 }

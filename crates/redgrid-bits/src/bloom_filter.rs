@@ -9,7 +9,7 @@ use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::name::suffixed;
 use redgrid_core::object::layouts::bloom_filter;
-use redgrid_core::object::{Object, ObjectError, Place, Rounds};
+use redgrid_core::object::{CasLoop, Object, ObjectError, ObjectRef};
 use redgrid_core::{Client, FromReply, Request, Script};
 
 use crate::shape::{FilterConfig, MAX_SIZE, Shape};
@@ -43,7 +43,7 @@ macro_rules! bloom_filter {
         #[doc(alias = "RBloomFilter")]
         #[doc(alias = "RedissonBloomFilter")]
         pub struct BloomFilter<T, C $($codec)*> {
-            place: Place,
+            object_ref: ObjectRef,
             codec: C,
             cached_shape: Arc<Mutex<Option<Shape>>>,
             elements: PhantomData<fn() -> T>,
@@ -61,8 +61,8 @@ impl<T, C: Codec + Default> BloomFilter<T, C> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        let place = Place::new(client, name);
-        BloomFilter { place, codec: C::default(), cached_shape: Arc::default(), elements: PhantomData }
+        let object_ref = ObjectRef::new(client, name);
+        BloomFilter { object_ref, codec: C::default(), cached_shape: Arc::default(), elements: PhantomData }
     }
 }
 
@@ -70,13 +70,13 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// Returns a handle of the same name with another codec. Elements are equal if their encoded
     /// bytes are equal.
     pub fn with_codec<D: Codec>(self, codec: D) -> BloomFilter<T, D> {
-        BloomFilter { place: self.place, codec, cached_shape: self.cached_shape, elements: PhantomData }
+        BloomFilter { object_ref: self.object_ref, codec, cached_shape: self.cached_shape, elements: PhantomData }
     }
 
     /// Returns the [`Object`] of both keys: existence (as soon as the filter is created), lifetime,
     /// other names, memory size.
     pub fn object(&self) -> Object {
-        self.place.object(bloom_filter).and_faces(2)
+        self.object_ref.object(bloom_filter).with_primary_keys(2)
     }
 
     /// Creates the filter, if there is none, and returns whether it did.
@@ -125,10 +125,10 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// As for [`BloomFilter::try_init`].
     pub async fn try_init_as(&self, plan: &FilterConfig) -> Result<bool, ObjectError> {
         let Shape { size, hashes } = self.checked_shape(plan.size, plan.hash_iterations.into())?;
-        let (_, key) = self.place.named()?;
+        let (_, key) = self.object_ref.name_and_key()?;
         let request = INIT.with([config_key(key)]).arg(size.to_string()).int(hashes.into());
         let request = request.arg(plan.expected_insertions.to_string()).arg(plan.false_probability.to_string());
-        self.place.change(request).await
+        self.object_ref.change(request).await
     }
 
     /// Returns the configuration that [`BloomFilter::try_init`] would choose, without sending a
@@ -139,13 +139,13 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) as for `try_init`.
     pub fn planned(&self, expected_insertions: u64, false_probability: f64) -> Result<FilterConfig, ObjectError> {
         if !(false_probability > 0.0 && false_probability < 1.0) {
-            return Err(self.place.invalid("false probability", "more than 0 and less than 1", false_probability));
+            return Err(self.object_ref.invalid("false probability", "more than 0 and less than 1", false_probability));
         }
         let config = FilterConfig::plan(expected_insertions, false_probability);
         if !(1..=MAX_SIZE).contains(&config.size) {
             let (got, expected) =
                 (format!("{} of them", config.size), format_args!("numbers that make 1 to {MAX_SIZE} bits"));
-            return Err(self.place.invalid("size", expected, got));
+            return Err(self.object_ref.invalid("size", expected, got));
         }
         Ok(config)
     }
@@ -164,10 +164,10 @@ impl<T, C: Codec> BloomFilter<T, C> {
     #[doc(alias = "getSize")]
     #[doc(alias = "getHashIterations")]
     pub async fn config(&self) -> Result<Option<FilterConfig>, ObjectError> {
-        let (_, key) = self.place.named()?;
+        let (_, key) = self.object_ref.name_and_key()?;
         let names = ["size", "hashIterations", "expectedInsertions", "falseProbability"];
         let request = names.into_iter().fold(Request::command("HMGET").key(config_key(key)), Request::arg);
-        let found: (Option<u64>, Option<u64>, Option<u64>, Option<f64>) = self.place.read(request).await?;
+        let found: (Option<u64>, Option<u64>, Option<u64>, Option<f64>) = self.object_ref.read(request).await?;
         let (Some(size), Some(hashes), expected_insertions, false_probability) = found else { return Ok(None) };
         let Shape { size, hashes } = self.checked_shape(size, hashes)?;
         Ok(Some(FilterConfig {
@@ -188,8 +188,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
     ///
     /// Dropping the future changes nothing.
     pub async fn count(&self) -> Result<u64, ObjectError> {
-        let (_, key) = self.place.named()?;
-        let found = self.place.read(COUNT.with([config_key(key), key.clone()])).await?;
+        let (_, key) = self.object_ref.name_and_key()?;
+        let found = self.object_ref.read(COUNT.with([config_key(key), key.clone()])).await?;
         let (Some(size), Some(hashes), bits): (Option<u64>, Option<u64>, u64) = found else {
             return Err(self.absent_error());
         };
@@ -197,7 +197,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     }
 
     fn absent_error(&self) -> ObjectError {
-        match self.place.named() {
+        match self.object_ref.name_and_key() {
             Ok((name, _)) => ObjectError::Absent { name: name.clone() },
             Err(invalid) => invalid,
         }
@@ -210,7 +210,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
             }
             _ => {
                 let got = format_args!("{size} bits, and {hashes} of each element");
-                Err(self.place.invalid("configuration", "a filter of 1 to 4294967296 bits", got))
+                Err(self.object_ref.invalid("configuration", "a filter of 1 to 4294967296 bits", got))
             }
         }
     }
@@ -221,9 +221,9 @@ impl<T, C: Codec> BloomFilter<T, C> {
         if let Some(shape) = cached_shape {
             return Ok(shape);
         }
-        let (_, key) = self.place.named()?;
+        let (_, key) = self.object_ref.name_and_key()?;
         let request = Request::command("HMGET").key(config_key(key)).arg("size").arg("hashIterations");
-        let found = self.place.ask(request).await?;
+        let found = self.object_ref.read_primary(request).await?;
         let (Some(size), Some(hashes)): (Option<u64>, Option<u64>) = found else { return Err(self.absent_error()) };
         let shape = self.checked_shape(size, hashes)?;
         self.cache_shape(Some(shape));
@@ -244,8 +244,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
         mut accept: impl FnMut(R) -> Option<A>,
         mut on_reply: impl FnMut(A),
     ) -> Result<(), ObjectError> {
-        let (name, key) = self.place.named()?;
-        let (mut rest, mut rounds) = (elements, Rounds::of(self.place.client(), name));
+        let (name, key) = self.object_ref.name_and_key()?;
+        let (mut rest, mut cas_loop) = (elements, CasLoop::new(self.object_ref.client(), name));
         // After the reply that the shape is another, or that there is no filter, only the primary
         // is read.
         let mut from_replicas = true;
@@ -257,20 +257,20 @@ impl<T, C: Codec> BloomFilter<T, C> {
             let indices = chunk.iter().flat_map(|element| shape.indices(element));
             let request = indices.fold(request, |request, index| request.arg(index.to_string()));
             let reply = match is_read {
-                true if from_replicas => self.place.read(request).await?,
-                true => self.place.ask(request).await?,
-                false => self.place.change(request).await?,
+                true if from_replicas => self.object_ref.read(request).await?,
+                true => self.object_ref.read_primary(request).await?,
+                false => self.object_ref.change(request).await?,
             };
             match accept(reply) {
                 Some(reply) => {
                     on_reply(reply);
                     rest = remaining;
-                    rounds = Rounds::of(self.place.client(), name);
+                    cas_loop = CasLoop::new(self.object_ref.client(), name);
                 }
                 None => {
                     self.cache_shape(None);
                     from_replicas = false;
-                    rounds.lost().await?;
+                    cas_loop.lost().await?;
                 }
             }
         }
@@ -285,7 +285,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     where
         C: Encode<Q>,
     {
-        self.place.encoded_all(&self.codec, elements)
+        self.object_ref.encoded_all(&self.codec, elements)
     }
 
     /// Adds an element. Returns whether it was not contained: then it is certainly new.
@@ -387,14 +387,14 @@ impl<T, C: Codec> BloomFilter<T, C> {
 
 impl<T, C: Clone> Clone for BloomFilter<T, C> {
     fn clone(&self) -> Self {
-        let (place, cached_shape) = (self.place.clone(), Arc::clone(&self.cached_shape));
-        BloomFilter { place, codec: self.codec.clone(), cached_shape, elements: PhantomData }
+        let (object_ref, cached_shape) = (self.object_ref.clone(), Arc::clone(&self.cached_shape));
+        BloomFilter { object_ref, codec: self.codec.clone(), cached_shape, elements: PhantomData }
     }
 }
 
 impl<T, C: fmt::Debug> fmt::Debug for BloomFilter<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("BloomFilter");
-        debug.field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        debug.field("name", &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

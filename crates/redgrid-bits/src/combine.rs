@@ -133,19 +133,20 @@ impl BitSet {
         operation: &'static str,
         others: impl IntoIterator<Item = N>,
     ) -> Result<u64, ObjectError> {
-        let others: Result<Vec<Bytes>, _> = others.into_iter().map(|name| self.place.beside("name", name)).collect();
+        let others: Result<Vec<Bytes>, _> =
+            others.into_iter().map(|name| self.object_ref.same_slot_key("name", name)).collect();
         let others = others?;
         if !(1..=MAX_OTHERS).contains(&others.len()) {
-            return Err(self.place.invalid("names", format_args!("1 to {MAX_OTHERS} of them"), others.len()));
+            return Err(self.object_ref.invalid("names", format_args!("1 to {MAX_OTHERS} of them"), others.len()));
         }
         self.send_combine(operation, others).await
     }
 
     async fn send_combine(&self, operation: &'static str, others: Vec<Bytes>) -> Result<u64, ObjectError> {
-        let (_, key) = self.place.named()?;
+        let (_, key) = self.object_ref.name_and_key()?;
         let prefix = companion("redgrid_bits", key);
         let temporaries = ["1", "2", "3"].map(|n| suffixed(&prefix, n));
         let keys = [key.clone()].into_iter().chain(temporaries).chain(others);
-        self.place.change(COMBINE.with(keys).arg(operation)).await
+        self.object_ref.change(COMBINE.with(keys).arg(operation)).await
     }
 }

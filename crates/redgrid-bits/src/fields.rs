@@ -46,11 +46,11 @@ impl Field {
     fn check(self, set: &BitSet) -> Result<Field, ObjectError> {
         let max = if self.signed { 64 } else { 63 };
         if !(1..=max).contains(&self.bits) {
-            return Err(set.place.invalid("width", format_args!("1 to {max} bits"), self.bits));
+            return Err(set.object_ref.invalid("width", format_args!("1 to {max} bits"), self.bits));
         }
         if self.offset.checked_add(self.bits.into()).is_none_or(|end| end > MAX_BITS) {
             let last = MAX_BITS - u64::from(self.bits);
-            return Err(set.place.invalid("offset", format_args!("0 to {last}"), self.offset));
+            return Err(set.object_ref.invalid("offset", format_args!("0 to {last}"), self.offset));
         }
         Ok(self)
     }
@@ -60,7 +60,7 @@ impl Field {
         if (min..=max).contains(&value) {
             Ok(())
         } else {
-            Err(set.place.invalid("value", format_args!("{min} to {max}"), value))
+            Err(set.object_ref.invalid("value", format_args!("{min} to {max}"), value))
         }
     }
 }
@@ -174,15 +174,15 @@ impl BitSet {
     pub async fn fields(&self, ops: impl IntoIterator<Item = FieldOp>) -> Result<Vec<Option<i64>>, ObjectError> {
         let ops: Vec<FieldOp> = ops.into_iter().collect();
         if ops.len() > MAX_OPS {
-            return Err(self.place.invalid("operations", format_args!("at most {MAX_OPS}"), ops.len()));
+            return Err(self.object_ref.invalid("operations", format_args!("at most {MAX_OPS}"), ops.len()));
         }
         if ops.is_empty() {
             return Ok(Vec::new());
         }
         if ops.iter().all(|op| matches!(op, FieldOp::Get(_))) {
-            return self.place.read(self.append_ops(self.place.command("BITFIELD_RO")?, &ops)?).await;
+            return self.object_ref.read(self.append_ops(self.object_ref.command("BITFIELD_RO")?, &ops)?).await;
         }
-        self.place.change(self.append_ops(self.place.command("BITFIELD")?, &ops)?).await
+        self.object_ref.change(self.append_ops(self.object_ref.command("BITFIELD")?, &ops)?).await
     }
 
     async fn execute_one(&self, op: FieldOp) -> Result<Option<i64>, ObjectError> {

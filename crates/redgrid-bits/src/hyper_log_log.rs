@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{Object, ObjectError, Place, alone, parts};
+use redgrid_core::object::{Object, ObjectError, ObjectRef, alone, chunks};
 use redgrid_core::{Client, Request};
 
 /// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
@@ -23,7 +23,7 @@ macro_rules! hyper_log_log {
         #[doc(alias = "RHyperLogLog")]
         #[doc(alias = "RedissonHyperLogLog")]
         pub struct HyperLogLog<T, C $($codec)*> {
-            place: Place,
+            object_ref: ObjectRef,
             codec: C,
             elements: PhantomData<fn() -> T>,
         }
@@ -40,7 +40,7 @@ impl<T, C: Codec + Default> HyperLogLog<T, C> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        HyperLogLog { place: Place::new(client, name), codec: C::default(), elements: PhantomData }
+        HyperLogLog { object_ref: ObjectRef::new(client, name), codec: C::default(), elements: PhantomData }
     }
 }
 
@@ -48,12 +48,12 @@ impl<T, C: Codec> HyperLogLog<T, C> {
     /// Returns a handle of the same name with another codec. Elements are equal if their encoded
     /// bytes are equal.
     pub fn with_codec<D: Codec>(self, codec: D) -> HyperLogLog<T, D> {
-        HyperLogLog { place: self.place, codec, elements: PhantomData }
+        HyperLogLog { object_ref: self.object_ref, codec, elements: PhantomData }
     }
 
     /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     pub fn object(&self) -> Object {
-        self.place.object(alone)
+        self.object_ref.object(alone)
     }
 
     /// Adds an element. Returns whether the estimate may have changed.
@@ -71,8 +71,8 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let element = self.place.encoded(&self.codec, element)?;
-        self.place.change(self.place.command("PFADD")?.arg(element)).await
+        let element = self.object_ref.encoded(&self.codec, element)?;
+        self.object_ref.change(self.object_ref.command("PFADD")?.arg(element)).await
     }
 
     /// Adds elements, up to 500 or about 4 MiB a request. Returns whether the estimate may have
@@ -94,10 +94,10 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let (elements, mut changed) = (self.place.encoded_all(&self.codec, elements)?, false);
-        for chunk in parts(&elements, Bytes::len) {
-            let request = chunk.iter().cloned().fold(self.place.command("PFADD")?, Request::arg);
-            changed |= self.place.change::<bool>(request).await?;
+        let (elements, mut changed) = (self.object_ref.encoded_all(&self.codec, elements)?, false);
+        for chunk in chunks(&elements, Bytes::len) {
+            let request = chunk.iter().cloned().fold(self.object_ref.command("PFADD")?, Request::arg);
+            changed |= self.object_ref.change::<bool>(request).await?;
         }
         Ok(changed)
     }
@@ -112,7 +112,7 @@ impl<T, C: Codec> HyperLogLog<T, C> {
     ///
     /// Dropping the future changes nothing.
     pub async fn count(&self) -> Result<u64, ObjectError> {
-        self.place.read(self.place.command("PFCOUNT")?).await
+        self.object_ref.read(self.object_ref.command("PFCOUNT")?).await
     }
 
     /// Estimates how many different elements were added to this object and the others together.
@@ -129,7 +129,7 @@ impl<T, C: Codec> HyperLogLog<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "countWith")]
     pub async fn count_with<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
-        self.place.read(self.request_with(others, "PFCOUNT")?).await
+        self.object_ref.read(self.request_with(others, "PFCOUNT")?).await
     }
 
     /// Adds the elements of the others. In a cluster, all must be in one slot.
@@ -144,7 +144,7 @@ impl<T, C: Codec> HyperLogLog<T, C> {
     /// As for [`HyperLogLog::add`].
     #[doc(alias = "mergeWith")]
     pub async fn merge_with<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<(), ObjectError> {
-        self.place.change(self.request_with(others, "PFMERGE")?).await
+        self.object_ref.change(self.request_with(others, "PFMERGE")?).await
     }
 
     fn request_with<N: AsRef<str>>(
@@ -152,20 +152,21 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         others: impl IntoIterator<Item = N>,
         command: &'static str,
     ) -> Result<Request, ObjectError> {
-        let others: Result<Vec<Bytes>, _> = others.into_iter().map(|name| self.place.beside("name", name)).collect();
-        Ok(self.place.command(command)?.keys(others?))
+        let others: Result<Vec<Bytes>, _> =
+            others.into_iter().map(|name| self.object_ref.same_slot_key("name", name)).collect();
+        Ok(self.object_ref.command(command)?.keys(others?))
     }
 }
 
 impl<T, C: Clone> Clone for HyperLogLog<T, C> {
     fn clone(&self) -> Self {
-        HyperLogLog { place: self.place.clone(), codec: self.codec.clone(), elements: PhantomData }
+        HyperLogLog { object_ref: self.object_ref.clone(), codec: self.codec.clone(), elements: PhantomData }
     }
 }
 
 impl<T, C: fmt::Debug> fmt::Debug for HyperLogLog<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("HyperLogLog");
-        debug.field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        debug.field("name", &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

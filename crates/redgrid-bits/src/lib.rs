@@ -56,6 +56,6 @@ pub use hyper_log_log::HyperLogLog;
 pub use ones::Ones;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Encode};
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError};
 pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use shape::FilterConfig;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use redgrid_core::object::{Asking, ObjectError, Paged, Pages, Place};
+use redgrid_core::object::{ObjectError, ObjectRef, PageRequest, Paged, Pages};
 use redgrid_core::{FromReply, Reply, Script, ServerError};
 
 use crate::bit_set::{BitSet, MAX_BITS};
@@ -34,13 +34,13 @@ impl FromReply for Page {
 ///
 /// A bit that is set from beginning to end is returned exactly once. Bits that are set or cleared
 /// meanwhile may be returned or not. An error ends the stream.
-#[must_use = "a stream asks nobody until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Ones {
     pages: Pages<PageReader>,
 }
 
 struct PageReader {
-    place: Place,
+    object_ref: ObjectRef,
     /// The first byte of the next page; `None` at the end.
     next_byte: Option<u64>,
     /// The first bit to return.
@@ -57,7 +57,7 @@ impl BitSet {
     /// Returns a stream of the set bits from this one on.
     pub fn ones_from(&self, from: u64) -> Ones {
         let next_byte = (from < MAX_BITS).then_some(from / 8);
-        Ones { pages: Pages::of(PageReader { place: self.place.clone(), next_byte, from }) }
+        Ones { pages: Pages::of(PageReader { object_ref: self.object_ref.clone(), next_byte, from }) }
     }
 }
 
@@ -93,13 +93,13 @@ impl Paged for PageReader {
     type Page = Page;
     type Item = u64;
 
-    fn ask(&self) -> Option<Asking<Page>> {
-        let (next_byte, place) = (self.next_byte?, self.place.clone());
+    fn request_page(&self) -> Option<PageRequest<Page>> {
+        let (next_byte, object_ref) = (self.next_byte?, self.object_ref.clone());
         Some(Box::pin(async move {
-            let (_, key) = place.named()?;
+            let (_, key) = object_ref.name_and_key()?;
             // From the primary, whatever the read mode: a replica may lack bits set before the
             // stream began.
-            place.ask(ONES.with([key.clone()]).arg(next_byte.to_string()).arg(PAGE.to_string())).await
+            object_ref.read_primary(ONES.with([key.clone()]).arg(next_byte.to_string()).arg(PAGE.to_string())).await
         }))
     }
 
@@ -128,10 +128,10 @@ impl Stream for Ones {
 
 impl fmt::Debug for Ones {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let walk = &self.pages.walk;
+        let position = &self.pages.position;
         f.debug_struct("Ones")
-            .field("name", &walk.place.name())
-            .field("next_byte", &walk.next_byte)
+            .field("name", &position.object_ref.name())
+            .field("next_byte", &position.next_byte)
             .finish_non_exhaustive()
     }
 }

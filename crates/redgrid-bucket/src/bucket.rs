@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::fence::Write;
-use redgrid_core::object::{Object, ObjectError, Place, alone, fence, millis};
+use redgrid_core::object::{Object, ObjectError, ObjectRef, alone, fence, millis};
 use redgrid_core::{Client, Request, Token};
 
 use crate::compare::{CompareAndSet, compare_and_delete};
@@ -27,7 +27,7 @@ macro_rules! bucket {
         #[doc(alias = "RBucket")]
         #[doc(alias = "RedissonBucket")]
         pub struct Bucket<T, C $($default)*> {
-            pub(crate) place: Place,
+            pub(crate) object_ref: ObjectRef,
             pub(crate) codec: C,
             value: PhantomData<fn() -> T>,
         }
@@ -44,21 +44,21 @@ impl<T, C: Codec + Default> Bucket<T, C> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Bucket { place: Place::new(client, name), codec: C::default(), value: PhantomData }
+        Bucket { object_ref: ObjectRef::new(client, name), codec: C::default(), value: PhantomData }
     }
 }
 
 impl<T, C: Codec> Bucket<T, C> {
     /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> Bucket<T, D> {
-        Bucket { place: self.place, codec, value: PhantomData }
+        Bucket { object_ref: self.object_ref, codec, value: PhantomData }
     }
 
     /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     ///
     /// A rename moves the fence, too.
     pub fn object(&self) -> Object {
-        self.place.object(alone).and_along(fence)
+        self.object_ref.object(alone).also_renames(fence)
     }
 
     /// Returns the size of the encoded value in bytes; 0 if there is no value.
@@ -71,7 +71,7 @@ impl<T, C: Codec> Bucket<T, C> {
     ///
     /// Dropping the future changes nothing.
     pub async fn size(&self) -> Result<u64, ObjectError> {
-        self.place.read(self.place.command("STRLEN")?).await
+        self.object_ref.read(self.object_ref.command("STRLEN")?).await
     }
 
     /// Deletes the value. Returns whether there was one.
@@ -84,7 +84,7 @@ impl<T, C: Codec> Bucket<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn delete(&self) -> Result<bool, ObjectError> {
-        self.place.change(self.place.command("DEL")?).await
+        self.object_ref.change(self.object_ref.command("DEL")?).await
     }
 
     /// Deletes the value if `token` is not stale. Returns whether there was one. See
@@ -98,7 +98,7 @@ impl<T, C: Codec> Bucket<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn delete_fenced(&self, token: Token) -> Result<bool, ObjectError> {
-        Ok(self.place.fenced(Write::Delete, token).await? > 0)
+        Ok(self.object_ref.fenced(Write::Delete, token).await? > 0)
     }
 }
 
@@ -113,7 +113,7 @@ impl<T, C: Decode<T>> Bucket<T, C> {
     ///
     /// Dropping the future changes nothing.
     pub async fn get(&self) -> Result<Option<T>, ObjectError> {
-        let bytes = self.place.read(self.place.command("GET")?).await?;
+        let bytes = self.object_ref.read(self.object_ref.command("GET")?).await?;
         self.decode_option(bytes)
     }
 
@@ -129,7 +129,7 @@ impl<T, C: Decode<T>> Bucket<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "getAndDelete")]
     pub async fn get_and_delete(&self) -> Result<Option<T>, ObjectError> {
-        let bytes = self.place.change(self.place.command("GETDEL")?).await?;
+        let bytes = self.object_ref.change(self.object_ref.command("GETDEL")?).await?;
         self.decode_option(bytes)
     }
 
@@ -145,9 +145,9 @@ impl<T, C: Decode<T>> Bucket<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "getAndExpire")]
     pub async fn get_and_expire(&self, lifetime: Duration) -> Result<Option<T>, ObjectError> {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let request = Request::command("GETEX").key(key.clone()).arg("PX").arg(millis(name, lifetime)?);
-        let bytes = self.place.change(request).await?;
+        let bytes = self.object_ref.change(request).await?;
         self.decode_option(bytes)
     }
 
@@ -162,12 +162,12 @@ impl<T, C: Decode<T>> Bucket<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "getAndClearExpire")]
     pub async fn get_and_persist(&self) -> Result<Option<T>, ObjectError> {
-        let bytes = self.place.change(self.place.command("GETEX")?.arg("PERSIST")).await?;
+        let bytes = self.object_ref.change(self.object_ref.command("GETEX")?.arg("PERSIST")).await?;
         self.decode_option(bytes)
     }
 
     pub(crate) fn decode_option(&self, bytes: Option<Bytes>) -> Result<Option<T>, ObjectError> {
-        bytes.map(|bytes| self.place.decoded(&self.codec, &bytes, || None)).transpose()
+        bytes.map(|bytes| self.object_ref.decoded(&self.codec, &bytes, || None)).transpose()
     }
 }
 
@@ -175,20 +175,20 @@ impl<T, C: Encode<T>> Bucket<T, C> {
     /// Sets the value when awaited: without a lifetime, unless an option of [`Set`] sets one.
     #[doc(alias = "setAndKeepTTL")]
     pub fn set(&self, value: &T) -> Set {
-        Set::new(self.place.clone(), self.place.encoded(&self.codec, value))
+        Set::new(self.object_ref.clone(), self.object_ref.encoded(&self.codec, value))
     }
 
     /// Sets the value when awaited, if there is none. The result is whether it was set.
     #[doc(alias = "setIfAbsent")]
     #[doc(alias = "trySet")]
     pub fn try_set(&self, value: &T) -> SetIf {
-        SetIf::new(self.place.clone(), self.place.encoded(&self.codec, value), "NX")
+        SetIf::new(self.object_ref.clone(), self.object_ref.encoded(&self.codec, value), "NX")
     }
 
     /// Sets the value when awaited, if there is one already. The result is whether it was set.
     #[doc(alias = "setIfExists")]
     pub fn set_if_exists(&self, value: &T) -> SetIf {
-        SetIf::new(self.place.clone(), self.place.encoded(&self.codec, value), "XX")
+        SetIf::new(self.object_ref.clone(), self.object_ref.encoded(&self.codec, value), "XX")
     }
 
     /// Sets the value when awaited, if it is `expected`. The result is whether it was set.
@@ -196,9 +196,9 @@ impl<T, C: Encode<T>> Bucket<T, C> {
     /// Values are equal if their encoded bytes are equal.
     #[doc(alias = "compareAndSet")]
     pub fn compare_and_set(&self, expected: &T, new: &T) -> CompareAndSet {
-        let values = self.place.encoded(&self.codec, expected);
-        let values = values.and_then(|expected| Ok((expected, self.place.encoded(&self.codec, new)?)));
-        CompareAndSet::new(self.place.clone(), values)
+        let values = self.object_ref.encoded(&self.codec, expected);
+        let values = values.and_then(|expected| Ok((expected, self.object_ref.encoded(&self.codec, new)?)));
+        CompareAndSet::new(self.object_ref.clone(), values)
     }
 
     /// Deletes the value if it is `expected`. Returns whether it was deleted.
@@ -214,9 +214,9 @@ impl<T, C: Encode<T>> Bucket<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "compareAndDelete")]
     pub async fn compare_and_delete(&self, expected: &T) -> Result<bool, ObjectError> {
-        let (_, key) = self.place.named()?;
-        let expected = self.place.encoded(&self.codec, expected)?;
-        self.place.change(compare_and_delete(key, false, expected)).await
+        let (_, key) = self.object_ref.name_and_key()?;
+        let expected = self.object_ref.encoded(&self.codec, expected)?;
+        self.object_ref.change(compare_and_delete(key, false, expected)).await
     }
 }
 
@@ -224,18 +224,21 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     /// Sets the value when awaited, and returns the previous one.
     #[doc(alias = "getAndSet")]
     pub fn get_and_set(&self, value: &T) -> GetAndSet<T, C> {
-        GetAndSet::new(self.clone(), self.place.encoded(&self.codec, value))
+        GetAndSet::new(self.clone(), self.object_ref.encoded(&self.codec, value))
     }
 }
 
 impl<T, C: Clone> Clone for Bucket<T, C> {
     fn clone(&self) -> Self {
-        Bucket { place: self.place.clone(), codec: self.codec.clone(), value: PhantomData }
+        Bucket { object_ref: self.object_ref.clone(), codec: self.codec.clone(), value: PhantomData }
     }
 }
 
 impl<T, C: fmt::Debug> fmt::Debug for Bucket<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bucket").field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        f.debug_struct("Bucket")
+            .field("name", &self.object_ref.name())
+            .field("codec", &self.codec)
+            .finish_non_exhaustive()
     }
 }

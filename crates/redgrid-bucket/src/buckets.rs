@@ -114,7 +114,7 @@ impl<T, C: Codec> Buckets<T, C> {
             async move {
                 let first_request = request(&chunk);
                 let is_read = first_request.is_idempotent();
-                match client.run_undivided(first_request).await {
+                match client.run_same_slot(first_request).await {
                     Err(error) if error.code() == Some(Code::TryAgain) && chunk.len() > 1 => {
                         let mut replies = Vec::with_capacity(chunk.len());
                         for item in chunk {

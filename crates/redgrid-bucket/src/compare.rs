@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_core::object::{Lives, ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef, SetTtl};
 use redgrid_core::{Request, Script};
 
 static COMPARE_AND_SET: Script<1> = Script::new("bucket/compare_and_set", include_str!("scripts/compare_and_set.lua"));
@@ -16,42 +16,42 @@ static COMPARE_AND_DELETE: Script<1> =
 /// set; returned by [`Bucket::compare_and_set`](crate::Bucket::compare_and_set).
 ///
 /// The new value has no lifetime, as in Redisson, unless an option sets one.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct CompareAndSet {
-    place: Place,
+    object_ref: ObjectRef,
     values: Result<(Bytes, Bytes), ObjectError>,
-    lives: Lives,
+    ttl: SetTtl,
 }
 
 impl CompareAndSet {
-    pub(crate) fn new(place: Place, values: Result<(Bytes, Bytes), ObjectError>) -> Self {
-        CompareAndSet { place, values, lives: Lives::On }
+    pub(crate) fn new(object_ref: ObjectRef, values: Result<(Bytes, Bytes), ObjectError>) -> Self {
+        CompareAndSet { object_ref, values, ttl: SetTtl::None }
     }
 
     /// Lets the value expire after this time, 1 ms to 3650 days.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
-        self.lives = Lives::For(lifetime);
+        self.ttl = SetTtl::For(lifetime);
         self
     }
 
     /// Lets the value expire at this time by the server's clock.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
-        self.lives = Lives::Until(at);
+        self.ttl = SetTtl::Until(at);
         self
     }
 
     /// Keeps the lifetime of the previous value.
     pub fn keep_lifetime(mut self) -> Self {
-        self.lives = Lives::AsBefore;
+        self.ttl = SetTtl::Keep;
         self
     }
 
     async fn send(self) -> Result<bool, ObjectError> {
         let (expected, new) = self.values?;
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let request = compare_and_set(key, false, expected, new);
-        self.place.change(self.lives.options(name)?.into_iter().fold(request, Request::arg)).await
+        self.object_ref.change(self.ttl.options(name)?.into_iter().fold(request, Request::arg)).await
     }
 }
 

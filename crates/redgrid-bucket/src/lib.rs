@@ -41,6 +41,6 @@ pub use compare::CompareAndSet;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::fence::{Fence, FenceError};
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError};
 pub use redgrid_core::{Client, Config, Failure, Name, ServerError, Token};
 pub use set::{GetAndSet, Set, SetIf};

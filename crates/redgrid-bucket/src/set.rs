@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redgrid_codecs::Decode;
 use redgrid_core::fence::{Fence, Write};
-use redgrid_core::object::{Lives, ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef, SetTtl};
 use redgrid_core::{Request, Token};
 
 use crate::bucket::Bucket;
@@ -15,18 +15,18 @@ use crate::bucket::Bucket;
 /// A write with its options, common to all builders.
 #[derive(Clone)]
 struct SetRequest {
-    place: Place,
+    object_ref: ObjectRef,
     value: Result<Bytes, ObjectError>,
-    lives: Lives,
+    ttl: SetTtl,
 }
 
 impl SetRequest {
-    fn request(self) -> Result<(Place, Request), ObjectError> {
+    fn request(self) -> Result<(ObjectRef, Request), ObjectError> {
         let value = self.value?;
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let request = Request::command("SET").key(key.clone()).arg(value);
-        let request = self.lives.options(name)?.into_iter().fold(request, Request::arg);
-        Ok((self.place, request))
+        let request = self.ttl.options(name)?.into_iter().fold(request, Request::arg);
+        Ok((self.object_ref, request))
     }
 }
 
@@ -35,19 +35,19 @@ macro_rules! lifetime_methods {
     () => {
         /// Lets the value expire after this time, 1 ms to 3650 days.
         pub fn expires_in(mut self, lifetime: Duration) -> Self {
-            self.set.lives = Lives::For(lifetime);
+            self.set.ttl = SetTtl::For(lifetime);
             self
         }
 
         /// Lets the value expire at this time by the server's clock.
         pub fn expires_at(mut self, at: SystemTime) -> Self {
-            self.set.lives = Lives::Until(at);
+            self.set.ttl = SetTtl::Until(at);
             self
         }
 
         /// Keeps the lifetime of the previous value.
         pub fn keep_lifetime(mut self) -> Self {
-            self.set.lives = Lives::AsBefore;
+            self.set.ttl = SetTtl::Keep;
             self
         }
     };
@@ -56,7 +56,7 @@ macro_rules! lifetime_methods {
 /// Sets the value of a bucket when awaited; returned by [`Bucket::set`].
 ///
 /// Dropping it before it was sent sets nothing.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Set {
     set: SetRequest,
@@ -64,8 +64,8 @@ pub struct Set {
 }
 
 impl Set {
-    pub(crate) fn new(place: Place, value: Result<Bytes, ObjectError>) -> Self {
-        Set { set: SetRequest { place, value, lives: Lives::On }, token: None }
+    pub(crate) fn new(object_ref: ObjectRef, value: Result<Bytes, ObjectError>) -> Self {
+        Set { set: SetRequest { object_ref, value, ttl: SetTtl::None }, token: None }
     }
 
     lifetime_methods!();
@@ -97,21 +97,21 @@ impl Set {
 
     async fn send(self) -> Result<(), ObjectError> {
         let Some((token, fence)) = self.token else {
-            let (place, request) = self.set.request()?;
-            return place.change(request).await;
+            let (object_ref, request) = self.set.request()?;
+            return object_ref.change(request).await;
         };
-        let SetRequest { place, value, lives } = self.set;
-        let write = Write::Set { value: value?, lives };
+        let SetRequest { object_ref, value, ttl } = self.set;
+        let write = Write::Set { value: value?, ttl };
         match fence {
-            Some(fence) => place.fenced_by(&fence, write, token).await.map(drop),
-            None => place.fenced(write, token).await.map(drop),
+            Some(fence) => object_ref.fenced_by(&fence, write, token).await.map(drop),
+            None => object_ref.fenced(write, token).await.map(drop),
         }
     }
 }
 
 /// Sets the value of a bucket on a condition when awaited, and returns whether it was set; returned
 /// by [`Bucket::try_set`] and [`Bucket::set_if_exists`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct SetIf {
     set: SetRequest,
@@ -119,22 +119,22 @@ pub struct SetIf {
 }
 
 impl SetIf {
-    pub(crate) fn new(place: Place, value: Result<Bytes, ObjectError>, condition: &'static str) -> Self {
-        SetIf { set: SetRequest { place, value, lives: Lives::On }, condition }
+    pub(crate) fn new(object_ref: ObjectRef, value: Result<Bytes, ObjectError>, condition: &'static str) -> Self {
+        SetIf { set: SetRequest { object_ref, value, ttl: SetTtl::None }, condition }
     }
 
     lifetime_methods!();
 
     async fn send(self) -> Result<bool, ObjectError> {
-        let (place, request) = self.set.request()?;
-        let done: Option<Bytes> = place.change(request.arg(self.condition)).await?;
+        let (object_ref, request) = self.set.request()?;
+        let done: Option<Bytes> = object_ref.change(request.arg(self.condition)).await?;
         Ok(done.is_some())
     }
 }
 
 /// Sets the value of a bucket when awaited, and returns the previous value; returned by
 /// [`Bucket::get_and_set`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct GetAndSet<T, C> {
     bucket: Bucket<T, C>,
     set: SetRequest,
@@ -142,14 +142,14 @@ pub struct GetAndSet<T, C> {
 
 impl<T, C: Decode<T>> GetAndSet<T, C> {
     pub(crate) fn new(bucket: Bucket<T, C>, value: Result<Bytes, ObjectError>) -> Self {
-        GetAndSet { set: SetRequest { place: bucket.place.clone(), value, lives: Lives::On }, bucket }
+        GetAndSet { set: SetRequest { object_ref: bucket.object_ref.clone(), value, ttl: SetTtl::None }, bucket }
     }
 
     lifetime_methods!();
 
     async fn send(self) -> Result<Option<T>, ObjectError> {
-        let (place, request) = self.set.request()?;
-        let previous = place.change(request.arg("GET")).await?;
+        let (object_ref, request) = self.set.request()?;
+        let previous = object_ref.change(request.arg("GET")).await?;
         self.bucket.decode_option(previous)
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::Request;
-use redgrid_core::object::{Compared, ObjectError, Rounds, in_place};
+use redgrid_core::object::{CasLoop, CasReply, ObjectError, in_place};
 
 use crate::bucket::Bucket;
 use crate::compare::{compare_and_delete, compare_and_set};
@@ -52,32 +52,32 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     ///
     /// As for [`Bucket::update`].
     pub async fn alter(&self, mut change: impl FnMut(Option<T>) -> Option<T>) -> Result<Option<T>, ObjectError> {
-        let (name, key) = self.place.named()?;
-        let mut rounds = Rounds::in_line(self.place.client(), name, key).await?;
+        let (name, key) = self.object_ref.name_and_key()?;
+        let mut cas_loop = CasLoop::serialized(self.object_ref.client(), name, key).await?;
         loop {
-            let previous = rounds.stored(|| Ok(Request::command("GET").key(key.clone()))).await?;
+            let previous = cas_loop.stored(|| Ok(Request::command("GET").key(key.clone()))).await?;
             let new = change(self.decode_option(previous.clone())?);
-            let bytes = new.as_ref().map(|new| self.place.encoded(&self.codec, new)).transpose()?;
+            let bytes = new.as_ref().map(|new| self.object_ref.encoded(&self.codec, new)).transpose()?;
             let done = match (previous, bytes) {
-                (None, None) => Compared::Done,
+                (None, None) => CasReply::Done,
                 (Some(previous), Some(bytes)) => {
-                    rounds.change(compare_and_set(key, true, previous, bytes).arg("KEEPTTL")).await?
+                    cas_loop.change(compare_and_set(key, true, previous, bytes).arg("KEEPTTL")).await?
                 }
-                (Some(previous), None) => rounds.change(compare_and_delete(key, true, previous)).await?,
+                (Some(previous), None) => cas_loop.change(compare_and_delete(key, true, previous)).await?,
                 (None, Some(bytes)) => {
                     let request = Request::command("SET").key(key.clone()).arg(bytes).arg("NX");
-                    match rounds.change::<Option<Bytes>>(request).await? {
-                        Some(_) => Compared::Done,
+                    match cas_loop.change::<Option<Bytes>>(request).await? {
+                        Some(_) => CasReply::Done,
                         None => {
-                            rounds.lost_to(None).await?;
+                            cas_loop.lost_to(None).await?;
                             continue;
                         }
                     }
                 }
             };
             match done {
-                Compared::Done => return Ok(new),
-                Compared::Other(current) => rounds.lost_to(Some(current)).await?,
+                CasReply::Done => return Ok(new),
+                CasReply::Other(current) => cas_loop.lost_to(Some(current)).await?,
             }
         }
     }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
-use redgrid_core::object::{Object, ObjectError, Place};
+use redgrid_core::object::{Object, ObjectError, ObjectRef};
 
 use crate::layout::{Layout, Native, Packed};
 
@@ -23,7 +23,7 @@ pub(crate) const FIELD_LIFETIMES_NEEDED: &str =
 /// Cheap to clone; clones are handles of the same map. The codecs of keys and values are part of
 /// the type: all users of a map must use the same ones.
 pub struct Cache<K, V, KC, VC, Y> {
-    pub(crate) place: Place,
+    pub(crate) object_ref: ObjectRef,
     pub(crate) keys: KC,
     pub(crate) values: VC,
     entries: Entries<K, V, Y>,
@@ -64,7 +64,12 @@ impl<K, V, KC: Codec + Default, VC: Codec + Default, Y: Layout> Cache<K, V, KC, 
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Cache { place: Place::new(client, name), keys: KC::default(), values: VC::default(), entries: PhantomData }
+        Cache {
+            object_ref: ObjectRef::new(client, name),
+            keys: KC::default(),
+            values: VC::default(),
+            entries: PhantomData,
+        }
     }
 }
 
@@ -76,14 +81,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
 
     /// Returns a handle of the same name with other codecs for keys and for values.
     pub fn with_codecs<A: Codec, B: Codec>(self, keys: A, values: B) -> Cache<K, V, A, B, Y> {
-        Cache { place: self.place, keys, values, entries: PhantomData }
+        Cache { object_ref: self.object_ref, keys, values, entries: PhantomData }
     }
 
     /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     ///
     /// The limit and the lifetimes of the entries belong to the object.
     pub fn object(&self) -> Object {
-        self.place.object(Y::KEYS)
+        self.object_ref.object(Y::KEYS)
     }
 
     /// Returns the number of entries that are not expired.
@@ -109,17 +114,17 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// Counts the entries. With `until_live`, the count ends as soon as one is certainly not
     /// expired.
     async fn count(&self, until_live: bool) -> Result<u64, ObjectError> {
-        let until = self.place.client().clock().now() + self.place.client().patience();
+        let until = self.object_ref.client().clock().now() + self.object_ref.client().patience();
         loop {
-            let Some(request) = Y::len(&self.place, PURGED_PER_COUNT)? else {
-                return self.place.read(self.place.command("HLEN")?).await;
+            let Some(request) = Y::len(&self.object_ref, PURGED_PER_COUNT)? else {
+                return self.object_ref.read(self.object_ref.command("HLEN")?).await;
             };
-            let (len, more, has_live): (u64, bool, bool) = self.place.ask(request).await?;
+            let (len, more, has_live): (u64, bool, bool) = self.object_ref.read_primary(request).await?;
             if !more || (until_live && has_live) {
                 return Ok(len);
             }
-            if self.place.client().clock().now() >= until {
-                return Err(ObjectError::Contended { name: self.place.named()?.0.clone(), times: 1 });
+            if self.object_ref.client().clock().now() >= until {
+                return Err(ObjectError::Contended { name: self.object_ref.name_and_key()?.0.clone(), times: 1 });
             }
         }
     }
@@ -152,14 +157,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn clear(&self) -> Result<(), ObjectError> {
-        self.place.change::<i64>(Y::clear(&self.place)?).await.map(drop)
+        self.object_ref.change::<i64>(Y::clear(&self.object_ref)?).await.map(drop)
     }
 
     pub(crate) fn encode_key<Q: ?Sized>(&self, key: &Q) -> Result<Bytes, ObjectError>
     where
         KC: Encode<Q>,
     {
-        self.place.encoded(&self.keys, key)
+        self.object_ref.encoded(&self.keys, key)
     }
 
     pub(crate) fn encode_keys<'a, Q: ?Sized + 'a>(
@@ -176,14 +181,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     where
         KC: Decode<K>,
     {
-        self.place.decoded(&self.keys, field, || Some("a key".into()))
+        self.object_ref.decoded(&self.keys, field, || Some("a key".into()))
     }
 
     pub(crate) fn decode_value(&self, field: &[u8], bytes: &Bytes) -> Result<V, ObjectError>
     where
         VC: Decode<V>,
     {
-        self.place.decoded(&self.values, bytes, || describe_key(field))
+        self.object_ref.decoded(&self.values, bytes, || describe_key(field))
     }
 }
 
@@ -195,15 +200,15 @@ pub(crate) fn describe_key(key: &[u8]) -> Option<String> {
 
 impl<K, V, KC: Clone, VC: Clone, Y> Clone for Cache<K, V, KC, VC, Y> {
     fn clone(&self) -> Self {
-        let Cache { place, keys, values, .. } = self;
-        Cache { place: place.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
+        let Cache { object_ref, keys, values, .. } = self;
+        Cache { object_ref: object_ref.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
     }
 }
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug, Y: Layout> fmt::Debug for Cache<K, V, KC, VC, Y> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct(Y::NAME);
-        debug.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
+        debug.field("name", &self.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
         debug.finish_non_exhaustive()
     }
 }

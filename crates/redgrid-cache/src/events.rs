@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Failure, MessageEvent, MessageStream, Request, ServerError};
 
 use crate::cache::Cache;
@@ -85,7 +85,7 @@ pub enum Notice<K, V> {
 
 /// A subscription to the events of a map that [`Listen::begin`] starts; returned by
 /// [`Cache::events`].
-#[must_use = "nothing is listened to until `begin` is awaited"]
+#[must_use = "does nothing until `begin` is awaited"]
 pub struct Listen<K, V, KC, VC> {
     map: Cache<K, V, KC, VC, Packed>,
     buffer: usize,
@@ -110,19 +110,19 @@ pub struct Events<K, V, KC, VC> {
 type FlagCheck = Pin<Box<dyn Future<Output = Result<bool, ObjectError>> + Send>>;
 
 /// Schedules the next check of the flag.
-fn next_flag_check(place: Place, after: Duration) -> Mutex<FlagCheck> {
+fn next_flag_check(object_ref: ObjectRef, after: Duration) -> Mutex<FlagCheck> {
     Mutex::new(Box::pin(async move {
-        let clock = place.client().clock();
+        let clock = object_ref.client().clock();
         clock.sleep_until(clock.now() + after).await;
-        place.change(listen_request(&place)?).await
+        object_ref.change(listen_request(&object_ref)?).await
     }))
 }
 
 /// Builds the request that lets scripts publish changes.
 ///
 /// The flag is deleted with the map, and lost when a server loses it.
-fn listen_request(place: &Place) -> Result<Request, ObjectError> {
-    packed(&LISTEN, place, [])
+fn listen_request(object_ref: &ObjectRef) -> Result<Request, ObjectError> {
+    packed(&LISTEN, object_ref, [])
 }
 
 impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
@@ -146,7 +146,7 @@ impl<K, V, KC: Codec, VC: Codec> Listen<K, V, KC, VC> {
     ///
     /// A larger buffer uses more memory. With a smaller one, a burst leads to [`Notice::Missed`]
     /// sooner.
-    pub fn keeping(mut self, messages: usize) -> Self {
+    pub fn buffer(mut self, messages: usize) -> Self {
         self.buffer = messages;
         self
     }
@@ -165,14 +165,14 @@ impl<K, V, KC: Codec, VC: Codec> Listen<K, V, KC, VC> {
     pub async fn begin(self) -> Result<Events<K, V, KC, VC>, ObjectError> {
         let Listen { map, buffer } = self;
         if !BUFFER_SIZES.contains(&buffer) {
-            return Err(map.place.invalid("keeping", "1 to 1048576 messages", buffer));
+            return Err(map.object_ref.invalid("buffer", "1 to 1048576 messages", buffer));
         }
-        let place = map.place.clone();
-        let (name, key) = place.named()?;
-        let messages = map.place.client().message_stream(channels(key).into(), key, buffer).await;
+        let object_ref = map.object_ref.clone();
+        let (name, key) = object_ref.name_and_key()?;
+        let messages = map.object_ref.client().message_stream(channels(key).into(), key, buffer).await;
         let messages = messages.map_err(|source| ObjectError::of_read(name, source))?;
-        place.change::<bool>(listen_request(&place)?.idempotent()).await?;
-        let flag_check = next_flag_check(place, FLAG_CHECK_INTERVAL);
+        object_ref.change::<bool>(listen_request(&object_ref)?.idempotent()).await?;
+        let flag_check = next_flag_check(object_ref, FLAG_CHECK_INTERVAL);
         Ok(Events { map, messages, flag_check, pending_gap: false, unsure: false })
     }
 }
@@ -208,7 +208,7 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Events<K, V, KC, VC> {
     /// The error for a message that is not in Redisson's format.
     fn malformed(&self) -> ObjectError {
         let source = ServerError::Decode { expected: "a key and values, each behind its length", got: "less".into() };
-        match self.map.place.named() {
+        match self.map.object_ref.name_and_key() {
             Ok((name, _)) => ObjectError::Unexpected { name: name.clone(), source },
             Err(invalid) => invalid,
         }
@@ -223,7 +223,7 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream for Events<K, V, KC, VC> {
             let flag_check = self.flag_check.get_mut().unwrap_or_else(PoisonError::into_inner);
             if let Poll::Ready(checked) = flag_check.as_mut().poll(cx) {
                 let (pending_gap, unsure) = (self.pending_gap, self.unsure);
-                self.flag_check = next_flag_check(self.map.place.clone(), FLAG_CHECK_INTERVAL);
+                self.flag_check = next_flag_check(self.map.object_ref.clone(), FLAG_CHECK_INTERVAL);
                 (self.pending_gap, self.unsure) =
                     (false, matches!(checked, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));
                 if pending_gap || checked.is_ok_and(|was_missing| was_missing || unsure) {
@@ -242,7 +242,7 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream for Events<K, V, KC, VC> {
                 },
                 MessageEvent::Gap => {
                     self.pending_gap = true;
-                    self.flag_check = next_flag_check(self.map.place.clone(), Duration::ZERO);
+                    self.flag_check = next_flag_check(self.map.object_ref.clone(), Duration::ZERO);
                     continue;
                 }
                 MessageEvent::Missed(missed) => Notice::Missed(missed),
@@ -256,6 +256,6 @@ impl<K, V, KC, VC> Unpin for Events<K, V, KC, VC> {}
 
 impl<K, V, KC, VC> fmt::Debug for Events<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("name", &self.map.place.name()).finish_non_exhaustive()
+        f.debug_struct("Events").field("name", &self.map.object_ref.name()).finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{Lives, ObjectError, Place, parts};
+use redgrid_core::object::{ObjectError, ObjectRef, SetTtl, chunks};
 
 use crate::cache::{Cache, FIELD_LIFETIMES_NEEDED};
 use crate::layout::{Layout, Packed};
@@ -17,15 +17,15 @@ use crate::put::{Idle, encode_idle_time, encode_lifetime};
 /// Sets the lifetime and the idle time of entries when awaited; returned by [`Cache::expire`].
 ///
 /// The result is the number of changed entries. Absent keys do not count, and with
-/// [`Expire::only_endless`] neither do entries that expire already.
-#[must_use = "nothing is asked of the server until this is awaited"]
+/// [`Expire::only_if_no_expiry`] neither do entries that expire already.
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Expire<Y> {
-    place: Place,
+    object_ref: ObjectRef,
     fields: Result<Vec<Bytes>, ObjectError>,
-    lives: Lives,
+    ttl: SetTtl,
     idle: Idle,
-    only_endless: bool,
+    only_if_no_expiry: bool,
     layout: PhantomData<fn() -> Y>,
 }
 
@@ -61,15 +61,22 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (place, fields) = (self.place.clone(), self.encode_keys(keys));
-        Expire { place, fields, lives: Lives::On, idle: Idle::None, only_endless: false, layout: PhantomData }
+        let (object_ref, fields) = (self.object_ref.clone(), self.encode_keys(keys));
+        Expire {
+            object_ref,
+            fields,
+            ttl: SetTtl::None,
+            idle: Idle::None,
+            only_if_no_expiry: false,
+            layout: PhantomData,
+        }
     }
 }
 
 impl<Y: Layout> Expire<Y> {
     /// Lets the entries expire after this time, 1 ms to 3650 days.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
-        self.lives = Lives::For(lifetime);
+        self.ttl = SetTtl::For(lifetime);
         self
     }
 
@@ -77,25 +84,29 @@ impl<Y: Layout> Expire<Y> {
     ///
     /// Servers accept expiry times of native maps up to November 4199.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
-        self.lives = Lives::Until(at);
+        self.ttl = SetTtl::Until(at);
         self
     }
 
     /// Changes only entries that have neither a lifetime nor an idle time.
     #[doc(alias = "expireEntryIfNotSet")]
     #[doc(alias = "expireEntriesIfNotSet")]
-    pub fn only_endless(mut self) -> Self {
-        self.only_endless = true;
+    pub fn only_if_no_expiry(mut self) -> Self {
+        self.only_if_no_expiry = true;
         self
     }
 
     async fn send(self) -> Result<u64, ObjectError> {
-        let (fields, place) = (self.fields?, &self.place);
-        let (lifetime, idle) = (encode_lifetime(place, self.lives, Y::LATEST)?, encode_idle_time(place, self.idle)?);
+        let (fields, object_ref) = (self.fields?, &self.object_ref);
+        let (lifetime, idle) =
+            (encode_lifetime(object_ref, self.ttl, Y::LATEST)?, encode_idle_time(object_ref, self.idle)?);
         let mut done = 0;
-        for chunk in parts(&fields, Bytes::len) {
-            let request = Y::expire(place, self.only_endless, &lifetime, &idle, chunk)?;
-            done += place.change::<u64>(request).await.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
+        for chunk in chunks(&fields, Bytes::len) {
+            let request = Y::expire(object_ref, self.only_if_no_expiry, &lifetime, &idle, chunk)?;
+            done += object_ref
+                .change::<u64>(request)
+                .await
+                .map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
         }
         Ok(done)
     }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use redgrid_core::name::companion;
-use redgrid_core::object::{ObjectError, Place, alone, layouts};
+use redgrid_core::object::{ObjectError, ObjectRef, alone, layouts};
 use redgrid_core::{BulkScript, Request, TIMES_EXPECTED};
 
 /// How a map cache stores its entries: [`Packed`] or [`Native`]. The trait is sealed.
@@ -83,18 +83,18 @@ pub(crate) fn channels(key: &[u8]) -> [Bytes; 4] {
 /// Builds a call of a script on a packed map that writes the keys `written`.
 pub(crate) fn packed<'a>(
     script: &'static BulkScript,
-    place: &Place,
+    object_ref: &ObjectRef,
     written: impl IntoIterator<Item = &'a Bytes>,
 ) -> Result<Request, ObjectError> {
-    let key = place.named()?.1;
+    let key = object_ref.name_and_key()?.1;
     let leases = companion("redisson__map__lease", key);
     let leases = written.into_iter().map(|field| [&leases[..], b":", &field[..]].concat().into());
-    let request = script.with(layouts::map_cache(key).into_iter().chain(leases)).publish_here();
+    let request = script.with(layouts::map_cache(key).into_iter().chain(leases)).publish_arg();
     Ok(channels(key).into_iter().fold(request, Request::arg))
 }
 
-fn native(script: &'static BulkScript, place: &Place) -> Result<Request, ObjectError> {
-    Ok(script.with([place.named()?.1.clone()]))
+fn native(script: &'static BulkScript, object_ref: &ObjectRef) -> Result<Request, ObjectError> {
+    Ok(script.with([object_ref.name_and_key()?.1.clone()]))
 }
 
 /// Appends arguments to a request.
@@ -112,29 +112,38 @@ pub(crate) mod sealed {
         /// The latest expiry of an entry, in milliseconds since 1970, and its description for
         /// errors.
         const LATEST: (u128, &'static str);
-        fn read(place: &Place, kind: ReadKind, fields: &[Bytes]) -> Result<Request, ObjectError>;
-        fn put(place: &Place, options: &PutOptions, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError>;
+        fn read(object_ref: &ObjectRef, kind: ReadKind, fields: &[Bytes]) -> Result<Request, ObjectError>;
+        fn put(
+            object_ref: &ObjectRef,
+            options: &PutOptions,
+            entries: &[(Bytes, Bytes)],
+        ) -> Result<Request, ObjectError>;
         fn remove(
-            place: &Place,
+            object_ref: &ObjectRef,
             return_previous: bool,
             fields: &[Bytes],
             expected: Option<Bytes>,
         ) -> Result<Request, ObjectError>;
         fn expire(
-            place: &Place,
-            only_endless: bool,
+            object_ref: &ObjectRef,
+            only_if_no_expiry: bool,
             lifetime: &Bytes,
             idle: &Bytes,
             fields: &[Bytes],
         ) -> Result<Request, ObjectError>;
-        fn remaining_lifetimes(place: &Place, fields: &[Bytes]) -> Result<Request, ObjectError>;
-        fn scan(place: &Place, cursor: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError>;
+        fn remaining_lifetimes(object_ref: &ObjectRef, fields: &[Bytes]) -> Result<Request, ObjectError>;
+        fn scan(
+            object_ref: &ObjectRef,
+            cursor: Bytes,
+            page: u32,
+            pattern: Option<Bytes>,
+        ) -> Result<Request, ObjectError>;
         /// Returns whether a reply to [`ReadKind::Contains`] says that the key exists.
         fn is_present(reply: &Bytes) -> bool;
         /// Builds the request that counts entries and removes up to `most` expired ones; `None` if
         /// the server removes them.
-        fn len(place: &Place, most: i64) -> Result<Option<Request>, ObjectError>;
-        fn clear(place: &Place) -> Result<Request, ObjectError>;
+        fn len(object_ref: &ObjectRef, most: i64) -> Result<Option<Request>, ObjectError>;
+        fn clear(object_ref: &ObjectRef) -> Result<Request, ObjectError>;
     }
 }
 
@@ -143,60 +152,60 @@ impl sealed::Requests for Packed {
     const KEYS: redgrid_core::object::Layout = layouts::map_cache;
     const LATEST: (u128, &'static str) = (u128::MAX, TIMES_EXPECTED);
 
-    fn read(place: &Place, kind: ReadKind, fields: &[Bytes]) -> Result<Request, ObjectError> {
+    fn read(object_ref: &ObjectRef, kind: ReadKind, fields: &[Bytes]) -> Result<Request, ObjectError> {
         let kind = match kind {
             ReadKind::Get => "use",
             ReadKind::Contains => "has",
             ReadKind::Peek => "peek",
         };
-        Ok(with_args(packed(&GET, place, [])?.arg(kind), fields))
+        Ok(with_args(packed(&GET, object_ref, [])?.arg(kind), fields))
     }
 
-    fn put(place: &Place, options: &PutOptions, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError> {
-        let request = packed(&PUT, place, entries.iter().map(|(field, _)| field))?.arg(options.condition);
+    fn put(object_ref: &ObjectRef, options: &PutOptions, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError> {
+        let request = packed(&PUT, object_ref, entries.iter().map(|(field, _)| field))?.arg(options.condition);
         let request =
             request.int(options.return_previous.into()).arg(options.lifetime.clone()).arg(options.idle.clone());
         Ok(with_entries(request, options, entries))
     }
 
     fn remove(
-        place: &Place,
+        object_ref: &ObjectRef,
         return_previous: bool,
         fields: &[Bytes],
         expected: Option<Bytes>,
     ) -> Result<Request, ObjectError> {
-        Ok(with_removal(packed(&REMOVE, place, fields)?, return_previous, fields, expected))
+        Ok(with_removal(packed(&REMOVE, object_ref, fields)?, return_previous, fields, expected))
     }
 
     fn expire(
-        place: &Place,
-        only_endless: bool,
+        object_ref: &ObjectRef,
+        only_if_no_expiry: bool,
         lifetime: &Bytes,
         idle: &Bytes,
         fields: &[Bytes],
     ) -> Result<Request, ObjectError> {
-        let request = packed(&EXPIRE, place, [])?.int(only_endless.into());
+        let request = packed(&EXPIRE, object_ref, [])?.int(only_if_no_expiry.into());
         Ok(with_args(request.arg(lifetime.clone()).arg(idle.clone()), fields))
     }
 
-    fn remaining_lifetimes(place: &Place, fields: &[Bytes]) -> Result<Request, ObjectError> {
-        Ok(with_args(packed(&TTL, place, [])?, fields))
+    fn remaining_lifetimes(object_ref: &ObjectRef, fields: &[Bytes]) -> Result<Request, ObjectError> {
+        Ok(with_args(packed(&TTL, object_ref, [])?, fields))
     }
 
-    fn scan(place: &Place, cursor: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError> {
-        Ok(packed(&SCAN, place, [])?.arg(cursor).int(page.into()).arg(pattern.unwrap_or_default()))
+    fn scan(object_ref: &ObjectRef, cursor: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError> {
+        Ok(packed(&SCAN, object_ref, [])?.arg(cursor).int(page.into()).arg(pattern.unwrap_or_default()))
     }
 
     fn is_present(reply: &Bytes) -> bool {
         &reply[..] == b"1"
     }
 
-    fn len(place: &Place, most: i64) -> Result<Option<Request>, ObjectError> {
-        Ok(Some(packed(&LEN, place, [])?.int(most)))
+    fn len(object_ref: &ObjectRef, most: i64) -> Result<Option<Request>, ObjectError> {
+        Ok(Some(packed(&LEN, object_ref, [])?.int(most)))
     }
 
-    fn clear(place: &Place) -> Result<Request, ObjectError> {
-        packed(&CLEAR, place, [])
+    fn clear(object_ref: &ObjectRef) -> Result<Request, ObjectError> {
+        packed(&CLEAR, object_ref, [])
     }
 }
 
@@ -207,42 +216,42 @@ impl sealed::Requests for Native {
     const LATEST: (u128, &'static str) =
         ((1 << 46) - 1, "a time between the year 1970 and November 4199, as servers know for fields");
 
-    fn read(place: &Place, _: ReadKind, fields: &[Bytes]) -> Result<Request, ObjectError> {
-        Ok(with_args(place.command("HMGET")?, fields).reads())
+    fn read(object_ref: &ObjectRef, _: ReadKind, fields: &[Bytes]) -> Result<Request, ObjectError> {
+        Ok(with_args(object_ref.command("HMGET")?, fields).reads())
     }
 
-    fn put(place: &Place, options: &PutOptions, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError> {
-        let request = native(&NATIVE_PUT, place)?.arg(options.condition).int(options.return_previous.into());
+    fn put(object_ref: &ObjectRef, options: &PutOptions, entries: &[(Bytes, Bytes)]) -> Result<Request, ObjectError> {
+        let request = native(&NATIVE_PUT, object_ref)?.arg(options.condition).int(options.return_previous.into());
         Ok(with_entries(request.arg(options.lifetime.clone()), options, entries))
     }
 
     fn remove(
-        place: &Place,
+        object_ref: &ObjectRef,
         return_previous: bool,
         fields: &[Bytes],
         expected: Option<Bytes>,
     ) -> Result<Request, ObjectError> {
-        Ok(with_removal(native(&NATIVE_REMOVE, place)?, return_previous, fields, expected))
+        Ok(with_removal(native(&NATIVE_REMOVE, object_ref)?, return_previous, fields, expected))
     }
 
     fn expire(
-        place: &Place,
-        only_endless: bool,
+        object_ref: &ObjectRef,
+        only_if_no_expiry: bool,
         lifetime: &Bytes,
         _: &Bytes,
         fields: &[Bytes],
     ) -> Result<Request, ObjectError> {
-        let request = native(&NATIVE_EXPIRE, place)?.int(only_endless.into());
+        let request = native(&NATIVE_EXPIRE, object_ref)?.int(only_if_no_expiry.into());
         Ok(with_args(request.arg(lifetime.clone()), fields))
     }
 
-    fn remaining_lifetimes(place: &Place, fields: &[Bytes]) -> Result<Request, ObjectError> {
+    fn remaining_lifetimes(object_ref: &ObjectRef, fields: &[Bytes]) -> Result<Request, ObjectError> {
         let count = i64::try_from(fields.len()).unwrap_or(i64::MAX);
-        Ok(with_args(place.command("HPTTL")?.arg("FIELDS").int(count), fields))
+        Ok(with_args(object_ref.command("HPTTL")?.arg("FIELDS").int(count), fields))
     }
 
-    fn scan(place: &Place, cursor: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError> {
-        let request = place.command("HSCAN")?.arg(cursor).arg("COUNT").int(page.into());
+    fn scan(object_ref: &ObjectRef, cursor: Bytes, page: u32, pattern: Option<Bytes>) -> Result<Request, ObjectError> {
+        let request = object_ref.command("HSCAN")?.arg(cursor).arg("COUNT").int(page.into());
         Ok(pattern.into_iter().fold(request, |request, pattern| request.arg("MATCH").arg(pattern)))
     }
 
@@ -250,12 +259,12 @@ impl sealed::Requests for Native {
         true
     }
 
-    fn len(_: &Place, _: i64) -> Result<Option<Request>, ObjectError> {
+    fn len(_: &ObjectRef, _: i64) -> Result<Option<Request>, ObjectError> {
         Ok(None)
     }
 
-    fn clear(place: &Place) -> Result<Request, ObjectError> {
-        place.command("UNLINK")
+    fn clear(object_ref: &ObjectRef) -> Result<Request, ObjectError> {
+        object_ref.command("UNLINK")
     }
 }
 

@@ -64,7 +64,7 @@ pub use cache::{Cache, MapCache, NativeMapCache};
 pub use events::{EntryEvent, Events, Listen, Notice};
 pub use expire::Expire;
 pub use layout::{Layout, Native, Packed};
-pub use limit::{Limit, Use};
+pub use limit::{EvictionOrder, Limit};
 pub use put::{Insert, Set, SetMany};
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};

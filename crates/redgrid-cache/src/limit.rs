@@ -12,30 +12,30 @@ pub struct Limit {
     /// The maximum number of entries, 1 to 2,147,483,647, as Redisson counts them.
     pub entries: u32,
     /// Which entries are evicted first.
-    pub by: Use,
+    pub order: EvictionOrder,
 }
 
 /// Which entries are evicted first if there are more than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(alias = "EvictionMode")]
-pub enum Use {
+pub enum EvictionOrder {
     /// The least recently used ones.
     #[doc(alias = "LRU")]
-    Last,
+    LeastRecentlyUsed,
     /// The least frequently used ones.
     #[doc(alias = "LFU")]
-    Count,
+    LeastFrequentlyUsed,
 }
 
 impl Limit {
     /// Returns a limit that evicts the least recently used entries first.
     pub fn least_recently_used(entries: u32) -> Limit {
-        Limit { entries, by: Use::Last }
+        Limit { entries, order: EvictionOrder::LeastRecentlyUsed }
     }
 
     /// Returns a limit that evicts the least frequently used entries first.
     pub fn least_frequently_used(entries: u32) -> Limit {
-        Limit { entries, by: Use::Count }
+        Limit { entries, order: EvictionOrder::LeastFrequentlyUsed }
     }
 }
 
@@ -86,7 +86,7 @@ impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
     ///
     /// As for [`Cache::set_limit`].
     pub async fn clear_limit(&self) -> Result<(), ObjectError> {
-        self.place.change(packed(&LIMIT, &self.place, [])?.int(0).int(0).arg("LRU")).await
+        self.object_ref.change(packed(&LIMIT, &self.object_ref, [])?.int(0).int(0).arg("LRU")).await
     }
 
     /// Returns the limit; `None` if there is none.
@@ -99,24 +99,29 @@ impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
     ///
     /// Dropping the future changes nothing.
     pub async fn limit(&self) -> Result<Option<Limit>, ObjectError> {
-        let options = redgrid_core::object::layouts::map_cache(self.place.named()?.1).pop().unwrap_or_default();
+        let options =
+            redgrid_core::object::layouts::map_cache(self.object_ref.name_and_key()?.1).pop().unwrap_or_default();
         let request = redgrid_core::Request::command("HMGET").key(options).arg("max-size").arg("mode");
-        let (entries, mode): (Option<u64>, Option<String>) = self.place.ask(request).await?;
-        let by = if mode.as_deref() == Some("LFU") { Use::Count } else { Use::Last };
+        let (entries, mode): (Option<u64>, Option<String>) = self.object_ref.read_primary(request).await?;
+        let order = if mode.as_deref() == Some("LFU") {
+            EvictionOrder::LeastFrequentlyUsed
+        } else {
+            EvictionOrder::LeastRecentlyUsed
+        };
         let entries = entries.and_then(|entries| u32::try_from(entries).ok()).filter(|entries| *entries > 0);
-        Ok(entries.map(|entries| Limit { entries, by }))
+        Ok(entries.map(|entries| Limit { entries, order }))
     }
 
     async fn send_limit(&self, only_if_unlimited: bool, limit: Limit) -> Result<bool, ObjectError> {
         if i32::try_from(limit.entries).is_err() || limit.entries == 0 {
-            return Err(self.place.invalid("limit", "1 to 2147483647 entries", limit.entries));
+            return Err(self.object_ref.invalid("limit", "1 to 2147483647 entries", limit.entries));
         }
-        let mode = match limit.by {
-            Use::Last => "LRU",
-            Use::Count => "LFU",
+        let mode = match limit.order {
+            EvictionOrder::LeastRecentlyUsed => "LRU",
+            EvictionOrder::LeastFrequentlyUsed => "LFU",
         };
         let request =
-            packed(&LIMIT, &self.place, [])?.int(only_if_unlimited.into()).int(limit.entries.into()).arg(mode);
-        self.place.change(request).await
+            packed(&LIMIT, &self.object_ref, [])?.int(only_if_unlimited.into()).int(limit.entries.into()).arg(mode);
+        self.object_ref.change(request).await
     }
 }

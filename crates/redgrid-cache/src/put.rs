@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{Lives, ObjectError, Place, millis, parts};
+use redgrid_core::object::{ObjectError, ObjectRef, SetTtl, chunks, millis};
 use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED, describe_time, unix_millis};
 
 use crate::cache::{Cache, FIELD_LIFETIMES_NEEDED, describe_key};
@@ -23,37 +23,41 @@ pub(crate) enum Idle {
 }
 
 /// Encodes a lifetime for the scripts, if it ends no later than `latest`.
-pub(crate) fn encode_lifetime(place: &Place, lives: Lives, latest: (u128, &'static str)) -> Result<Bytes, ObjectError> {
-    Ok(match lives {
-        Lives::On => "0".into(),
-        Lives::AsBefore => "=".into(),
-        Lives::For(lifetime) => millis(place.named()?.0, lifetime)?,
-        Lives::Until(at) => match unix_millis(at).filter(|millis| *millis <= latest.0) {
+pub(crate) fn encode_lifetime(
+    object_ref: &ObjectRef,
+    ttl: SetTtl,
+    latest: (u128, &'static str),
+) -> Result<Bytes, ObjectError> {
+    Ok(match ttl {
+        SetTtl::None => "0".into(),
+        SetTtl::Keep => "=".into(),
+        SetTtl::For(lifetime) => millis(object_ref.name_and_key()?.0, lifetime)?,
+        SetTtl::Until(at) => match unix_millis(at).filter(|millis| *millis <= latest.0) {
             Some(millis) => format!("@{}", millis.max(1)).into(),
-            None => return Err(place.invalid("lifetime", latest.1, describe_time(at))),
+            None => return Err(object_ref.invalid("lifetime", latest.1, describe_time(at))),
         },
     })
 }
 
 /// Encodes an idle time for the scripts.
-pub(crate) fn encode_idle_time(place: &Place, idle: Idle) -> Result<Bytes, ObjectError> {
+pub(crate) fn encode_idle_time(object_ref: &ObjectRef, idle: Idle) -> Result<Bytes, ObjectError> {
     Ok(match idle {
         Idle::None => "0".into(),
         Idle::Keep => "=".into(),
         Idle::For(time) if LIFETIMES.contains(&time) => time.as_millis().to_string().into(),
-        Idle::For(time) => return Err(place.invalid("idle time", LIFETIMES_EXPECTED, format_args!("{time:?}"))),
+        Idle::For(time) => return Err(object_ref.invalid("idle time", LIFETIMES_EXPECTED, format_args!("{time:?}"))),
     })
 }
 
 /// A put with its options, common to all builders.
 #[derive(Clone)]
 struct PutRequest<Y> {
-    place: Place,
+    object_ref: ObjectRef,
     entries: Result<Vec<(Bytes, Bytes)>, ObjectError>,
     expected: Option<Bytes>,
     condition: &'static str,
     return_previous: bool,
-    lives: Lives,
+    ttl: SetTtl,
     idle: Idle,
     layout: PhantomData<fn() -> Y>,
 }
@@ -62,28 +66,28 @@ struct PutRequest<Y> {
 type PutOutcome = (i64, Option<Bytes>);
 
 impl<Y: Layout> PutRequest<Y> {
-    fn new(place: &Place, entries: Result<Vec<(Bytes, Bytes)>, ObjectError>, condition: &'static str) -> Self {
+    fn new(object_ref: &ObjectRef, entries: Result<Vec<(Bytes, Bytes)>, ObjectError>, condition: &'static str) -> Self {
         // By default, replacing a value keeps its lifetime and its idle time.
-        let (lives, idle) = match condition {
-            "present" | "equal" => (Lives::AsBefore, Idle::Keep),
-            _ => (Lives::On, Idle::None),
+        let (ttl, idle) = match condition {
+            "present" | "equal" => (SetTtl::Keep, Idle::Keep),
+            _ => (SetTtl::None, Idle::None),
         };
-        let place = place.clone();
+        let object_ref = object_ref.clone();
         PutRequest {
-            place,
+            object_ref,
             entries,
             expected: None,
             condition,
             return_previous: false,
-            lives,
+            ttl,
             idle,
             layout: PhantomData,
         }
     }
 
     /// Sets the lifetime. An idle time that was to be kept becomes none: setting one replaces both.
-    fn set_lifetime(&mut self, lives: Lives) {
-        self.lives = lives;
+    fn set_lifetime(&mut self, ttl: SetTtl) {
+        self.ttl = ttl;
         self.idle = match self.idle {
             Idle::Keep => Idle::None,
             set => set,
@@ -92,8 +96,8 @@ impl<Y: Layout> PutRequest<Y> {
 
     fn set_idle_time(&mut self, time: Duration) {
         self.idle = Idle::For(time);
-        self.lives = match self.lives {
-            Lives::AsBefore => Lives::On,
+        self.ttl = match self.ttl {
+            SetTtl::Keep => SetTtl::None,
             set => set,
         };
     }
@@ -104,12 +108,12 @@ impl<Y: Layout> PutRequest<Y> {
             condition: self.condition,
             expected: self.expected,
             return_previous: self.return_previous,
-            lifetime: encode_lifetime(&self.place, self.lives, Y::LATEST)?,
-            idle: encode_idle_time(&self.place, self.idle)?,
+            lifetime: encode_lifetime(&self.object_ref, self.ttl, Y::LATEST)?,
+            idle: encode_idle_time(&self.object_ref, self.idle)?,
         };
         let mut done = Vec::with_capacity(entries.len());
-        for chunk in parts(&entries, |(field, value)| field.len() + value.len()) {
-            let outcomes = self.place.change::<Vec<PutOutcome>>(Y::put(&self.place, &options, chunk)?).await;
+        for chunk in chunks(&entries, |(field, value)| field.len() + value.len()) {
+            let outcomes = self.object_ref.change::<Vec<PutOutcome>>(Y::put(&self.object_ref, &options, chunk)?).await;
             done.extend(outcomes.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?);
         }
         Ok(done)
@@ -122,7 +126,7 @@ macro_rules! lifetime_methods {
         impl<$($param,)* Y: Layout> $type<$($param,)* Y> {
             /// Lets the entry expire after this time, 1 ms to 3650 days.
             pub fn expires_in(mut self, lifetime: Duration) -> Self {
-                self.put.set_lifetime(Lives::For(lifetime));
+                self.put.set_lifetime(SetTtl::For(lifetime));
                 self
             }
 
@@ -130,19 +134,19 @@ macro_rules! lifetime_methods {
             ///
             /// Servers accept expiry times of native maps up to November 4199.
             pub fn expires_at(mut self, at: SystemTime) -> Self {
-                self.put.set_lifetime(Lives::Until(at));
+                self.put.set_lifetime(SetTtl::Until(at));
                 self
             }
 
             /// Lets the entry never expire.
-            pub fn endless(mut self) -> Self {
-                (self.put.lives, self.put.idle) = (Lives::On, Idle::None);
+            pub fn no_expiry(mut self) -> Self {
+                (self.put.ttl, self.put.idle) = (SetTtl::None, Idle::None);
                 self
             }
 
             /// Keeps the lifetime and the idle time of the previous value.
             pub fn keep_lifetime(mut self) -> Self {
-                (self.put.lives, self.put.idle) = (Lives::AsBefore, Idle::Keep);
+                (self.put.ttl, self.put.idle) = (SetTtl::Keep, Idle::Keep);
                 self
             }
         }
@@ -163,7 +167,7 @@ macro_rules! lifetime_methods {
 /// the result.
 ///
 /// Dropping it before it was sent sets nothing.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Set<Y> {
     put: PutRequest<Y>,
@@ -171,7 +175,7 @@ pub struct Set<Y> {
 }
 
 /// Sets the values of many keys when awaited; returned by [`Cache::set_many`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct SetMany<Y> {
     put: PutRequest<Y>,
@@ -179,7 +183,7 @@ pub struct SetMany<Y> {
 
 /// Sets the value of a key when awaited, and returns the previous value; returned by
 /// [`Cache::insert`] and its variants.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Insert<V, VC, Y> {
     put: PutRequest<Y>,
     values: VC,
@@ -273,7 +277,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         KC: Encode<Q>,
     {
         let mut put = self.put(key, new, "equal");
-        match self.place.encoded(&self.values, expected) {
+        match self.object_ref.encoded(&self.values, expected) {
             Ok(expected) => put.expected = Some(expected),
             Err(error) => put.entries = Err(error),
         }
@@ -299,21 +303,21 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         V: 'a,
     {
         let entries = entries.into_iter().map(|(key, value)| self.encode_entry(key, value)).collect();
-        SetMany { put: PutRequest::new(&self.place, entries, "any") }
+        SetMany { put: PutRequest::new(&self.object_ref, entries, "any") }
     }
 
     fn encode_entry<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError>
     where
         KC: Encode<Q>,
     {
-        Ok((self.encode_key(key)?, self.place.encoded(&self.values, value)?))
+        Ok((self.encode_key(key)?, self.object_ref.encoded(&self.values, value)?))
     }
 
     fn put<Q: ?Sized>(&self, key: &Q, value: &V, condition: &'static str) -> PutRequest<Y>
     where
         KC: Encode<Q>,
     {
-        PutRequest::new(&self.place, self.encode_entry(key, value).map(|entry| vec![entry]), condition)
+        PutRequest::new(&self.object_ref, self.encode_entry(key, value).map(|entry| vec![entry]), condition)
     }
 }
 
@@ -418,10 +422,10 @@ impl<V: 'static, VC: Decode<V>, Y: Layout> IntoFuture for Insert<V, VC, Y> {
         Box::pin(async move {
             let Insert { put, values, .. } = self;
             let field = put.entries.as_ref().ok().and_then(|entries| entries.first()).map(|(field, _)| field.clone());
-            let place = put.place.clone();
+            let object_ref = put.object_ref.clone();
             let previous = put.send().await?.pop().and_then(|(_, previous)| previous);
             previous
-                .map(|previous| place.decoded(&values, &previous, || describe_key(&field.unwrap_or_default())))
+                .map(|previous| object_ref.decoded(&values, &previous, || describe_key(&field.unwrap_or_default())))
                 .transpose()
         })
     }

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::FromReply;
-use redgrid_core::object::{Lifetime, ObjectError, parts};
+use redgrid_core::object::{Lifetime, ObjectError, chunks};
 
 use crate::cache::{Cache, FIELD_LIFETIMES_NEEDED};
 use crate::layout::{Layout, ReadKind};
@@ -118,9 +118,12 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let request = Y::remaining_lifetimes(&self.place, &self.encode_keys([key])?)?;
-        let remaining: Option<Vec<i64>> =
-            self.place.ask(request).await.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
+        let request = Y::remaining_lifetimes(&self.object_ref, &self.encode_keys([key])?)?;
+        let remaining: Option<Vec<i64>> = self
+            .object_ref
+            .read_primary(request)
+            .await
+            .map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
         Ok(Lifetime::of(remaining.and_then(|remaining| remaining.first().copied()).unwrap_or(-2)))
     }
 
@@ -130,8 +133,8 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         fields: &[Bytes],
     ) -> Result<Vec<T>, ObjectError> {
         let mut found = Vec::with_capacity(fields.len());
-        for chunk in parts(fields, Bytes::len) {
-            found.extend(self.place.ask::<Vec<T>>(Y::read(&self.place, kind, chunk)?).await?);
+        for chunk in chunks(fields, Bytes::len) {
+            found.extend(self.object_ref.read_primary::<Vec<T>>(Y::read(&self.object_ref, kind, chunk)?).await?);
         }
         Ok(found)
     }

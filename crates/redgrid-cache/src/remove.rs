@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 
 use crate::cache::Cache;
 use crate::layout::Layout;
@@ -31,7 +31,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         KC: Encode<Q>,
     {
         let (fields, mut removed) = (self.encode_keys(keys)?, 0);
-        for chunk in parts(&fields, Bytes::len) {
+        for chunk in chunks(&fields, Bytes::len) {
             let done = self.remove_fields(false, chunk, None).await?;
             removed += done.into_iter().map(|(done, _)| u64::from(done)).sum::<u64>();
         }
@@ -44,7 +44,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         fields: &[Bytes],
         expected: Option<Bytes>,
     ) -> Result<Vec<(bool, Option<Bytes>)>, ObjectError> {
-        self.place.change(Y::remove(&self.place, return_previous, fields, expected)?).await
+        self.object_ref.change(Y::remove(&self.object_ref, return_previous, fields, expected)?).await
     }
 }
 
@@ -66,7 +66,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let expected = self.place.encoded(&self.values, expected)?;
+        let expected = self.object_ref.encoded(&self.values, expected)?;
         let done = self.remove_fields(false, &self.encode_keys([key])?, Some(expected)).await?;
         Ok(done.into_iter().any(|(done, _)| done))
     }

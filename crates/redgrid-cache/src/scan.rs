@@ -13,7 +13,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>, Y: Layout> Cache<K, V
     pub fn entries(&self) -> Scan<(K, V)> {
         let map = self.clone();
         let read = move |found: &[_]| Ok((map.decode_key(&found[0])?, map.decode_value(&found[0], &found[1])?));
-        Scan::asking(2, self.place.clone(), Y::scan, read)
+        Scan::asking(2, self.object_ref.clone(), Y::scan, read)
     }
 }
 
@@ -23,7 +23,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Codec, Y: Layout> Cache<K, V, KC
     #[doc(alias = "readAllKeySet")]
     pub fn keys(&self) -> Scan<K> {
         let map = self.clone();
-        Scan::asking(2, self.place.clone(), Y::scan, move |found| map.decode_key(&found[0]))
+        Scan::asking(2, self.object_ref.clone(), Y::scan, move |found| map.decode_key(&found[0]))
     }
 }
 
@@ -32,7 +32,7 @@ impl<K: 'static, V: 'static, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC
     #[doc(alias = "readAllValues")]
     pub fn values(&self) -> Scan<V> {
         let map = self.clone();
-        Scan::asking(2, self.place.clone(), Y::scan, move |found| map.decode_value(&found[0], &found[1]))
+        Scan::asking(2, self.object_ref.clone(), Y::scan, move |found| map.decode_value(&found[0], &found[1]))
     }
 }
 
@@ -50,8 +50,8 @@ impl<K: 'static, V: 'static, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC
     /// Dropping the future changes nothing.
     #[doc(alias = "containsValue")]
     pub async fn contains_value(&self, value: &V) -> Result<bool, ObjectError> {
-        let value = self.place.encoded(&self.values, value)?;
-        let mut all = Scan::asking(2, self.place.clone(), Y::scan, |found| Ok(found[1].clone())).page(1000);
+        let value = self.object_ref.encoded(&self.values, value)?;
+        let mut all = Scan::asking(2, self.object_ref.clone(), Y::scan, |found| Ok(found[1].clone())).page(1000);
         while let Some(found) = all.try_next().await? {
             if found == value {
                 return Ok(true);

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{Lifetime, Lives, Object, ObjectError, Place, Scan, alone, parts};
+use redgrid_core::object::{Lifetime, Object, ObjectError, ObjectRef, Scan, SetTtl, alone, chunks};
 use redgrid_core::{Client, Request, Script};
 
 use crate::layout::{Packed, sealed::Requests};
@@ -43,7 +43,7 @@ macro_rules! set_cache {
         #[doc(alias = "RSetCache")]
         #[doc(alias = "RedissonSetCache")]
         pub struct SetCache<T, C $($default)*> {
-            place: Place,
+            object_ref: ObjectRef,
             codec: C,
             values: PhantomData<fn() -> T>,
         }
@@ -60,21 +60,21 @@ impl<T, C: Codec + Default> SetCache<T, C> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        SetCache { place: Place::new(client, name), codec: C::default(), values: PhantomData }
+        SetCache { object_ref: ObjectRef::new(client, name), codec: C::default(), values: PhantomData }
     }
 }
 
 impl<T, C: Codec> SetCache<T, C> {
     /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> SetCache<T, D> {
-        SetCache { place: self.place, codec, values: PhantomData }
+        SetCache { object_ref: self.object_ref, codec, values: PhantomData }
     }
 
     /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     ///
     /// The object exists even if all of its values are expired.
     pub fn object(&self) -> Object {
-        self.place.object(alone)
+        self.object_ref.object(alone)
     }
 
     /// Returns the number of values that are not expired.
@@ -88,7 +88,7 @@ impl<T, C: Codec> SetCache<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        self.place.ask(self.script(&LEN)?).await
+        self.object_ref.read_primary(self.script(&LEN)?).await
     }
 
     /// Returns whether the set has no values that are not expired.
@@ -115,7 +115,7 @@ impl<T, C: Codec> SetCache<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        self.place.change(self.place.command("DEL")?).await
+        self.object_ref.change(self.object_ref.command("DEL")?).await
     }
 
     /// Inserts a value. Returns whether it is new.
@@ -292,7 +292,7 @@ impl<T, C: Codec> SetCache<T, C> {
         C: Encode<Q>,
     {
         let (values, mut all) = (self.encode_all(values)?, Vec::new());
-        for chunk in parts(&values, Bytes::len) {
+        for chunk in chunks(&values, Bytes::len) {
             let remaining = self.remaining(chunk).await?;
             all.extend(remaining.into_iter().map(|remaining| remaining > 0));
         }
@@ -357,7 +357,7 @@ impl<T, C: Codec> SetCache<T, C> {
         C: Encode<Q>,
     {
         let values = self.encode_all(values)?;
-        self.place.change_parts(&values, || self.script(&REMOVE)).await
+        self.object_ref.change_chunks(&values, || self.script(&REMOVE)).await
     }
 
     fn insert_with<'a, Q: ?Sized + 'a, R>(
@@ -370,24 +370,24 @@ impl<T, C: Codec> SetCache<T, C> {
     where
         C: Encode<Q>,
     {
-        let (place, values) = (self.place.clone(), self.encode_all(values));
-        SetInsert { place, values, condition, all_or_none, lives: Lives::On, result_of }
+        let (object_ref, values) = (self.object_ref.clone(), self.encode_all(values));
+        SetInsert { object_ref, values, condition, all_or_none, ttl: SetTtl::None, result_of }
     }
 
     async fn remaining(&self, values: &[Bytes]) -> Result<Vec<i64>, ObjectError> {
         let request = values.iter().cloned().fold(self.script(&FIND)?, Request::arg);
-        self.place.ask(request).await
+        self.object_ref.read_primary(request).await
     }
 
     fn script(&self, script: &'static Script<1>) -> Result<Request, ObjectError> {
-        Ok(script.with([self.place.named()?.1.clone()]))
+        Ok(script.with([self.object_ref.name_and_key()?.1.clone()]))
     }
 
     fn encode_all<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> Result<Vec<Bytes>, ObjectError>
     where
         C: Encode<Q>,
     {
-        self.place.encoded_all(&self.codec, values)
+        self.object_ref.encoded_all(&self.codec, values)
     }
 }
 
@@ -396,13 +396,13 @@ impl<T: 'static, C: Decode<T>> SetCache<T, C> {
     #[doc(alias = "iterator")]
     #[doc(alias = "readAll")]
     pub fn stream(&self) -> Scan<T> {
-        let (place, codec) = (self.place.clone(), self.codec.clone());
-        let request = |place: &Place, at: Bytes, page: u32, pattern: Option<Bytes>| {
-            let request = SCAN.with([place.named()?.1.clone()]).arg(at).int(page.into());
+        let (object_ref, codec) = (self.object_ref.clone(), self.codec.clone());
+        let request = |object_ref: &ObjectRef, at: Bytes, page: u32, pattern: Option<Bytes>| {
+            let request = SCAN.with([object_ref.name_and_key()?.1.clone()]).arg(at).int(page.into());
             Ok(request.arg(pattern.unwrap_or_default()))
         };
-        Scan::asking(1, self.place.clone(), request, move |found| {
-            place.decoded(&codec, &found[0], || Some("a value".into()))
+        Scan::asking(1, self.object_ref.clone(), request, move |found| {
+            object_ref.decoded(&codec, &found[0], || Some("a value".into()))
         })
     }
 }
@@ -410,14 +410,14 @@ impl<T: 'static, C: Decode<T>> SetCache<T, C> {
 /// Inserts values when awaited; returned by [`SetCache::insert`] and its variants.
 ///
 /// Dropping it before it was sent inserts nothing.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct SetInsert<R> {
-    place: Place,
+    object_ref: ObjectRef,
     values: Result<Vec<Bytes>, ObjectError>,
     condition: &'static str,
     all_or_none: bool,
-    lives: Lives,
+    ttl: SetTtl,
     /// Computes the result from the number of new values, and of values with the new expiry.
     result_of: fn((u64, u64)) -> R,
 }
@@ -425,34 +425,37 @@ pub struct SetInsert<R> {
 impl<R> SetInsert<R> {
     /// Lets the values expire after this time, 1 ms to 3650 days.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
-        self.lives = Lives::For(lifetime);
+        self.ttl = SetTtl::For(lifetime);
         self
     }
 
     /// Lets the values expire at this time by the server's clock; at once if it has passed.
     pub fn expires_at(mut self, at: SystemTime) -> Self {
-        self.lives = Lives::Until(at);
+        self.ttl = SetTtl::Until(at);
         self
     }
 
     async fn send(self) -> Result<R, ObjectError> {
-        let (values, place) = (self.values?, &self.place);
-        let encoded_lifetime = encode_lifetime(place, self.lives, Packed::LATEST)?;
-        if self.all_or_none && parts(&values, Bytes::len).count() > 1 {
-            return Err(place.invalid("values", "up to 500 of 4 MiB at once", values.len()));
+        let (values, object_ref) = (self.values?, &self.object_ref);
+        let encoded_lifetime = encode_lifetime(object_ref, self.ttl, Packed::LATEST)?;
+        if self.all_or_none && chunks(&values, Bytes::len).count() > 1 {
+            return Err(object_ref.invalid("values", "up to 500 of 4 MiB at once", values.len()));
         }
         if self.all_or_none && values.is_empty() {
             // The condition holds for no values. An invalid name is an error all the same.
-            place.named()?;
+            object_ref.name_and_key()?;
             return Ok((self.result_of)((1, 0)));
         }
         let (mut new, mut done) = (0, 0);
-        for chunk in parts(&values, Bytes::len) {
-            let request =
-                INSERT.with([place.named()?.1.clone()]).arg(self.condition).arg(encoded_lifetime.clone()).int(NEVER);
+        for chunk in chunks(&values, Bytes::len) {
+            let request = INSERT
+                .with([object_ref.name_and_key()?.1.clone()])
+                .arg(self.condition)
+                .arg(encoded_lifetime.clone())
+                .int(NEVER);
             let request = request.arg(if self.all_or_none { "all" } else { "each" });
             let (chunk_new, chunk_done): (u64, u64) =
-                place.change(chunk.iter().cloned().fold(request, Request::arg)).await?;
+                object_ref.change(chunk.iter().cloned().fold(request, Request::arg)).await?;
             new += chunk_new;
             done += chunk_done;
         }
@@ -471,12 +474,15 @@ impl<R: Send + 'static> IntoFuture for SetInsert<R> {
 
 impl<T, C: Clone> Clone for SetCache<T, C> {
     fn clone(&self) -> Self {
-        SetCache { place: self.place.clone(), codec: self.codec.clone(), values: PhantomData }
+        SetCache { object_ref: self.object_ref.clone(), codec: self.codec.clone(), values: PhantomData }
     }
 }
 
 impl<T, C: fmt::Debug> fmt::Debug for SetCache<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetCache").field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        f.debug_struct("SetCache")
+            .field("name", &self.object_ref.name())
+            .field("codec", &self.codec)
+            .finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, Rounds};
+use redgrid_core::object::{CasLoop, ObjectError};
 
 use crate::cache::Cache;
 use crate::layout::{Layout, PutOptions, ReadKind};
@@ -38,9 +38,9 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     {
         let fields = self.encode_keys([key])?;
         let field = &fields[0];
-        let mut rounds = Rounds::of_part(&self.place, field).await?;
+        let mut cas_loop = CasLoop::serialized_part(&self.object_ref, field).await?;
         loop {
-            let found: Vec<Option<Bytes>> = rounds.read(Y::read(&self.place, ReadKind::Peek, &fields)?).await?;
+            let found: Vec<Option<Bytes>> = cas_loop.read(Y::read(&self.object_ref, ReadKind::Peek, &fields)?).await?;
             let Some(previous) = found.into_iter().next().flatten() else { return Ok(None) };
             let mut value = self.decode_value(field, &previous)?;
             change(&mut value);
@@ -51,13 +51,13 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
                 lifetime: "=".into(),
                 idle: "=".into(),
             };
-            let new = self.place.encoded(&self.values, &value)?;
-            let request = Y::put(&self.place, &options, &[(field.clone(), new)])?;
-            let done: Vec<(i64, Option<Bytes>)> = rounds.change(request).await?;
+            let new = self.object_ref.encoded(&self.values, &value)?;
+            let request = Y::put(&self.object_ref, &options, &[(field.clone(), new)])?;
+            let done: Vec<(i64, Option<Bytes>)> = cas_loop.change(request).await?;
             if done.into_iter().any(|(done, _)| done > 0) {
                 return Ok(Some(value));
             }
-            rounds.lost().await?;
+            cas_loop.lost().await?;
         }
     }
 }

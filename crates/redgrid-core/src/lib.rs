@@ -46,10 +46,10 @@ pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use connection::server;
 pub use connection::{
-    Arg, BackgroundClient, Batched, ChannelKind, Client, Command, CommitError, ConnectError, ConnectionEvent,
-    ConnectionEvents, ConnectionId, Deployment, DeploymentKind, FromReply, Health, HealthCheck, InHand, NodeHealth,
-    NodeId, NodePart, NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request, ResponseFuture,
-    Server, ServerClock, Shard, ShardServers, Topology, TopologyHint, WeakClient,
+    Arg, BackgroundClient, Batched, ChannelKind, Client, ClientStats, Command, CommitError, ConnectError,
+    ConnectionEvent, ConnectionEvents, ConnectionId, Deployment, DeploymentKind, FromReply, Health, HealthCheck,
+    NodeHealth, NodeId, NodePart, NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request,
+    ResponseFuture, Server, ServerClock, Shard, ShardServers, Topology, TopologyHint, WeakClient,
 };
 pub use error::{Code, ServerError};
 pub use exactly_once::{IdempotentBulkScript, IdempotentRequest, IdempotentScript};

@@ -27,7 +27,7 @@ impl Keys {
     /// Begins a round, unless there is one. Returns whether it has begun.
     pub(crate) async fn set(&self, client: &Client, n: i64, lifetime: Option<Duration>) -> Result<bool, ServerError> {
         let kept = lifetime.map_or(KEPT, |lifetime| lifetime.min(KEPT));
-        let request = SET.with(self.both()).int(n).int(lifetime.map_or(0, millis)).int(millis(kept)).publish_here();
+        let request = SET.with(self.both()).int(n).int(lifetime.map_or(0, millis)).int(millis(kept)).publish_arg();
         Ok(number_of(client.run_exactly_once(self.with_channel(request)).await?)? == 1)
     }
 
@@ -39,7 +39,7 @@ impl Keys {
         by: i64,
         until: Instant,
     ) -> Result<(i64, Option<u64>), ServerError> {
-        let request = COUNT_DOWN.with(self.both()).int(by).int(millis(KEPT_OVER)).publish_here().arg(self.over.clone());
+        let request = COUNT_DOWN.with(self.both()).int(by).int(millis(KEPT_OVER)).publish_arg().arg(self.over.clone());
         let mut answer =
             client.run_exactly_once_until::<Vec<Reply>>(self.with_channel(request), until).await?.into_iter();
         let before = answer.next().unwrap_or(Reply::Nil).into_typed()?;
@@ -50,7 +50,7 @@ impl Keys {
 
     /// Ends the round. Returns whether there was one.
     pub(crate) async fn delete(&self, client: &Client) -> Result<bool, ServerError> {
-        let request = DELETE.with(self.both()).int(millis(KEPT_OVER)).publish_here().arg(self.over.clone());
+        let request = DELETE.with(self.both()).int(millis(KEPT_OVER)).publish_arg().arg(self.over.clone());
         Ok(number_of(client.run_exactly_once(self.with_channel(request)).await?)? == 1)
     }
 
@@ -66,7 +66,7 @@ impl Keys {
     /// While its slot moves, only the count is read: that key is on one node or the other.
     pub(crate) async fn state(&self, client: &Client) -> Result<LatchState, ServerError> {
         let request = STATE.with(self.both()).int(millis(KEPT)).int(millis(KEPT_OVER)).idempotent();
-        let parts: Vec<String> = match client.run_undivided(request).await {
+        let parts: Vec<String> = match client.run_same_slot(request).await {
             Err(error) if error.code() == Some(Code::TryAgain) => {
                 return Ok(LatchState::of_count(self.count(client).await?));
             }

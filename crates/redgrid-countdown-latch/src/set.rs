@@ -9,7 +9,7 @@ use crate::error::LatchError;
 use crate::latch::CountDownLatch;
 
 /// Sets the count of a latch when awaited; made by [`CountDownLatch::try_set_count`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct TrySetCount {
     latch: CountDownLatch,

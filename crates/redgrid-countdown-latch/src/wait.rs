@@ -12,7 +12,7 @@ use crate::latch::CountDownLatch;
 use crate::waiters::LatchWaiters;
 
 /// Waits for a latch when awaited; made by [`CountDownLatch::wait`].
-#[must_use = "the wait begins when this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Wait {
     latch: CountDownLatch,

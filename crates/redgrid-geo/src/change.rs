@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Request, Script};
 
 use crate::geo::Geo;
@@ -48,7 +48,7 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.send_positions(members, || self.place.command("GEOADD")).await
+        self.send_positions(members, || self.object_ref.command("GEOADD")).await
     }
 
     /// Adds a member if it is absent. Returns whether it was added.
@@ -88,7 +88,7 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.send_positions(members, || Ok(self.place.command("GEOADD")?.arg("NX"))).await
+        self.send_positions(members, || Ok(self.object_ref.command("GEOADD")?.arg("NX"))).await
     }
 
     /// Sets the position of a member if it exists. Returns whether it exists.
@@ -128,7 +128,7 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.send_positions(members, || Ok(ADD_IF_EXISTS.with([self.place.named()?.1.clone()]))).await
+        self.send_positions(members, || Ok(ADD_IF_EXISTS.with([self.object_ref.name_and_key()?.1.clone()]))).await
     }
 
     async fn send_positions<'a, Q: ?Sized + 'a>(
@@ -139,13 +139,13 @@ impl<T, C: Codec> Geo<T, C> {
     where
         C: Encode<Q>,
     {
-        let members = members.into_iter().map(|(member, at)| Ok((self.place.encoded(&self.codec, member)?, at)));
+        let members = members.into_iter().map(|(member, at)| Ok((self.object_ref.encoded(&self.codec, member)?, at)));
         let (members, mut sum) = (members.collect::<Result<Vec<_>, ObjectError>>()?, 0);
-        for chunk in parts(&members, |(member, _)| member.len()) {
+        for chunk in chunks(&members, |(member, _)| member.len()) {
             let request = chunk.iter().fold(request()?, |request, (member, at)| {
                 at.encode().into_iter().fold(request, Request::arg).arg(member.clone())
             });
-            sum += self.place.change::<u64>(request).await?;
+            sum += self.object_ref.change::<u64>(request).await?;
         }
         Ok(sum)
     }
@@ -186,8 +186,8 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let members = self.place.encoded_all(&self.codec, members)?;
-        self.place.change_parts(&members, || self.place.command("ZREM")).await
+        let members = self.object_ref.encoded_all(&self.codec, members)?;
+        self.object_ref.change_chunks(&members, || self.object_ref.command("ZREM")).await
     }
 
     /// Removes all members, in one step. Returns whether there were any.
@@ -200,6 +200,6 @@ impl<T, C: Codec> Geo<T, C> {
     ///
     /// As for [`Geo::add`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        self.place.change(self.place.command("DEL")?).await
+        self.object_ref.change(self.object_ref.command("DEL")?).await
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{Object, ObjectError, Place, alone};
+use redgrid_core::object::{Object, ObjectError, ObjectRef, alone};
 use redgrid_core::{Client, FromReply};
 
 use crate::position::{Distance, Position};
@@ -23,7 +23,7 @@ macro_rules! geo {
         #[doc(alias = "RGeo")]
         #[doc(alias = "RedissonGeo")]
         pub struct Geo<T, C $($codec)*> {
-            pub(crate) place: Place,
+            pub(crate) object_ref: ObjectRef,
             pub(crate) codec: C,
             members: PhantomData<fn() -> T>,
         }
@@ -40,19 +40,19 @@ impl<T, C: Codec + Default> Geo<T, C> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Geo { place: Place::new(client, name), codec: C::default(), members: PhantomData }
+        Geo { object_ref: ObjectRef::new(client, name), codec: C::default(), members: PhantomData }
     }
 }
 
 impl<T, C: Codec> Geo<T, C> {
     /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> Geo<T, D> {
-        Geo { place: self.place, codec, members: PhantomData }
+        Geo { object_ref: self.object_ref, codec, members: PhantomData }
     }
 
     /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     pub fn object(&self) -> Object {
-        self.place.object(alone)
+        self.object_ref.object(alone)
     }
 
     /// Returns the number of members.
@@ -66,7 +66,7 @@ impl<T, C: Codec> Geo<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        self.place.read(self.place.command("ZCARD")?).await
+        self.object_ref.read(self.object_ref.command("ZCARD")?).await
     }
 
     /// Returns whether there are no members.
@@ -96,8 +96,8 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let request = self.place.command("ZSCORE")?.arg(self.place.encoded(&self.codec, member)?);
-        Ok(self.place.read::<Option<f64>>(request).await?.is_some())
+        let request = self.object_ref.command("ZSCORE")?.arg(self.object_ref.encoded(&self.codec, member)?);
+        Ok(self.object_ref.read::<Option<f64>>(request).await?.is_some())
     }
 
     /// Returns the position of a member, to about 0.6 m; `None` if the member is absent.
@@ -186,8 +186,8 @@ impl<T, C: Codec> Geo<T, C> {
     where
         C: Encode<Q>,
     {
-        let members = self.place.encoded_all(&self.codec, members)?;
-        self.place.read_parts(&members, || self.place.command(command)).await
+        let members = self.object_ref.encoded_all(&self.codec, members)?;
+        self.object_ref.read_chunks(&members, || self.object_ref.command(command)).await
     }
 
     /// Returns the distance between two members; `None` if one of them is absent.
@@ -205,19 +205,19 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let (one, other) = (self.place.encoded(&self.codec, one)?, self.place.encoded(&self.codec, other)?);
-        self.place.read(self.place.command("GEODIST")?.arg(one).arg(other).arg("m")).await
+        let (one, other) = (self.object_ref.encoded(&self.codec, one)?, self.object_ref.encoded(&self.codec, other)?);
+        self.object_ref.read(self.object_ref.command("GEODIST")?.arg(one).arg(other).arg("m")).await
     }
 }
 
 impl<T, C: Clone> Clone for Geo<T, C> {
     fn clone(&self) -> Self {
-        Geo { place: self.place.clone(), codec: self.codec.clone(), members: PhantomData }
+        Geo { object_ref: self.object_ref.clone(), codec: self.codec.clone(), members: PhantomData }
     }
 }
 
 impl<T, C: fmt::Debug> fmt::Debug for Geo<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Geo").field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        f.debug_struct("Geo").field("name", &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

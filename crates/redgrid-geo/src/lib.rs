@@ -42,6 +42,6 @@ pub use geo::Geo;
 pub use position::{Distance, InvalidPosition, Position};
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError};
 pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use search::{Around, Search};

@@ -24,7 +24,7 @@ enum Center {
 
 /// The center of a search; returned by [`Geo::around`] and [`Geo::around_member`]. The area is set
 /// by [`Around::within`] or [`Around::within_box`].
-#[must_use = "nothing is asked before it is said how far the search goes"]
+#[must_use = "does nothing until an area is set, by `within` or `within_box`"]
 #[doc(alias = "GeoSearchArgs")]
 pub struct Around<T, C> {
     geo: Geo<T, C>,
@@ -33,7 +33,7 @@ pub struct Around<T, C> {
 
 /// A search of an area. A request is sent by [`Search::members`], [`Search::distances`],
 /// [`Search::positions`], [`Search::store`] or [`Search::store_distances`].
-#[must_use = "nothing is asked before it is said what is wanted"]
+#[must_use = "does nothing until a method such as `members` is awaited"]
 pub struct Search<T, C> {
     geo: Geo<T, C>,
     center: Center,
@@ -57,7 +57,7 @@ impl<T, C: Codec> Geo<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        Around { geo: self.clone(), center: Center::Member(self.place.encoded(&self.codec, member)) }
+        Around { geo: self.clone(), center: Center::Member(self.object_ref.encoded(&self.codec, member)) }
     }
 }
 
@@ -85,8 +85,8 @@ impl<T, C: Codec> Around<T, C> {
         let mut area = vec![command.into()];
         for length in lengths.iter().map(|length| length.as_meters()) {
             if !(length.is_finite() && length >= 0.0) {
-                let place = &self.geo.place;
-                return Err(place.invalid(option, "a distance of 0 or more", format_args!("{length} m")));
+                let object_ref = &self.geo.object_ref;
+                return Err(object_ref.invalid(option, "a distance of 0 or more", format_args!("{length} m")));
             }
             area.push(length.to_string().into());
         }
@@ -166,24 +166,24 @@ impl<T, C: Codec> Search<T, C> {
     }
 
     async fn store_as(self, name: &str, distances: bool) -> Result<u64, ObjectError> {
-        let place = &self.geo.place;
-        let keys = [place.beside("name", name)?, place.named()?.1.clone()];
+        let object_ref = &self.geo.object_ref;
+        let keys = [object_ref.same_slot_key("name", name)?, object_ref.name_and_key()?.1.clone()];
         let request = match &self.center {
             Center::Position(_) => Request::command("GEOSEARCHSTORE").keys(keys),
             Center::Member(_) => STORE.with(keys),
         };
         let request = self.append_args(request)?;
-        place.change(if distances { request.arg("STOREDIST") } else { request }).await
+        object_ref.change(if distances { request.arg("STOREDIST") } else { request }).await
     }
 
     async fn send<R: FromReply>(&self, option: Option<&'static str>) -> Result<R, ObjectError> {
-        let place = &self.geo.place;
+        let object_ref = &self.geo.object_ref;
         let request = match &self.center {
-            Center::Position(_) => place.command("GEOSEARCH")?,
-            Center::Member(_) => SEARCH.with([place.named()?.1.clone()]),
+            Center::Position(_) => object_ref.command("GEOSEARCH")?,
+            Center::Member(_) => SEARCH.with([object_ref.name_and_key()?.1.clone()]),
         };
         let request = self.append_args(request)?;
-        place.read(option.into_iter().fold(request, Request::arg)).await
+        object_ref.read(option.into_iter().fold(request, Request::arg)).await
     }
 
     /// Appends the arguments after the keys. The scripts themselves mark the center as a member.
@@ -196,7 +196,7 @@ impl<T, C: Codec> Search<T, C> {
         let request = self.order.into_iter().fold(request, Request::arg);
         match self.count {
             None => Ok(request),
-            Some((0, _)) => Err(self.geo.place.invalid("count", "1 or more", 0)),
+            Some((0, _)) => Err(self.geo.object_ref.invalid("count", "1 or more", 0)),
             Some((count, any)) => {
                 let request = request.arg("COUNT").int(count.into());
                 Ok(if any { request.arg("ANY") } else { request })
@@ -251,7 +251,7 @@ impl<T, C: Decode<T>> Search<T, C> {
     }
 
     fn decode(&self, bytes: &Bytes) -> Result<T, ObjectError> {
-        self.geo.place.decoded(&self.geo.codec, bytes, || Some("a member".into()))
+        self.geo.object_ref.decoded(&self.geo.codec, bytes, || Some("a member".into()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use redgrid_core::object::belongings::beside;
+use redgrid_core::object::key_ownership::suffixed_companions;
 use redgrid_core::{BulkScript, Client, Code, Name, Request, ServerError};
 
 use crate::key_ownership::{self, existence_row, key_row};
@@ -104,7 +104,7 @@ impl Operation {
             (_, None) => {}
         }
         // Keys that are inserted meanwhile form a new multimap of this name, which stays.
-        let statuses: Vec<i64> = client.run_undivided(self.request(&[self.key_row(object)], false)).await?;
+        let statuses: Vec<i64> = client.run_same_slot(self.request(&[self.key_row(object)], false)).await?;
         Ok(statuses.first().copied().unwrap_or(0).max(i64::from(found.is_some())))
     }
 
@@ -116,7 +116,7 @@ impl Operation {
         let mut keys = self.key_row(object);
         // Determined before the object's own key is deleted, on which this depends.
         let companions = key_ownership::companions(client, object).await?;
-        let candidates = beside(object);
+        let candidates = suffixed_companions(object);
         keys.retain(|key| companions.contains(key) || !candidates.contains(key));
         if let (Operation::Remove(_), Some(_)) = (self, multimap::detect(client, object).await?) {
             multimap::remove(client, object).await?;
@@ -146,7 +146,7 @@ impl Operation {
 /// Returns whether the object with this key exists.
 pub(crate) async fn object_exists(client: &Client, object: &Bytes) -> Result<bool, ServerError> {
     let request = Operation::Count("EXISTS").request(&[existence_row(object)], false);
-    Ok(client.run_undivided::<Vec<i64>>(request).await?.first() == Some(&1))
+    Ok(client.run_same_slot::<Vec<i64>>(request).await?.first() == Some(&1))
 }
 
 /// Converts the error of a key of an object of which another key was changed before.
@@ -187,7 +187,7 @@ pub(crate) async fn apply_to_each(client: &Client, keys: Vec<Key>, operation: &O
     }
     let outcomes = stream::iter(parts).map(async |part| {
         let rows: Vec<_> = part.iter().map(|(object, _)| operation.key_row(object)).collect();
-        let outcomes: Outcomes = match client.run_undivided::<Vec<i64>>(operation.request(&rows, true)).await {
+        let outcomes: Outcomes = match client.run_same_slot::<Vec<i64>>(operation.request(&rows, true)).await {
             Ok(statuses) if statuses.len() == part.len() => {
                 let mut outcomes = Vec::with_capacity(part.len());
                 for ((object, key), status) in part.into_iter().zip(statuses) {

@@ -40,7 +40,7 @@ pub enum KeysError {
     },
     /// Some nodes have executed the request, and others have not. It was sent to all.
     #[error("{} nodes executed the request, {} did not, the first: {}", .done.len(), .failed.len(), first_node(.failed))]
-    NotEverywhere {
+    SomeNodesFailed {
         /// The nodes that have executed it.
         done: Vec<NodeId>,
         /// The other nodes, with the cause. If the cause is an unknown outcome, they may have

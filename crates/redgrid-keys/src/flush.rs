@@ -7,16 +7,16 @@ use crate::{Keys, KeysError};
 /// The scope of a deletion of all keys. It is explicit because the deletion cannot be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Everything {
+pub enum FlushScope {
     /// Every key under the client's namespace, one after another. Other keys are kept. Requires a
     /// client with a namespace.
-    UnderTheNamespace,
+    Namespace,
     /// Every key of the client's database on every primary, including those of other programs.
     /// Requires a client without a namespace.
-    InThisDatabase,
+    Database,
     /// Every key of all databases on every primary, including those of other programs. Requires a
     /// client without a namespace.
-    InAllDatabases,
+    AllDatabases,
 }
 
 impl Keys {
@@ -31,7 +31,7 @@ impl Keys {
     /// # Errors
     ///
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the scope does not fit the
-    /// client's namespace. [`KeysError::NotEverywhere`] contains the nodes that have deleted their
+    /// client's namespace. [`KeysError::SomeNodesFailed`] contains the nodes that have deleted their
     /// keys, as far as known; each node received one request. With a namespace
     /// [`KeysError::Partial`] and [`KeysError::Stopped`].
     ///
@@ -42,23 +42,23 @@ impl Keys {
     #[doc(alias = "flushdbParallel")]
     #[doc(alias = "flushall")]
     #[doc(alias = "flushallParallel")]
-    pub async fn flush(&self, what: Everything) -> Result<(), KeysError> {
+    pub async fn flush(&self, what: FlushScope) -> Result<(), KeysError> {
         let namespace = self.client.namespace().as_str();
         let command = match (what, namespace.is_empty()) {
-            (Everything::UnderTheNamespace, false) => return self.delete_all().await.map(drop),
-            (Everything::UnderTheNamespace, true) => {
+            (FlushScope::Namespace, false) => return self.delete_all().await.map(drop),
+            (FlushScope::Namespace, true) => {
                 return Err(KeysError::invalid("flush", "a client with a namespace", "one without"));
             }
-            (Everything::InThisDatabase | Everything::InAllDatabases, false) => {
-                let expected = "`UnderTheNamespace`, as others have keys beside it";
+            (FlushScope::Database | FlushScope::AllDatabases, false) => {
+                let expected = "`Namespace`, as others have keys beside it";
                 return Err(KeysError::invalid(
                     "flush",
                     expected,
                     format!("`{what:?}` with the namespace `{namespace}`"),
                 ));
             }
-            (Everything::InThisDatabase, true) => "FLUSHDB",
-            (Everything::InAllDatabases, true) => "FLUSHALL",
+            (FlushScope::Database, true) => "FLUSHDB",
+            (FlushScope::AllDatabases, true) => "FLUSHALL",
         };
         let results = self.client.run_on_primaries::<()>(Request::command(command).arg("ASYNC")).await;
         let mut done: Vec<NodeId> = Vec::new();
@@ -74,7 +74,7 @@ impl Keys {
             [(_, source)] if done.is_empty() && source.code() == Some(Code::NoPermission) => {
                 Err(KeysError::of_read(source.clone()))
             }
-            _ => Err(KeysError::NotEverywhere { done, failed }),
+            _ => Err(KeysError::SomeNodesFailed { done, failed }),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
-use redgrid_core::object::belongings::{self, Fate};
+use redgrid_core::object::key_ownership::{self, OnDelete};
 use redgrid_core::{Client, Name};
 
 /// A key on the server, represented by the name of the object to which it belongs.
@@ -35,11 +35,11 @@ impl Key {
     /// `owner` is the object to which it belongs and its role there, if its shape does not
     /// determine them.
     pub(crate) fn from_wire(namespace: &str, wire: Bytes, owner: Option<(Bytes, Role)>) -> Option<Key> {
-        let (object, role) = match (owner, belongings::belongs_to(&wire)) {
+        let (object, role) = match (owner, key_ownership::owner_of(&wire)) {
             (Some(owner), _) => owner,
-            (None, Some((object, Fate::Is))) => (object, Role::Object),
-            (None, Some((object, Fate::Goes | Fate::IsAlone))) => (object, Role::Companion),
-            (None, Some((object, Fate::Stays))) => (object, Role::Outliving),
+            (None, Some((object, OnDelete::Primary))) => (object, Role::Object),
+            (None, Some((object, OnDelete::Delete | OnDelete::PrimaryIfAlone))) => (object, Role::Companion),
+            (None, Some((object, OnDelete::Keep))) => (object, Role::Outliving),
             (None, None) => match object_in_braces(namespace, &wire) {
                 Some(object) => (object, Role::Companion),
                 None => (wire.clone(), Role::Object),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use redgrid_core::object::belongings::{self, FILTER_CONFIG, Fate, Perhaps, Proof};
+use redgrid_core::object::key_ownership::{self, Evidence, FILTER_CONFIG, MaybeOwned, OnDelete};
 use redgrid_core::{BulkScript, Client, Code, Request, ServerError};
 
 use crate::key::Role;
@@ -19,15 +19,15 @@ static COMPANIONS: BulkScript = BulkScript::new(
 ///
 /// This is the row of keys that ownership.lua expects.
 pub(crate) fn key_row(object: &[u8]) -> Vec<Bytes> {
-    let mut all = belongings::belongings(object);
-    all.splice(1..1, belongings::beside(object));
+    let mut all = key_ownership::owned_keys(object);
+    all.splice(1..1, key_ownership::suffixed_companions(object));
     all
 }
 
 /// Returns the keys by which an object exists: the row that count.lua and lifetimes.lua expect.
 pub(crate) fn existence_row(object: &[u8]) -> Vec<Bytes> {
-    let mut all = belongings::faces(object);
-    all.insert(1, belongings::beside(object)[FILTER_CONFIG].clone());
+    let mut all = key_ownership::primary_keys(object);
+    all.insert(1, key_ownership::suffixed_companions(object)[FILTER_CONFIG].clone());
     all
 }
 
@@ -41,17 +41,17 @@ pub(crate) async fn find_owner(
     wire: &Bytes,
     multimaps: Option<&BTreeSet<Bytes>>,
 ) -> Result<Option<(Bytes, Role)>, ServerError> {
-    if let Some((object, Fate::IsAlone)) = belongings::belongs_to(wire) {
+    if let Some((object, OnDelete::PrimaryIfAlone)) = key_ownership::owner_of(wire) {
         return owner_or_itself(client, object).await.map(Some);
     }
-    let Some(candidate) = belongings::may_be_beside(wire) else { return Ok(None) };
-    let belongs = match (&candidate.proof, multimaps) {
-        (Proof::Multimap, Some(multimaps)) => multimaps.contains(&candidate.object),
+    let Some(candidate) = key_ownership::possible_owner(wire) else { return Ok(None) };
+    let belongs = match (&candidate.evidence, multimaps) {
+        (Evidence::Multimap, Some(multimaps)) => multimaps.contains(&candidate.object),
         _ => is_companion(client, wire, &candidate).await?,
     };
-    match (belongs, &candidate.proof) {
+    match (belongs, &candidate.evidence) {
         (false, _) => Ok(None),
-        (true, Proof::Kinds(FILTER_CONFIG)) => owner_or_itself(client, candidate.object).await.map(Some),
+        (true, Evidence::Types(FILTER_CONFIG)) => owner_or_itself(client, candidate.object).await.map(Some),
         (true, _) => Ok(Some((candidate.object, Role::Companion))),
     }
 }
@@ -80,23 +80,23 @@ pub(crate) async fn is_multimap(client: &Client, object: &Bytes) -> Result<bool,
 
 /// Returns the companions that belong to an object.
 pub(crate) async fn companions(client: &Client, object: &Bytes) -> Result<Vec<Bytes>, ServerError> {
-    owned_of(client, object, &belongings::beside(object)).await
+    owned_of(client, object, &key_ownership::suffixed_companions(object)).await
 }
 
 /// Returns whether a key belongs to the object whose companion it may be.
 ///
 /// If the user has no permission to check this, the key counts as another object.
-async fn is_companion(client: &Client, key: &Bytes, candidate: &Perhaps) -> Result<bool, ServerError> {
-    let belongs = match &candidate.proof {
-        Proof::Kinds(index) => {
+async fn is_companion(client: &Client, key: &Bytes, candidate: &MaybeOwned) -> Result<bool, ServerError> {
+    let belongs = match &candidate.evidence {
+        Evidence::Types(index) => {
             // A key of a single client is checked like the key that all clients share at this
             // index.
-            let mut candidates = belongings::beside(&candidate.object);
+            let mut candidates = key_ownership::suffixed_companions(&candidate.object);
             candidates[*index] = key.clone();
             owned_of(client, &candidate.object, &candidates).await.map(|owned| owned.contains(key))
         }
-        Proof::Multimap => return is_multimap(client, &candidate.object).await,
-        Proof::There(required) => client.run(Request::command("EXISTS").key(required.clone()).idempotent()).await,
+        Evidence::Multimap => return is_multimap(client, &candidate.object).await,
+        Evidence::Exists(required) => client.run(Request::command("EXISTS").key(required.clone()).idempotent()).await,
     };
     match belongs {
         Err(error) if error.code() == Some(Code::NoPermission) => Ok(false),
@@ -107,7 +107,7 @@ async fn is_companion(client: &Client, key: &Bytes, candidate: &Perhaps) -> Resu
 /// Returns those of the possible companions that belong to an object.
 async fn owned_of(client: &Client, object: &Bytes, candidates: &[Bytes; 5]) -> Result<Vec<Bytes>, ServerError> {
     let keys = [object.clone()].into_iter().chain(candidates.clone());
-    match client.run_undivided(COMPANIONS.with(keys).idempotent()).await {
+    match client.run_same_slot(COMPANIONS.with(keys).idempotent()).await {
         Err(error) if error.code() == Some(Code::TryAgain) => owned_of_key_by_key(client, object, candidates).await,
         result => result,
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_core::name::InvalidName;
-use redgrid_core::object::belongings::{belongings, beside, faces};
+use redgrid_core::object::key_ownership::{owned_keys, primary_keys, suffixed_companions};
 use redgrid_core::object::{Layout, Lifetime, Object, ObjectError, layouts};
 use redgrid_core::{Client, LIFETIMES, LIFETIMES_EXPECTED, Name, Request, TIMES_EXPECTED, describe_time, unix_millis};
 
@@ -239,7 +239,7 @@ impl Keys {
     #[doc(alias = "getType")]
     pub async fn kind(&self, name: impl ToKey) -> Result<Option<Kind>, KeysError> {
         let object = name.to_key(&self.client)?.object_key(self.client.namespace().as_str());
-        for key in faces(&object) {
+        for key in primary_keys(&object) {
             let request = Request::command("TYPE").key(key).idempotent();
             let type_name: Bytes = self.client.run(request).await.map_err(KeysError::of_read)?;
             if let Some(kind) = Kind::from_type_name(&type_name) {
@@ -286,7 +286,7 @@ impl Keys {
         let key = self.client.key(&name);
         let owned = key_ownership::companions(&self.client, &key).await;
         let owned = owned.map_err(|source| ObjectError::of_read(&name, source))?;
-        let [timeout, value, permits, allocation, config] = beside(&key);
+        let [timeout, value, permits, allocation, config] = suffixed_companions(&key);
         let (layout, count): (Layout, _) = if owned.contains(&timeout) {
             (layouts::permit_expirable_semaphore, 1)
         } else if owned.contains(&allocation) {
@@ -296,9 +296,9 @@ impl Keys {
         } else if owned.contains(&value) || owned.contains(&permits) {
             (layouts::rate_limiter, 1)
         } else {
-            (belongings, faces(&key).len())
+            (owned_keys, primary_keys(&key).len())
         };
-        Ok(Object::with_layout(&self.client, Ok(name), layout).and_faces(count).and_along(token_keys))
+        Ok(Object::with_layout(&self.client, Ok(name), layout).with_primary_keys(count).also_renames(token_keys))
     }
 
     /// Returns the kind of the multimap with this name; `None` if it is not a multimap.
@@ -393,7 +393,7 @@ impl fmt::Debug for Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Everything;
+    use crate::FlushScope;
 
     fn is_send<T: Send>(_: T) {}
 
@@ -407,7 +407,7 @@ mod tests {
         is_send(keys.expire_in(Duration::ZERO, names));
         is_send(keys.lifetimes(names));
         is_send(keys.delete_by_pattern("a"));
-        is_send(keys.flush(Everything::InThisDatabase));
+        is_send(keys.flush(FlushScope::Database));
         is_send(keys.random());
         is_send(keys.rename("a", "b"));
         is_send(keys.copy("a", "b"));

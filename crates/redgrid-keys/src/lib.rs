@@ -40,7 +40,7 @@ mod random;
 mod scan;
 
 pub use error::{KeysError, NotDone};
-pub use flush::Everything;
+pub use flush::FlushScope;
 pub use key::{Key, Kind, ToKey};
 pub use keys::Keys;
 pub use listing::Listing;

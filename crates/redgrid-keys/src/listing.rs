@@ -35,7 +35,7 @@ const PAGE: u32 = 500;
 ///
 /// A slot that moves to a node and back again during one pass over all nodes may be missed. The
 /// same applies to the keys of a moving slot if the user has no permission for CLUSTER NODES.
-#[must_use = "a stream sends no request until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Listing {
     client: Client,
     options: Result<ScanOptions, KeysError>,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redgrid_core::name::suffixed;
 use redgrid_core::object::ObjectError;
-use redgrid_core::object::belongings::is_hash;
+use redgrid_core::object::key_ownership::is_hash;
 use redgrid_core::object::layouts::{LIST_MULTIMAP_ENDS, SET_MULTIMAP_ENDS};
 use redgrid_core::{BulkScript, Client, Code, Failure, Name, Request, ServerError};
 use redgrid_multimap::codecs::Raw;

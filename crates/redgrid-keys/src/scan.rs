@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use redgrid_core::object::belongings::{Proof, may_be_beside};
+use redgrid_core::object::key_ownership::{Evidence, possible_owner};
 use redgrid_core::{Client, ConnectionId, Primary, Request, ServerError};
 
 use crate::KeysError;
@@ -202,7 +202,7 @@ impl Scan {
         let multimaps = self.multimaps(&page).await.map_err(KeysError::of_read)?;
         let found = stream::iter(page).map(async |wire| {
             let by_shape = || Key::from_wire(namespace, wire.clone(), None);
-            let as_companion = may_be_beside(&wire).and_then(|candidate| {
+            let as_companion = possible_owner(&wire).and_then(|candidate| {
                 Key::from_wire(namespace, wire.clone(), Some((candidate.object, Role::Companion)))
             });
             if ![by_shape(), as_companion].iter().flatten().any(|key| self.matches(key)) {
@@ -223,9 +223,9 @@ impl Scan {
     /// Returns the multimaps whose values may be among these keys. Each is checked once for the
     /// page.
     async fn multimaps(&self, page: &[Bytes]) -> Result<BTreeSet<Bytes>, ServerError> {
-        let candidates = page.iter().filter_map(|wire| may_be_beside(wire));
+        let candidates = page.iter().filter_map(|wire| possible_owner(wire));
         let candidates =
-            candidates.filter(|candidate| candidate.proof == Proof::Multimap).map(|candidate| candidate.object);
+            candidates.filter(|candidate| candidate.evidence == Evidence::Multimap).map(|candidate| candidate.object);
         let objects: BTreeSet<Bytes> = candidates.collect();
         let checked = stream::iter(objects).map(async |object| {
             let is_multimap = key_ownership::is_multimap(&self.client, &object).await?;

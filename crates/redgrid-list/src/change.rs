@@ -37,9 +37,9 @@ impl<T, C: Encode<T>> List<T, C> {
     }
 
     async fn set_at(&self, index: u64, value: &T, return_previous: bool) -> Result<Option<Bytes>, ObjectError> {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let request = SET.with([key.clone()]).int(server_int(name, "index", index)?).arg(self.encode(value)?);
-        let done: IndexReply = self.place.change(request.int(return_previous.into())).await?;
+        let done: IndexReply = self.object_ref.change(request.int(return_previous.into())).await?;
         done.or_out_of_bounds(name, index)
     }
 
@@ -55,9 +55,9 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn compare_and_set(&self, index: u64, expected: &T, new: &T) -> Result<bool, ObjectError> {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let both = [self.encode(expected)?, self.encode(new)?];
-        self.place.change(compare_and_set(key, false, server_int(name, "index", index)?, both)).await
+        self.object_ref.change(compare_and_set(key, false, server_int(name, "index", index)?, both)).await
     }
 }
 
@@ -96,13 +96,13 @@ impl<T, C: Codec> List<T, C> {
     }
 
     async fn remove_index(&self, index: u64, return_previous: bool) -> Result<Option<Bytes>, ObjectError> {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let request = REMOVE_AT
             .with([key.clone()])
             .int(server_int(name, "index", index)?)
             .arg(placeholder())
             .int(return_previous.into());
-        let done: IndexReply = self.place.change(request).await?;
+        let done: IndexReply = self.object_ref.change(request).await?;
         done.or_out_of_bounds(name, index)
     }
 }
@@ -134,7 +134,7 @@ impl<T, C: Decode<T>> List<T, C> {
     /// As for [`List::pop`].
     #[doc(alias = "removeFirst")]
     pub async fn pop_first(&self) -> Result<Option<T>, ObjectError> {
-        let previous: Option<Bytes> = self.place.change(self.place.command("LPOP")?).await?;
+        let previous: Option<Bytes> = self.object_ref.change(self.object_ref.command("LPOP")?).await?;
         previous.map(|bytes| self.decode(&bytes, "its front")).transpose()
     }
 
@@ -150,7 +150,7 @@ impl<T, C: Decode<T>> List<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "removeLast")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
-        let previous: Option<Bytes> = self.place.change(self.place.command("RPOP")?).await?;
+        let previous: Option<Bytes> = self.object_ref.change(self.object_ref.command("RPOP")?).await?;
         previous.map(|bytes| self.decode(&bytes, "its end")).transpose()
     }
 }

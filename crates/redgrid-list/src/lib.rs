@@ -52,7 +52,7 @@ mod update;
 pub use list::List;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError};
 pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use remove::Occurrences;
 pub use sort::Sort;

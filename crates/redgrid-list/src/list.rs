@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
-use redgrid_core::object::{Object, ObjectError, Place, layouts};
+use redgrid_core::object::{Object, ObjectError, ObjectRef, layouts};
 
 /// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
 /// stored format never depends on features that other crates enable.
@@ -25,7 +25,7 @@ macro_rules! list {
         #[doc(alias = "RList")]
         #[doc(alias = "RedissonList")]
         pub struct List<T, C $($default)*> {
-            pub(crate) place: Place,
+            pub(crate) object_ref: ObjectRef,
             pub(crate) codec: C,
             elements: PhantomData<fn() -> T>,
         }
@@ -42,19 +42,19 @@ impl<T, C: Codec + Default> List<T, C> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        List { place: Place::new(client, name), codec: C::default(), elements: PhantomData }
+        List { object_ref: ObjectRef::new(client, name), codec: C::default(), elements: PhantomData }
     }
 }
 
 impl<T, C: Codec> List<T, C> {
     /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> List<T, D> {
-        List { place: self.place, codec, elements: PhantomData }
+        List { object_ref: self.object_ref, codec, elements: PhantomData }
     }
 
     /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     pub fn object(&self) -> Object {
-        self.place.object(layouts::list)
+        self.object_ref.object(layouts::list)
     }
 
     /// Returns the number of elements.
@@ -68,7 +68,7 @@ impl<T, C: Codec> List<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        self.place.read(self.place.command("LLEN")?).await
+        self.object_ref.read(self.object_ref.command("LLEN")?).await
     }
 
     /// Returns whether the list is empty.
@@ -95,43 +95,46 @@ impl<T, C: Codec> List<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        self.place.change(self.place.command("DEL")?).await
+        self.object_ref.change(self.object_ref.command("DEL")?).await
     }
 }
 
 impl<T, C: Encode<T>> List<T, C> {
     pub(crate) fn encode(&self, value: &T) -> Result<Bytes, ObjectError> {
-        self.place.encoded(&self.codec, value)
+        self.object_ref.encoded(&self.codec, value)
     }
 
     pub(crate) fn encode_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<Vec<Bytes>, ObjectError>
     where
         T: 'a,
     {
-        self.place.encoded_all(&self.codec, values)
+        self.object_ref.encoded_all(&self.codec, values)
     }
 }
 
 impl<T, C: Decode<T>> List<T, C> {
     /// Decodes the element at an index.
     pub(crate) fn decode_at(&self, index: u64, bytes: &Bytes) -> Result<T, ObjectError> {
-        self.place.decoded(&self.codec, bytes, || Some(format!("index {index}")))
+        self.object_ref.decoded(&self.codec, bytes, || Some(format!("index {index}")))
     }
 
     /// Decodes an element; errors describe its position by `location`.
     pub(crate) fn decode(&self, bytes: &Bytes, location: &'static str) -> Result<T, ObjectError> {
-        self.place.decoded(&self.codec, bytes, || Some(location.to_owned()))
+        self.object_ref.decoded(&self.codec, bytes, || Some(location.to_owned()))
     }
 }
 
 impl<T, C: Clone> Clone for List<T, C> {
     fn clone(&self) -> Self {
-        List { place: self.place.clone(), codec: self.codec.clone(), elements: PhantomData }
+        List { object_ref: self.object_ref.clone(), codec: self.codec.clone(), elements: PhantomData }
     }
 }
 
 impl<T, C: fmt::Debug> fmt::Debug for List<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("List").field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        f.debug_struct("List")
+            .field("name", &self.object_ref.name())
+            .field("codec", &self.codec)
+            .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use redgrid_codecs::Encode;
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Request, Script};
 
 use crate::index::{MAX_VISITED, placeholder, server_int};
@@ -24,7 +24,7 @@ impl<T, C: Encode<T>> List<T, C> {
     #[doc(alias = "add")]
     #[doc(alias = "addLast")]
     pub async fn push(&self, value: &T) -> Result<u64, ObjectError> {
-        self.place.change(self.place.command("RPUSH")?.arg(self.encode(value)?)).await
+        self.object_ref.change(self.object_ref.command("RPUSH")?.arg(self.encode(value)?)).await
     }
 
     /// Appends values, in their order. Returns the new number of elements.
@@ -45,17 +45,17 @@ impl<T, C: Encode<T>> List<T, C> {
     where
         T: 'a,
     {
-        let (name, _) = self.place.named()?;
+        let (name, _) = self.object_ref.name_and_key()?;
         let values = self.encode_all(values)?;
         let (mut length, mut done) = (None, 0);
-        for chunk in parts(&values, Bytes::len) {
-            let request = chunk.iter().cloned().fold(self.place.command("RPUSH")?, Request::arg);
-            length = Some(self.place.change(request).await.map_err(|error| error.after(name, done))?);
+        for chunk in chunks(&values, Bytes::len) {
+            let request = chunk.iter().cloned().fold(self.object_ref.command("RPUSH")?, Request::arg);
+            length = Some(self.object_ref.change(request).await.map_err(|error| error.after(name, done))?);
             done += chunk.len() as u64;
         }
         match length {
             Some(length) => Ok(length),
-            None => self.place.ask(self.place.command("LLEN")?).await,
+            None => self.object_ref.read_primary(self.object_ref.command("LLEN")?).await,
         }
     }
 
@@ -97,7 +97,7 @@ impl<T, C: Encode<T>> List<T, C> {
     where
         T: 'a,
     {
-        let (name, _) = self.place.named()?;
+        let (name, _) = self.object_ref.name_and_key()?;
         server_int(name, "index", index)?;
         let values = self.encode_all(values)?;
         if values.is_empty() {
@@ -112,19 +112,19 @@ impl<T, C: Encode<T>> List<T, C> {
     /// Returns whether values that need several steps are to be inserted at the end.
     async fn is_at_end(&self, index: u64, values: &[Bytes]) -> Result<bool, ObjectError> {
         let in_one = (values.len() as u64).saturating_mul(index) <= MAX_VISITED.unsigned_abs()
-            && parts(values, Bytes::len).nth(1).is_none();
+            && chunks(values, Bytes::len).nth(1).is_none();
         if index == 0 || in_one {
             return Ok(false);
         }
-        let len: u64 = self.place.ask(self.place.command("LLEN")?).await?;
+        let len: u64 = self.object_ref.read_primary(self.object_ref.command("LLEN")?).await?;
         Ok(index >= len)
     }
 
     /// Inserts the first values first, each step at the index after the one before.
     async fn insert_forward(&self, index: u64, values: &[Bytes]) -> Result<u64, ObjectError> {
-        let (name, _) = self.place.named()?;
+        let (name, _) = self.object_ref.name_and_key()?;
         let (mut rest, mut done, mut new_length) = (values, 0, 0);
-        while let Some(chunk) = parts(rest, Bytes::len).next() {
+        while let Some(chunk) = chunks(rest, Bytes::len).next() {
             let step = self.insert_chunk(index + done, chunk, false).await;
             let (inserted, length) = step.map_err(|error| error.after(name, done))?;
             rest = skip_done(rest, inserted);
@@ -137,8 +137,8 @@ impl<T, C: Encode<T>> List<T, C> {
     /// Inserts the last values first, all at the index. At growing indices, each step would have to
     /// pass the values of the steps before.
     async fn insert_backward(&self, index: u64, values: &[Bytes]) -> Result<u64, ObjectError> {
-        let (name, _) = self.place.named()?;
-        let all: Vec<&[Bytes]> = parts(values, Bytes::len).collect();
+        let (name, _) = self.object_ref.name_and_key()?;
+        let all: Vec<&[Bytes]> = chunks(values, Bytes::len).collect();
         let (mut done, mut new_length) = (0, 0);
         for mut chunk in all.into_iter().rev() {
             while !chunk.is_empty() {
@@ -155,11 +155,11 @@ impl<T, C: Encode<T>> List<T, C> {
     /// Inserts as many values as one step allows, from the first or from the last on. Returns the
     /// number of inserted values, and the new number of elements.
     async fn insert_chunk(&self, index: u64, chunk: &[Bytes], last_first: bool) -> Result<(u64, u64), ObjectError> {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let request =
             INSERT.with([key.clone()]).int(server_int(name, "index", index)?).arg(placeholder()).int(MAX_VISITED);
         let request = chunk.iter().cloned().fold(request.int(last_first.into()), Request::arg);
-        let (inserted, new_length): (i64, u64) = self.place.change(request).await?;
+        let (inserted, new_length): (i64, u64) = self.object_ref.change(request).await?;
         match u64::try_from(inserted) {
             Ok(inserted) => Ok((inserted, new_length)),
             Err(_) => Err(ObjectError::OutOfBounds { name: name.clone(), index, len: new_length }),
@@ -168,9 +168,9 @@ impl<T, C: Encode<T>> List<T, C> {
 
     /// Inserts nothing, but checks that the list has the index.
     async fn check_index(&self, index: u64) -> Result<u64, ObjectError> {
-        let (name, _) = self.place.named()?;
+        let (name, _) = self.object_ref.name_and_key()?;
         server_int(name, "index", index)?;
-        match self.place.ask(self.place.command("LLEN")?).await? {
+        match self.object_ref.read_primary(self.object_ref.command("LLEN")?).await? {
             len if index > len => Err(ObjectError::OutOfBounds { name: name.clone(), index, len }),
             len => Ok(len),
         }
@@ -207,9 +207,9 @@ impl<T, C: Encode<T>> List<T, C> {
     }
 
     async fn insert_beside(&self, side: &'static str, pivot: &T, value: &T) -> Result<Option<u64>, ObjectError> {
-        let request = self.place.command("LINSERT")?.arg(side).arg(self.encode(pivot)?).arg(self.encode(value)?);
+        let request = self.object_ref.command("LINSERT")?.arg(side).arg(self.encode(pivot)?).arg(self.encode(value)?);
         // The reply is -1 without the pivot, and 0 without the list.
-        let length: i64 = self.place.change(request).await?;
+        let length: i64 = self.object_ref.change(request).await?;
         Ok(u64::try_from(length).ok().filter(|length| *length > 0))
     }
 }

@@ -5,7 +5,7 @@ use std::ops::RangeBounds;
 
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Request, Script};
 
 use crate::index::{MAX_VISITED, range_bounds, server_int};
@@ -25,9 +25,9 @@ impl<T, C: Decode<T>> List<T, C> {
     ///
     /// Dropping the future changes nothing.
     pub async fn get(&self, index: u64) -> Result<Option<T>, ObjectError> {
-        let (name, _) = self.place.named()?;
-        let request = self.place.command("LINDEX")?.int(server_int(name, "index", index)?);
-        let bytes: Option<Bytes> = self.place.read(request).await?;
+        let (name, _) = self.object_ref.name_and_key()?;
+        let request = self.object_ref.command("LINDEX")?.int(server_int(name, "index", index)?);
+        let bytes: Option<Bytes> = self.object_ref.read(request).await?;
         bytes.map(|bytes| self.decode_at(index, &bytes)).transpose()
     }
 
@@ -56,7 +56,7 @@ impl<T, C: Decode<T>> List<T, C> {
     /// As for [`List::get`].
     #[doc(alias = "getLast")]
     pub async fn last(&self) -> Result<Option<T>, ObjectError> {
-        let bytes: Option<Bytes> = self.place.read(self.place.command("LINDEX")?.int(-1)).await?;
+        let bytes: Option<Bytes> = self.object_ref.read(self.object_ref.command("LINDEX")?.int(-1)).await?;
         bytes.map(|bytes| self.decode(&bytes, "its end")).transpose()
     }
 
@@ -72,13 +72,13 @@ impl<T, C: Decode<T>> List<T, C> {
     /// As for [`List::get`].
     #[doc(alias = "get")]
     pub async fn get_each(&self, indices: impl IntoIterator<Item = u64>) -> Result<Vec<Option<T>>, ObjectError> {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let numbered = |index| server_int(name, "index", index).map(|number| (index, number));
         let indices = indices.into_iter().map(numbered).collect::<Result<Vec<_>, _>>()?;
         let mut found = Vec::with_capacity(indices.len());
-        for chunk in parts(&indices, |_| 0) {
+        for chunk in chunks(&indices, |_| 0) {
             let request = chunk.iter().fold(GET_EACH.with([key.clone()]), |request, (_, number)| request.int(*number));
-            let elements: Vec<Option<Bytes>> = self.place.read(request).await?;
+            let elements: Vec<Option<Bytes>> = self.object_ref.read(request).await?;
             for ((index, _), bytes) in chunk.iter().zip(elements) {
                 found.push(bytes.map(|bytes| self.decode_at(*index, &bytes)).transpose()?);
             }
@@ -108,13 +108,13 @@ impl<T, C: Decode<T>> List<T, C> {
     /// As for [`List::get`].
     #[doc(alias = "subList")]
     pub async fn range(&self, range: impl RangeBounds<u64> + Debug) -> Result<Vec<T>, ObjectError> {
-        let (name, _) = self.place.named()?;
+        let (name, _) = self.object_ref.name_and_key()?;
         let (start, end) = range_bounds(name, &range)?;
         if end == Some(start) {
             return Ok(Vec::new());
         }
-        let request = self.place.command("LRANGE")?.int(start).int(end.map_or(-1, |end| end - 1));
-        let elements: Vec<Bytes> = self.place.read(request).await?;
+        let request = self.object_ref.command("LRANGE")?.int(start).int(end.map_or(-1, |end| end - 1));
+        let elements: Vec<Bytes> = self.object_ref.read(request).await?;
         (start.unsigned_abs()..).zip(&elements).map(|(index, bytes)| self.decode_at(index, bytes)).collect()
     }
 
@@ -167,12 +167,12 @@ impl<T, C: Encode<T>> List<T, C> {
     where
         T: 'a,
     {
-        let (_, key) = self.place.named()?;
+        let (_, key) = self.object_ref.name_and_key()?;
         let values = self.encode_all(values)?;
         let mut rest = &values[..];
-        while let Some(chunk) = parts(rest, Bytes::len).next() {
+        while let Some(chunk) = chunks(rest, Bytes::len).next() {
             let request = chunk.iter().cloned().fold(CONTAINS_ALL.with([key.clone()]).int(MAX_VISITED), Request::arg);
-            let (searched, found): (u64, bool) = self.place.read(request).await?;
+            let (searched, found): (u64, bool) = self.object_ref.read(request).await?;
             if !found {
                 return Ok(false);
             }
@@ -192,7 +192,7 @@ impl<T, C: Encode<T>> List<T, C> {
     /// As for [`List::contains`].
     #[doc(alias = "indexOf")]
     pub async fn index_of(&self, value: &T) -> Result<Option<u64>, ObjectError> {
-        self.place.read(self.place.command("LPOS")?.arg(self.encode(value)?)).await
+        self.object_ref.read(self.object_ref.command("LPOS")?.arg(self.encode(value)?)).await
     }
 
     /// Returns the index of the last element that equals the value. The server searches the list
@@ -207,7 +207,7 @@ impl<T, C: Encode<T>> List<T, C> {
     /// As for [`List::contains`].
     #[doc(alias = "lastIndexOf")]
     pub async fn last_index_of(&self, value: &T) -> Result<Option<u64>, ObjectError> {
-        self.place.read(self.place.command("LPOS")?.arg(self.encode(value)?).arg("RANK").int(-1)).await
+        self.object_ref.read(self.object_ref.command("LPOS")?.arg(self.encode(value)?).arg("RANK").int(-1)).await
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::RangeBounds;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Request, Script};
 
 use crate::index::{MAX_VISITED, placeholder, range_bounds, server_int};
@@ -65,7 +65,7 @@ impl<T, C: Encode<T>> List<T, C> {
     /// As for [`List::remove`].
     #[doc(alias = "remove")]
     pub async fn remove_some(&self, value: &T, which: Occurrences) -> Result<u64, ObjectError> {
-        let (name, _) = self.place.named()?;
+        let (name, _) = self.object_ref.name_and_key()?;
         let count = match which {
             Occurrences::First(0) | Occurrences::Last(0) => {
                 return Err(ObjectError::invalid_argument(name, "occurrences", "1 or more", "0"));
@@ -74,7 +74,7 @@ impl<T, C: Encode<T>> List<T, C> {
             Occurrences::Last(count) => -server_int(name, "occurrences", count)?,
             Occurrences::All => 0,
         };
-        self.place.change(self.place.command("LREM")?.int(count).arg(self.encode(value)?)).await
+        self.object_ref.change(self.object_ref.command("LREM")?.int(count).arg(self.encode(value)?)).await
     }
 
     /// Removes every element that equals one of the values. Returns the number of removed elements.
@@ -95,12 +95,12 @@ impl<T, C: Encode<T>> List<T, C> {
     where
         T: 'a,
     {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let values = self.encode_all(values)?;
         let (mut rest, mut removed) = (&values[..], 0);
-        while let Some(chunk) = parts(rest, Bytes::len).next() {
+        while let Some(chunk) = chunks(rest, Bytes::len).next() {
             let request = chunk.iter().cloned().fold(REMOVE_ALL.with([key.clone()]).int(MAX_VISITED), Request::arg);
-            let step = self.place.change(request).await;
+            let step = self.object_ref.change(request).await;
             let (searched, removed_now): (u64, u64) = step.map_err(|error| error.after(name, removed))?;
             removed += removed_now;
             rest = skip_done(rest, searched);
@@ -130,7 +130,7 @@ impl<T, C: Encode<T>> List<T, C> {
     where
         T: 'a,
     {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let values: HashSet<Bytes> = values.into_iter().map(|value| self.encode(value)).collect::<Result<_, _>>()?;
         let too_much = |expected: String, got: usize| ObjectError::invalid_argument(name, "values", expected, got);
         if values.len() > MAX_RETAINED_VALUES {
@@ -145,7 +145,7 @@ impl<T, C: Encode<T>> List<T, C> {
             let request =
                 RETAIN_ALL.with([key.clone()]).arg(end).arg(placeholder()).int(MAX_COMPARED).int(MAX_COMPARED_BYTES);
             let request = values.iter().cloned().fold(request, Request::arg);
-            let step = self.place.change(request).await;
+            let step = self.object_ref.change(request).await;
             let (removed_now, remaining): (u64, u64) = step.map_err(|error| error.after(name, removed))?;
             removed += removed_now;
             if remaining == 0 {
@@ -171,12 +171,12 @@ impl<T, C: Codec> List<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn trim(&self, range: impl RangeBounds<u64> + Debug) -> Result<(), ObjectError> {
-        let (name, _) = self.place.named()?;
+        let (name, _) = self.object_ref.name_and_key()?;
         let (start, end) = range_bounds(name, &range)?;
         if end == Some(start) {
             return Err(ObjectError::invalid_argument(name, "range", "one that is not empty", format!("{range:?}")));
         }
-        let request = self.place.command("LTRIM")?.int(start).int(end.map_or(-1, |end| end - 1));
-        self.place.change(request).await
+        let request = self.object_ref.command("LTRIM")?.int(start).int(end.map_or(-1, |end| end - 1));
+        self.object_ref.change(request).await
     }
 }

@@ -70,7 +70,7 @@ impl<T, C: Codec> List<T, C> {
 /// # Cancel safety
 ///
 /// Dropping the future changes nothing.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Sort<T, C> {
     list: List<T, C>,
     alpha: bool,
@@ -109,8 +109,8 @@ impl<T, C: Codec> Sort<T, C> {
     }
 
     fn request(&self, fetched: &[String]) -> Result<Request, ObjectError> {
-        let (name, _) = self.list.place.named()?;
-        let mut request = self.list.place.command("SORT")?;
+        let (name, _) = self.list.object_ref.name_and_key()?;
+        let mut request = self.list.object_ref.command("SORT")?;
         if let Some(by) = &self.by {
             request = request.arg("BY").arg(self.pattern(by)?);
         }
@@ -131,7 +131,7 @@ impl<T, C: Codec> Sort<T, C> {
 
     /// Returns a pattern with the client's namespace as its prefix.
     fn pattern(&self, pattern: &str) -> Result<Bytes, ObjectError> {
-        let (name, _) = self.list.place.named()?;
+        let (name, _) = self.list.object_ref.name_and_key()?;
         if !pattern.contains('*') {
             return Err(ObjectError::invalid_argument(
                 name,
@@ -140,7 +140,7 @@ impl<T, C: Codec> Sort<T, C> {
                 pattern,
             ));
         }
-        Ok(self.list.place.client().key(&Name::new(pattern)?))
+        Ok(self.list.object_ref.client().key(&Name::new(pattern)?))
     }
 
     /// Returns values of other keys for each element, in its order: for each element a row with one
@@ -165,15 +165,15 @@ impl<T, C: Codec> Sort<T, C> {
         patterns: impl IntoIterator<Item = impl Into<String>>,
     ) -> Result<Vec<Vec<Option<V>>>, ObjectError> {
         let patterns = self.patterns(patterns)?;
-        let values: Vec<Option<Bytes>> = self.list.place.ask(self.request(&patterns)?).await?;
+        let values: Vec<Option<Bytes>> = self.list.object_ref.read_primary(self.request(&patterns)?).await?;
         let value =
-            |bytes: &Bytes| self.list.place.decoded(&codec, bytes, || Some("what a pattern leads to".to_owned()));
+            |bytes: &Bytes| self.list.object_ref.decoded(&codec, bytes, || Some("what a pattern leads to".to_owned()));
         let row = |row: &[Option<Bytes>]| row.iter().map(|bytes| bytes.as_ref().map(value).transpose()).collect();
         values.chunks(patterns.len()).map(row).collect()
     }
 
     fn patterns(&self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Result<Vec<String>, ObjectError> {
-        let (name, _) = self.list.place.named()?;
+        let (name, _) = self.list.object_ref.name_and_key()?;
         let patterns: Vec<String> = patterns.into_iter().map(Into::into).collect();
         if patterns.is_empty() {
             return Err(ObjectError::invalid_argument(name, "patterns", "one at least", "none"));
@@ -223,9 +223,9 @@ impl<T, C: Codec> Sort<T, C> {
     }
 
     async fn store_as(&self, to: &str, fetched: &[String]) -> Result<u64, ObjectError> {
-        let (name, key) = self.list.place.named()?;
+        let (name, key) = self.list.object_ref.name_and_key()?;
         let destination = self.list.key_in_slot(key, name, "destination", &Name::new(to)?)?;
-        self.list.place.change(self.request(fetched)?.arg("STORE").arg(destination)).await
+        self.list.object_ref.change(self.request(fetched)?.arg("STORE").arg(destination)).await
     }
 }
 
@@ -238,7 +238,7 @@ impl<T, C: Codec> List<T, C> {
         option: &'static str,
         other: &Name,
     ) -> Result<Bytes, ObjectError> {
-        let client = self.place.client();
+        let client = self.object_ref.client();
         let other_key = client.key(other);
         if client.slot(&other_key) == client.slot(key) {
             return Ok(other_key);
@@ -254,7 +254,7 @@ impl<T: 'static, C: Decode<T>> IntoFuture for Sort<T, C> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             // SORT may store, so replicas refuse it; SORT_RO does not exist before Redis 7.0.
-            let elements: Vec<Bytes> = self.list.place.ask(self.request(&[])?).await?;
+            let elements: Vec<Bytes> = self.list.object_ref.read_primary(self.request(&[])?).await?;
             elements.iter().map(|bytes| self.list.decode(bytes, "one of the sorted")).collect()
         })
     }

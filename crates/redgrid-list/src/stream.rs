@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use redgrid_codecs::Decode;
-use redgrid_core::object::{Asking, ObjectError, Paged, Pages, layouts};
+use redgrid_core::object::{ObjectError, PageRequest, Paged, Pages, layouts};
 use redgrid_core::{Name, Script};
 
 use crate::index::server_int;
@@ -53,7 +53,7 @@ enum NextPage {
 ///
 /// An element that cannot be decoded is an error, and the stream continues after it. Any other
 /// error ends the stream.
-#[must_use = "a stream asks nobody until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Elements<T> {
     pages: Pages<PageReader<T>>,
 }
@@ -67,13 +67,13 @@ struct PageReader<T> {
 
 /// A list of any codec.
 trait ListPages<T>: Send + Sync {
-    fn read_page(&self, next_page: NextPage, size: u32) -> Asking<Page>;
+    fn read_page(&self, next_page: NextPage, size: u32) -> PageRequest<Page>;
     fn decode(&self, index: u64, bytes: &Bytes) -> Result<T, ObjectError>;
     fn name(&self) -> Option<&Name>;
 }
 
 impl<T: 'static, C: Decode<T>> ListPages<T> for List<T, C> {
-    fn read_page(&self, next_page: NextPage, size: u32) -> Asking<Page> {
+    fn read_page(&self, next_page: NextPage, size: u32) -> PageRequest<Page> {
         let list = self.clone();
         Box::pin(async move {
             match next_page {
@@ -89,7 +89,7 @@ impl<T: 'static, C: Decode<T>> ListPages<T> for List<T, C> {
     }
 
     fn name(&self) -> Option<&Name> {
-        self.place.name()
+        self.object_ref.name()
     }
 }
 
@@ -159,15 +159,16 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn restart_shared(&self, cursor: Option<&str>) -> Result<bool, ObjectError> {
-        self.place.change(RESTART.with([self.cursor(cursor)?])).await
+        self.object_ref.change(RESTART.with([self.cursor(cursor)?])).await
     }
 
     async fn page_forward(&self, from: u64, size: u32) -> Result<Page, ObjectError> {
-        let (name, _) = self.place.named()?;
+        let (name, _) = self.object_ref.name_and_key()?;
         let start = server_int(name, "index", from)?;
         let last = start.saturating_add(i64::from(size) - 1);
         // From the primary, whatever the read mode: the indices of two replicas may differ.
-        let elements: Vec<Bytes> = self.place.ask(self.place.command("LRANGE")?.int(start).int(last)).await?;
+        let elements: Vec<Bytes> =
+            self.object_ref.read_primary(self.object_ref.command("LRANGE")?.int(start).int(last)).await?;
         let is_full = elements.len() as u64 == u64::from(size);
         Ok((from, elements, is_full.then(|| NextPage::Forward(from.saturating_add(size.into())))))
     }
@@ -175,22 +176,23 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     async fn page_backward(&self, before: Option<u64>, size: u32) -> Result<Page, ObjectError> {
         let before = match before {
             Some(before) => before,
-            None => self.place.ask(self.place.command("LLEN")?).await?,
+            None => self.object_ref.read_primary(self.object_ref.command("LLEN")?).await?,
         };
-        let (name, _) = self.place.named()?;
+        let (name, _) = self.object_ref.name_and_key()?;
         let first = before.saturating_sub(size.into());
         if before == 0 {
             return Ok((0, Vec::new(), None));
         }
-        let request = self.place.command("LRANGE")?.int(server_int(name, "index", first)?);
-        let elements: Vec<Bytes> = self.place.ask(request.int(server_int(name, "index", before - 1)?)).await?;
+        let request = self.object_ref.command("LRANGE")?.int(server_int(name, "index", first)?);
+        let elements: Vec<Bytes> =
+            self.object_ref.read_primary(request.int(server_int(name, "index", before - 1)?)).await?;
         Ok((first, elements, (first > 0).then_some(NextPage::Backward(Some(first)))))
     }
 
     async fn page_shared(&self, cursor: Option<String>, size: u32) -> Result<Page, ObjectError> {
-        let (_, key) = self.place.named()?;
+        let (_, key) = self.object_ref.name_and_key()?;
         let request = TAKE_PAGE.with([key.clone(), self.cursor(cursor.as_deref())?]).int(size.into());
-        let (first, elements): (i64, Vec<Bytes>) = self.place.change(request).await?;
+        let (first, elements): (i64, Vec<Bytes>) = self.object_ref.change(request).await?;
         let first = u64::try_from(first).ok();
         Ok((first.unwrap_or_default(), elements, first.map(|_| NextPage::Shared(cursor))))
     }
@@ -198,7 +200,7 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     /// Returns the key of a cursor. Without a name it is Redisson's, unless that is in another
     /// slot: in a cluster, if the list's name has a hash tag.
     fn cursor(&self, cursor_name: Option<&str>) -> Result<Bytes, ObjectError> {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         match cursor_name {
             Some(cursor) => match self.key_in_slot(key, name, "cursor", &Name::new(cursor)?)? {
                 cursor if cursor == key => {
@@ -207,7 +209,7 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
                 cursor => Ok(cursor),
             },
             None => {
-                let client = self.place.client();
+                let client = self.object_ref.client();
                 let redisson_key = [b"__redisson_list_cursor_{", &**key, b"}"].concat();
                 if client.slot(&redisson_key) == client.slot(key) {
                     Ok(redisson_key.into())
@@ -228,7 +230,7 @@ impl<T> Elements<T> {
     ///
     /// Larger pages need fewer requests, and more memory here and on the server.
     pub fn page(mut self, elements: u32) -> Self {
-        self.pages.walk.page = elements.max(1);
+        self.pages.position.page = elements.max(1);
         self
     }
 
@@ -264,7 +266,7 @@ impl<T> Paged for PageReader<T> {
     type Page = Page;
     type Item = T;
 
-    fn ask(&self) -> Option<Asking<Page>> {
+    fn request_page(&self) -> Option<PageRequest<Page>> {
         Some(self.list.read_page(self.next_page.clone()?, self.page))
     }
 
@@ -294,10 +296,10 @@ impl<T> Unpin for Elements<T> {}
 
 impl<T> fmt::Debug for Elements<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let walk = &self.pages.walk;
+        let position = &self.pages.position;
         f.debug_struct("Elements")
-            .field("name", &walk.list.name())
-            .field("next_page", &walk.next_page)
+            .field("name", &position.list.name())
+            .field("next_page", &position.next_page)
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! Read-modify-write of the element at an index, with optimistic retries.
 
 use redgrid_codecs::{Decode, Encode};
-use redgrid_core::object::{Compared, ObjectError, Rounds};
+use redgrid_core::object::{CasLoop, CasReply, ObjectError};
 
 use crate::change::compare_and_set;
 use crate::index::server_int;
@@ -38,18 +38,18 @@ impl<T, C: Encode<T> + Decode<T>> List<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "replaceAll")]
     pub async fn update_at(&self, index: u64, mut change: impl FnMut(&mut T)) -> Result<Option<T>, ObjectError> {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         let at = server_int(name, "index", index)?;
-        let mut rounds = Rounds::of_part(&self.place, at.to_string().as_bytes()).await?;
+        let mut cas_loop = CasLoop::serialized_part(&self.object_ref, at.to_string().as_bytes()).await?;
         loop {
-            let previous = rounds.stored(|| Ok(self.place.command("LINDEX")?.int(at))).await?;
+            let previous = cas_loop.stored(|| Ok(self.object_ref.command("LINDEX")?.int(at))).await?;
             let Some(previous) = previous else { return Ok(None) };
             let mut value = self.decode_at(index, &previous)?;
             change(&mut value);
             let new = self.encode(&value)?;
-            match rounds.change(compare_and_set(key, true, at, [previous, new])).await? {
-                Compared::Done => return Ok(Some(value)),
-                Compared::Other(current) => rounds.lost_to(Some(current)).await?,
+            match cas_loop.change(compare_and_set(key, true, at, [previous, new])).await? {
+                CasReply::Done => return Ok(Some(value)),
+                CasReply::Other(current) => cas_loop.lost_to(Some(current)).await?,
             }
         }
     }

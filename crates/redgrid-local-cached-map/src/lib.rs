@@ -62,7 +62,7 @@ pub use map::LocalCachedMap;
 pub use options::Options;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError, Scan};
+pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError, Scan};
 pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use redgrid_map::Map;
 pub use stats::Stats;

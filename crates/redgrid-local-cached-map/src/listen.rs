@@ -131,7 +131,7 @@ impl HeartbeatSender {
     fn send(&mut self, generation: u64, now: Instant) -> HeartbeatRequest {
         let number = self.heartbeats.send(generation, now);
         let request =
-            HEARTBEAT.with([self.key.clone()]).publish_here().arg(self.own_channel.clone()).arg(number.to_string());
+            HEARTBEAT.with([self.key.clone()]).publish_arg().arg(self.own_channel.clone()).arg(number.to_string());
         let (background, until) = (self.background.clone(), now + 2 * self.interval);
         Box::pin(async move { background.run_until(request.idempotent(), until).await })
     }
@@ -162,13 +162,13 @@ fn handle_event(near: &NearCache, sender: &mut HeartbeatSender, event: ChannelEv
             if let Some(request) = release {
                 let semaphore = clear_semaphore(&sender.key, &request);
                 let channel = companion("redisson_sc", &semaphore);
-                answer(sender, RELEASE.with([semaphore]).publish_here().arg(channel));
+                answer(sender, RELEASE.with([semaphore]).publish_arg().arg(channel));
             }
         }
         Some(Message::Disable { request, hashes, all, duration }) => {
             near.disable(&hashes, all, sender.background.clock().now() + duration.min(MAX_DISABLED_TIME));
             let channel = suffixed(&sender.key, &format!("{request}:topic"));
-            let answer_request = ACKNOWLEDGE.with([sender.key.clone()]).publish_here().arg(channel);
+            let answer_request = ACKNOWLEDGE.with([sender.key.clone()]).publish_arg().arg(channel);
             answer(sender, answer_request.arg(message::ACKNOWLEDGED));
         }
         Some(Message::Enable { hashes, all }) => near.enable(&hashes, all),

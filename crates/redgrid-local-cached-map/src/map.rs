@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redgrid_codecs::Codec;
 use redgrid_core::Client;
-use redgrid_core::object::{Object, ObjectError, Place, alone, fence};
+use redgrid_core::object::{Object, ObjectError, ObjectRef, alone, fence};
 use redgrid_map::Map;
 
 use crate::listen;
@@ -30,7 +30,7 @@ macro_rules! local_cached_map {
         #[doc(alias = "RLocalCachedMap")]
         #[doc(alias = "RedissonLocalCachedMap")]
         pub struct LocalCachedMap<K, V, KC $($key)*, VC $($value)*> {
-            pub(crate) place: Place,
+            pub(crate) object_ref: ObjectRef,
             pub(crate) keys: KC,
             pub(crate) values: VC,
             pub(crate) map: Map<K, V, KC, VC>,
@@ -72,18 +72,18 @@ impl<K, V, KC: Codec + Default, VC: Codec + Default> LocalCachedMap<K, V, KC, VC
     /// The first call reports an invalid name or option.
     pub fn with_options(client: &Client, name: impl AsRef<str>, options: Options) -> Self {
         let name = name.as_ref();
-        let place = Place::new(client, name);
+        let object_ref = ObjectRef::new(client, name);
         let create = || Shared {
             near: Arc::new(NearCache::new(options.clamped(), client.clock().clone())),
             started: AtomicBool::new(false),
         };
-        let shared = match place.named() {
-            Ok((_, key)) if options.check(&place).is_ok() => client.shared(key, create),
+        let shared = match object_ref.name_and_key() {
+            Ok((_, key)) if options.check(&object_ref).is_ok() => client.shared(key, create),
             // Each call returns the error.
             _ => Arc::new(create()),
         };
         LocalCachedMap {
-            place,
+            object_ref,
             keys: KC::default(),
             values: VC::default(),
             map: Map::new(client, name),
@@ -103,8 +103,8 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     /// Returns a handle of the same name with other codecs for keys and for values.
     pub fn with_codecs<A: Codec, B: Codec>(self, keys: A, values: B) -> LocalCachedMap<K, V, A, B> {
         let map = self.map.with_codecs(keys.clone(), values.clone());
-        let LocalCachedMap { place, shared, options, .. } = self;
-        LocalCachedMap { place, keys, values, map, shared, options, entries: PhantomData }
+        let LocalCachedMap { object_ref, shared, options, .. } = self;
+        LocalCachedMap { object_ref, keys, values, map, shared, options, entries: PhantomData }
     }
 
     /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
@@ -114,7 +114,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     /// Caches of Redisson never detect it. To delete a map use [`clear`](LocalCachedMap::clear),
     /// which notifies all caches at once.
     pub fn object(&self) -> Object {
-        self.place.object(alone).and_along(fence)
+        self.object_ref.object(alone).also_renames(fence)
     }
 
     /// Returns the number of entries on the server.
@@ -155,7 +155,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ///
     /// The subscription starts with the first read. Without reads the heartbeats stop, and the
     /// result becomes false.
-    pub fn is_in_force(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.shared.near.is_active()
     }
 
@@ -170,11 +170,11 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
 
     /// Returns the cache, and starts its listener with the first call.
     pub(crate) fn near(&self) -> Result<&NearCache, ObjectError> {
-        let (_, key) = self.place.named()?;
-        self.options.check(&self.place)?;
+        let (_, key) = self.object_ref.name_and_key()?;
+        self.options.check(&self.object_ref)?;
         let Shared { near, started } = &*self.shared;
         if !started.load(Ordering::Acquire) && !started.swap(true, Ordering::AcqRel) {
-            listen::start(self.place.client(), key, near);
+            listen::start(self.object_ref.client(), key, near);
         }
         Ok(near)
     }
@@ -182,9 +182,9 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
 
 impl<K, V, KC: Clone, VC: Clone> Clone for LocalCachedMap<K, V, KC, VC> {
     fn clone(&self) -> Self {
-        let LocalCachedMap { place, keys, values, map, shared, options, .. } = self;
+        let LocalCachedMap { object_ref, keys, values, map, shared, options, .. } = self;
         LocalCachedMap {
-            place: place.clone(),
+            object_ref: object_ref.clone(),
             keys: keys.clone(),
             values: values.clone(),
             map: map.clone(),
@@ -198,7 +198,7 @@ impl<K, V, KC: Clone, VC: Clone> Clone for LocalCachedMap<K, V, KC, VC> {
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for LocalCachedMap<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("LocalCachedMap");
-        debug.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
+        debug.field("name", &self.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
         debug.field("options", &self.options).finish_non_exhaustive()
     }
 }

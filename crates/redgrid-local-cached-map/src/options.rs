@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 
 /// Options of the cache of a map in a process. All handles of a name in a client share one cache,
 /// with the options of the first handle.
@@ -109,20 +109,20 @@ impl Options {
     }
 
     /// Checks that the options are in range.
-    pub(crate) fn check(&self, place: &Place) -> Result<(), ObjectError> {
+    pub(crate) fn check(&self, object_ref: &ObjectRef) -> Result<(), ObjectError> {
         if self.max_entries == 0 {
-            return Err(place.invalid("max_entries", "1 or more", 0));
+            return Err(object_ref.invalid("max_entries", "1 or more", 0));
         }
         if self.max_bytes < 1024 {
-            return Err(place.invalid("max_bytes", "1024 or more", self.max_bytes));
+            return Err(object_ref.invalid("max_bytes", "1024 or more", self.max_bytes));
         }
         if !(MIN_STALE..=MAX_STALE).contains(&self.max_stale) {
-            return Err(place.invalid("max_stale", "50 ms to 1 h", format_args!("{:?}", self.max_stale)));
+            return Err(object_ref.invalid("max_stale", "50 ms to 1 h", format_args!("{:?}", self.max_stale)));
         }
         for (option, time) in [("time_to_live", self.time_to_live), ("max_idle", self.max_idle)] {
             let invalid = time.filter(|time| time.is_zero() || *time > YEAR);
             if let Some(time) = invalid {
-                return Err(place.invalid(option, "more than 0 and at most 366 days", format_args!("{time:?}")));
+                return Err(object_ref.invalid(option, "more than 0 and at most 366 days", format_args!("{time:?}")));
             }
         }
         Ok(())

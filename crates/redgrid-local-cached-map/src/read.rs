@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 
 use crate::map::LocalCachedMap;
 
@@ -24,14 +24,15 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (near, field) = (self.near()?, self.place.encoded(&self.keys, key)?);
+        let (near, field) = (self.near()?, self.object_ref.encoded(&self.keys, key)?);
         if let Some(found) = near.get(&field) {
             return self.decode_value(&field, found.value.as_ref());
         }
         let read = near.begin_read();
         // Read from the primary, whatever the read mode: a replica may not yet have a change that a
         // message has already reported.
-        let value: Option<Bytes> = self.place.ask(self.place.command("HGET")?.arg(field.clone())).await?;
+        let value: Option<Bytes> =
+            self.object_ref.read_primary(self.object_ref.command("HGET")?.arg(field.clone())).await?;
         read.cache(&field, value.clone());
         self.decode_value(&field, value.as_ref())
     }
@@ -56,7 +57,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         let near = self.near()?;
-        let fields = self.place.encoded_all(&self.keys, keys)?;
+        let fields = self.object_ref.encoded_all(&self.keys, keys)?;
         let mut values: Vec<Option<Bytes>> = Vec::with_capacity(fields.len());
         let mut missing = Vec::new();
         for (index, field) in fields.iter().enumerate() {
@@ -68,11 +69,11 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
                 }
             }
         }
-        for part in parts(&missing, |(_, field)| field.len()) {
+        for part in chunks(&missing, |(_, field)| field.len()) {
             let read = near.begin_read();
             let request =
-                part.iter().fold(self.place.command("HMGET")?, |request, (_, field)| request.arg(field.clone()));
-            let fetched: Vec<Option<Bytes>> = self.place.ask(request).await?;
+                part.iter().fold(self.object_ref.command("HMGET")?, |request, (_, field)| request.arg(field.clone()));
+            let fetched: Vec<Option<Bytes>> = self.object_ref.read_primary(request).await?;
             for ((index, field), value) in part.iter().zip(fetched) {
                 read.cache(field, value.clone());
                 values[*index] = value;
@@ -82,7 +83,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
     }
 
     pub(crate) fn decode_value(&self, field: &[u8], bytes: Option<&Bytes>) -> Result<Option<V>, ObjectError> {
-        bytes.map(|bytes| self.place.decoded(&self.values, bytes, || key_for_error(field))).transpose()
+        bytes.map(|bytes| self.object_ref.decoded(&self.values, bytes, || key_for_error(field))).transpose()
     }
 }
 
@@ -102,11 +103,11 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (near, field) = (self.near()?, self.place.encoded(&self.keys, key)?);
+        let (near, field) = (self.near()?, self.object_ref.encoded(&self.keys, key)?);
         if let Some(found) = near.get(&field) {
             return Ok(found.value.is_some());
         }
-        self.place.ask(self.place.command("HEXISTS")?.arg(field)).await
+        self.object_ref.read_primary(self.object_ref.command("HEXISTS")?.arg(field)).await
     }
 
     /// Returns the size of a key's encoded value in bytes; 0 if the key is not in the map.
@@ -124,11 +125,11 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (near, field) = (self.near()?, self.place.encoded(&self.keys, key)?);
+        let (near, field) = (self.near()?, self.object_ref.encoded(&self.keys, key)?);
         if let Some(found) = near.get(&field) {
             return Ok(found.value.as_ref().map_or(0, |value| value.len() as u64));
         }
-        self.place.ask(self.place.command("HSTRLEN")?.arg(field)).await
+        self.object_ref.read_primary(self.object_ref.command("HSTRLEN")?.arg(field)).await
     }
 
     /// Reads entries of the map into the cache, page by page. Returns how many were cached.
@@ -151,7 +152,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     /// Entries that were cached before the drop stay cached.
     #[doc(alias = "preloadCache")]
     pub async fn pre_load(&self, max_entries: u64) -> Result<u64, ObjectError> {
-        let (near, client) = (self.near()?, self.place.client());
+        let (near, client) = (self.near()?, self.object_ref.client());
         if !near.wait_until_active(client.clock().now() + client.patience()).await {
             // An unreachable server is reported as an error.
             return self.len().await.map(|_| 0);
@@ -161,8 +162,8 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         while cached < max_entries && near.evictions() == evictions {
             let read = near.begin_read();
             let count = (max_entries - cached).min(PAGE);
-            let request = self.place.command("HSCAN")?.arg(cursor).arg("COUNT").int(count as i64);
-            let (next, page): (Bytes, Vec<Bytes>) = self.place.ask(request).await?;
+            let request = self.object_ref.command("HSCAN")?.arg(cursor).arg("COUNT").int(count as i64);
+            let (next, page): (Bytes, Vec<Bytes>) = self.object_ref.read_primary(request).await?;
             for entry in page.chunks_exact(2) {
                 if cached == max_entries {
                     break;

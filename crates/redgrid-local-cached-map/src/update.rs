@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, Rounds, in_place};
+use redgrid_core::object::{CasLoop, ObjectError, in_place};
 
 use crate::map::LocalCachedMap;
 use crate::write::Condition;
@@ -58,14 +58,14 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let field = self.place.encoded(&self.keys, key)?;
+        let field = self.object_ref.encoded(&self.keys, key)?;
         // The same lock as for a [`Map`](redgrid_map::Map): updates through handles of both types
         // run one after another.
-        let mut rounds = Rounds::of_part(&self.place, &field).await?;
+        let mut cas_loop = CasLoop::serialized_part(&self.object_ref, &field).await?;
         loop {
-            let previous = rounds.stored(|| Ok(self.place.command("HGET")?.arg(field.clone()))).await?;
+            let previous = cas_loop.stored(|| Ok(self.object_ref.command("HGET")?.arg(field.clone()))).await?;
             let new = change(self.decode_value(&field, previous.as_ref())?);
-            let value = new.as_ref().map(|new| self.place.encoded(&self.values, new)).transpose()?;
+            let value = new.as_ref().map(|new| self.object_ref.encoded(&self.values, new)).transpose()?;
             let condition = match (previous, &value) {
                 (None, None) => return Ok(new),
                 (None, Some(_)) => Condition::Absent,
@@ -73,12 +73,12 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
             };
             let (changed, current): (bool, Option<Bytes>) = {
                 let guard = self.invalidate_on_drop(&[&field])?;
-                rounds.change(self.change_request(&guard, &field, value, condition, true)?).await?
+                cas_loop.change(self.change_request(&guard, &field, value, condition, true)?).await?
             };
             if changed {
                 return Ok(new);
             }
-            rounds.lost_to(Some(current)).await?;
+            cas_loop.lost_to(Some(current)).await?;
         }
     }
 }

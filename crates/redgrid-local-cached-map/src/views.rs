@@ -24,7 +24,7 @@ impl<K, V, KC: Decode<K>, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     }
 
     fn decode_key(&self, field: &bytes::Bytes) -> Result<K, ObjectError> {
-        self.place.decoded(&self.keys, field, || Some("a key".into()))
+        self.object_ref.decoded(&self.keys, field, || Some("a key".into()))
     }
 
     /// Returns all keys on the server in one reply, which is as large as all of them.
@@ -103,7 +103,7 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
         let mut entries = HashMap::new();
         for found in self.near()?.all() {
             if let Some(value) = &found.value {
-                let value = self.place.decoded(&self.values, value, || key_for_error(&found.field))?;
+                let value = self.object_ref.decoded(&self.values, value, || key_for_error(&found.field))?;
                 entries.insert(self.decode_key(&found.field)?, value);
             }
         }

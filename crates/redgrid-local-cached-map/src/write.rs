@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Arithmetic, Codec, Decode, Encode, Numeric};
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{FromReply, Request, Script};
 
 use crate::listen::topic;
@@ -177,7 +177,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
         let entries: Result<Vec<_>, _> =
             entries.into_iter().map(|(key, value)| self.encode_entry(key, value)).collect();
         let entries = entries?;
-        for part in parts(&entries, |(field, value)| field.len() + value.len()) {
+        for part in chunks(&entries, |(field, value)| field.len() + value.len()) {
             let fields: Vec<&Bytes> = part.iter().map(|(field, _)| field).collect();
             let args = part.iter().flat_map(|(field, value)| [field.clone(), value.clone()]).collect();
             self.run_and_publish::<i64>("HSET", &fields, args).await?;
@@ -203,7 +203,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         let (field, expected) = self.encode_entry(key, expected)?;
-        let new = self.place.encoded(&self.values, new)?;
+        let new = self.object_ref.encoded(&self.values, new)?;
         Ok(self.change_key(&field, Some(new), Condition::Equal(expected), false).await?.0)
     }
 
@@ -232,7 +232,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
     where
         KC: Encode<Q>,
     {
-        Ok((self.place.encoded(&self.keys, key)?, self.place.encoded(&self.values, value)?))
+        Ok((self.object_ref.encoded(&self.keys, key)?, self.object_ref.encoded(&self.values, value)?))
     }
 }
 
@@ -251,7 +251,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let field = self.place.encoded(&self.keys, key)?;
+        let field = self.object_ref.encoded(&self.keys, key)?;
         let (_, previous) = self.change_key(&field, None, Condition::Always, true).await?;
         self.decode_value(&field, previous.as_ref())
     }
@@ -278,9 +278,9 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let fields = self.place.encoded_all(&self.keys, keys)?;
+        let fields = self.object_ref.encoded_all(&self.keys, keys)?;
         let mut removed = 0;
-        for part in parts(&fields, Bytes::len) {
+        for part in chunks(&fields, Bytes::len) {
             let fields: Vec<&Bytes> = part.iter().collect();
             removed += self.run_and_publish::<u64>("HDEL", &fields, part.to_vec()).await?;
         }
@@ -306,13 +306,13 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         KC: Encode<Q>,
         VC: Numeric<V>,
     {
-        let field = self.place.encoded(&self.keys, key)?;
-        let args = vec![field.clone(), self.place.encoded(&self.values, by)?];
+        let field = self.object_ref.encoded(&self.keys, key)?;
+        let args = vec![field.clone(), self.object_ref.encoded(&self.values, by)?];
         let sum: Bytes = match VC::ARITHMETIC {
             Arithmetic::Integer => self.run_and_publish::<i64>("HINCRBY", &[&field], args).await?.to_string().into(),
             Arithmetic::Float => self.run_and_publish("HINCRBYFLOAT", &[&field], args).await?,
         };
-        self.place.decoded(&self.values, &sum, || crate::read::key_for_error(&field))
+        self.object_ref.decoded(&self.values, &sum, || crate::read::key_for_error(&field))
     }
 
     /// Removes all entries, and with them the map, in one step, and clears all caches of the map.
@@ -330,7 +330,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     pub async fn clear(&self) -> Result<bool, ObjectError> {
         let _clear_on_drop = ClearOnDrop(self.near()?);
         let request = self.publishing_request(&PUBLISH_AND_RUN, message::clear())?.arg("DEL");
-        self.place.change(request).await
+        self.object_ref.change(request).await
     }
 
     /// Clears the caches of the map in all processes, including this one and those of Redisson.
@@ -348,7 +348,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     pub async fn clear_all_local(&self) -> Result<(), ObjectError> {
         let _clear_on_drop = ClearOnDrop(self.near()?);
         let request = self.publishing_request(&PUBLISH_AND_RUN, message::clear())?.arg("HLEN");
-        self.place.change::<u64>(request.idempotent()).await.map(drop)
+        self.object_ref.change::<u64>(request.idempotent()).await.map(drop)
     }
 
     /// Runs a command on these keys, and publishes that they are changed.
@@ -360,7 +360,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ) -> Result<T, ObjectError> {
         let change = self.invalidate_on_drop(fields)?;
         let request = self.publishing_request(&PUBLISH_AND_RUN, message::invalidate(&change.hashes))?.arg(command);
-        self.place.change(args.into_iter().fold(request, Request::arg)).await
+        self.object_ref.change(args.into_iter().fold(request, Request::arg)).await
     }
 
     /// Changes a key if the condition holds. Returns whether it was changed and, with
@@ -374,7 +374,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ) -> Result<(bool, Option<Bytes>), ObjectError> {
         let change = self.invalidate_on_drop(&[field])?;
         let request = self.change_request(&change, field, value, condition, return_previous)?;
-        self.place.change(request).await
+        self.object_ref.change(request).await
     }
 
     /// Returns the request of [`Self::change_key`].
@@ -408,7 +408,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     }
 
     fn publishing_request(&self, script: &'static Script<1>, message: Bytes) -> Result<Request, ObjectError> {
-        let (_, key) = self.place.named()?;
-        Ok(script.with([key.clone()]).publish_here().arg(topic(key)).arg(message))
+        let (_, key) = self.object_ref.name_and_key()?;
+        Ok(script.with([key.clone()]).publish_arg().arg(topic(key)).arg(message))
     }
 }

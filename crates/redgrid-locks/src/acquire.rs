@@ -13,18 +13,18 @@ use redgrid_core::{Client, Holder, Name, Token};
 
 use crate::drive::drive;
 use crate::fair::FAIR;
-use crate::fair_lock::Place;
+use crate::fair_lock::QueuePosition;
 use crate::guard::{LockGuard, LockLost};
 use crate::lock::Lock;
 use crate::{AcquireError, ReleaseError};
 
 /// Acquires a lock when awaited; made by [`Lock::acquire`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Acquire(AcquireBuilder);
 
 /// Tries to acquire a lock when awaited; made by [`Lock::try_acquire`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct TryAcquire(AcquireBuilder);
 
@@ -59,7 +59,7 @@ pub(crate) struct AcquireBuilder {
     kind: &'static dyn LockProtocol,
     pub(crate) reenters: bool,
     pub(crate) backoff: Option<Backoff>,
-    position: Option<Place>,
+    position: Option<QueuePosition>,
     /// The fair lock that the request acquires first, if the lock has one.
     entry_gate: Option<Arc<LockKeys>>,
     options: AcquireOptions,
@@ -227,7 +227,7 @@ impl AcquireBuilder {
         let pending =
             self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.request(try_only)?)?;
         if let Some(position) = &self.position {
-            position.track(pending.queue_position());
+            position.follow(pending.queue_position());
         }
         Ok(pending)
     }
@@ -360,12 +360,12 @@ impl TryAcquire {
         TryAcquire(lock.acquire_builder())
     }
 
-    /// Makes `place` follow this request's position in the queue of a
+    /// Makes `position` follow this request's position in the queue of a
     /// [`FairLock`](crate::FairLock).
     ///
     /// Other locks have no such queue.
-    pub fn at(mut self, place: &Place) -> Self {
-        self.0.position = Some(place.clone());
+    pub fn track(mut self, position: &QueuePosition) -> Self {
+        self.0.position = Some(position.clone());
         self
     }
 }
@@ -375,12 +375,12 @@ impl Acquire {
         Acquire(lock.acquire_builder())
     }
 
-    /// Makes `place` follow this request's position in the queue of a
+    /// Makes `position` follow this request's position in the queue of a
     /// [`FairLock`](crate::FairLock).
     ///
     /// Other locks have no such queue.
-    pub fn at(mut self, place: &Place) -> Self {
-        self.0.position = Some(place.clone());
+    pub fn track(mut self, position: &QueuePosition) -> Self {
+        self.0.position = Some(position.clone());
         self
     }
 

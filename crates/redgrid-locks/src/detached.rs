@@ -20,7 +20,7 @@ use crate::lock::Lock;
 /// On the server the lock is still held, and its lease runs. A hold that is not attached ends with
 /// the lease. The value is neither a secret nor a proof: any process that reads it can take the
 /// lock over, once.
-#[must_use = "a detached lock that nobody attaches stays taken until its lease ends"]
+#[must_use = "a detached lock that is not attached stays held until its lease ends"]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Detached {

@@ -18,8 +18,8 @@ macro_rules! with_queue {
     };
 }
 
-static ENTER: Script<4> = Script::new("fair/enter", with_queue!("scripts/fair_enter.lua"));
-static KEEP: Script<4> = Script::new("fair/keep", with_queue!("scripts/fair_keep.lua"));
+static ENTER: Script<4> = Script::new("fair/acquire", with_queue!("scripts/fair_acquire.lua"));
+static KEEP: Script<4> = Script::new("fair/keepalive", with_queue!("scripts/fair_keepalive.lua"));
 static PASS: Script<4> = Script::new("fair/pass", with_queue!("scripts/fair_pass.lua"));
 static RELEASE: BulkScript = BulkScript::new("fair/release", with_queue!("scripts/fair_release.lua"));
 
@@ -48,14 +48,14 @@ fn fair_wait(target: &LockKeys) -> Bytes {
 
 /// Acquires the lock or enqueues the request. With a `position_ttl` of zero it only tries.
 fn enter(claim: HoldArgs<'_>, position_ttl: Duration) -> Request {
-    let request = ENTER.with(keys(claim.target)).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
+    let request = ENTER.with(keys(claim.target)).arg(claim.field.clone()).int(millis(claim.lease)).deadline_arg();
     let request = request.arg(fair_wait(claim.target)).int(millis(position_ttl));
-    request.publish_here().arg(claim.target.channel.clone()).idempotent()
+    request.publish_arg().arg(claim.target.channel.clone()).idempotent()
 }
 
 /// Releases holds or queue positions. A claim with a lease keeps the lock taken that long.
 fn release_or_retain(claims: &[HoldArgs<'_>]) -> Request {
-    let request = RELEASE.with(claims.iter().flat_map(|claim| keys(claim.target))).publish_here();
+    let request = RELEASE.with(claims.iter().flat_map(|claim| keys(claim.target))).publish_arg();
     let add = |request: Request, claim: &HoldArgs<'_>| {
         let request = request.arg(claim.field.clone()).int(millis(claim.lease));
         request.arg(claim.target.channel.clone()).arg(fair_wait(claim.target))
@@ -118,22 +118,22 @@ impl ServerQueue for Fair {
 
     fn keep(&self, target: &LockKeys, positions: &[Bytes], position_ttl: Duration, all: bool) -> Request {
         let request = KEEP.with(keys(target)).arg(fair_wait(target)).int(millis(position_ttl)).int(i64::from(all));
-        let request = request.publish_here().arg(target.channel.clone());
+        let request = request.publish_arg().arg(target.channel.clone());
         positions.iter().fold(request, |request, position| request.arg(position.clone())).idempotent()
     }
 
     fn pass(&self, claim: HoldArgs<'_>, args: &PassArgs<'_>) -> Request {
-        let request = PASS.with(keys(claim.target)).arg(claim.field.clone()).not_after_here();
+        let request = PASS.with(keys(claim.target)).arg(claim.field.clone()).deadline_arg();
         let release_mode = match args.gives_back {
             ReleaseAfterPass::No => 0,
             ReleaseAfterPass::UnlessNext => 1,
             ReleaseAfterPass::Yes => 2,
         };
         let request = request.arg(fair_wait(claim.target)).int(millis(args.kept)).int(release_mode);
-        let request = request.publish_here().arg(claim.target.channel.clone());
+        let request = request.publish_arg().arg(claim.target.channel.clone());
         let request = request.int(i64::try_from(args.served.len()).unwrap_or(i64::MAX));
         let positions = args.served.iter().chain(args.new);
-        positions.fold(request, |request, position| request.arg(position.clone())).tells_time().idempotent()
+        positions.fold(request, |request, position| request.arg(position.clone())).late_reply_has_time().idempotent()
     }
 
     fn channel(&self, target: &LockKeys, position: &Bytes) -> Bytes {

@@ -173,7 +173,7 @@ impl FairLock {
         self.0.remaining_lease().await
     }
 
-    /// Returns the position in the queue of the request with this [`Place`]; 0 is next.
+    /// Returns the position in the queue of the request with this [`QueuePosition`]; 0 is next.
     ///
     /// `None` means that the request has no position on the server. It was not sent yet, waits
     /// behind others of its process, holds the lock, or has ended.
@@ -185,8 +185,8 @@ impl FairLock {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn position(&self, place: &Place) -> Result<Option<usize>, ServerError> {
-        let Some(field) = place.holder_field() else { return Ok(None) };
+    pub async fn position(&self, position: &QueuePosition) -> Result<Option<usize>, ServerError> {
+        let Some(field) = position.holder_field() else { return Ok(None) };
         let waiting = self.waiting().await?;
         let is_own = |waiter: &LockWaiter| {
             waiter.number.is_some_and(|number| format!("{}:{number}", waiter.client).as_bytes() == field)
@@ -249,26 +249,26 @@ impl FairLock {
 ///
 /// ```no_run
 /// # async fn demo(lock: redgrid_locks::FairLock) -> Result<(), Box<dyn std::error::Error>> {
-/// use redgrid_locks::Place;
+/// use redgrid_locks::QueuePosition;
 ///
-/// let place = Place::new();
-/// let waiter = tokio::spawn(lock.acquire().at(&place).into_future());
-/// if let Some(before) = lock.position(&place).await? {
+/// let position = QueuePosition::new();
+/// let waiter = tokio::spawn(lock.acquire().track(&position).into_future());
+/// if let Some(before) = lock.position(&position).await? {
 ///     println!("{before} waiters are before this one");
 /// }
 /// # drop(waiter); Ok(()) }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Place(Arc<Mutex<Option<QueuePositionView>>>);
+pub struct QueuePosition(Arc<Mutex<Option<QueuePositionView>>>);
 
-impl Place {
-    /// Creates a view without a request; [`Acquire::at`] sets the request.
+impl QueuePosition {
+    /// Creates a view without a request; [`Acquire::track`] sets the request.
     pub fn new() -> Self {
-        Place::default()
+        QueuePosition::default()
     }
 
     /// Makes this view follow a request.
-    pub(crate) fn track(&self, view: QueuePositionView) {
+    pub(crate) fn follow(&self, view: QueuePositionView) {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(view);
     }
 

@@ -10,7 +10,7 @@ use redgrid_core::{Name, Token};
 ///
 /// The guard is owned, `Send` and `Sync`: it can move to other tasks and be stored in a struct. The
 /// lease is renewed while the guard lives, unless [`lease`](crate::Acquire::lease) set a fixed one.
-#[must_use = "dropping the guard gives the lock back"]
+#[must_use = "dropping the guard releases the lock"]
 pub struct LockGuard(HoldGuard);
 
 impl LockGuard {

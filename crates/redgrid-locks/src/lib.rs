@@ -62,7 +62,7 @@ mod variants;
 pub use acquire::{Acquire, TryAcquire, WithError};
 pub use detached::{Detached, NotDetached};
 pub use election::{Campaign, CampaignError, Election, Leader, Leadership, Observation};
-pub use fair_lock::{FairLock, Place};
+pub use fair_lock::{FairLock, QueuePosition};
 pub use follow::{Follow, LockChange};
 pub use guard::{LockGuard, LockLost};
 pub use inspect::{LockHolder, LockState, LockWaiter};
@@ -82,5 +82,5 @@ pub use rw::{
     DowngradeError, Read, ReadGuard, RwLock, RwState, TryRead, TryWrite, UpgradableGuard, UpgradableRead, UpgradeError,
     Write, WriteGuard,
 };
-pub use segmented::{SegmentGuard, SegmentedLock, Tour};
+pub use segmented::{SegmentGuard, SegmentIter, SegmentedLock};
 pub use variants::{FencedLock, SpinLock};

@@ -338,7 +338,7 @@ impl Lock {
 
     pub(crate) fn object_of(&self, layout: Layout) -> Object {
         let name = self.target.as_ref().map(|target| target.name.clone()).map_err(Clone::clone);
-        Object::with_layout(&self.client, name, layout).and_along(layouts::fenced_lock_token)
+        Object::with_layout(&self.client, name, layout).also_renames(layouts::fenced_lock_token)
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -9,13 +9,13 @@ use crate::AcquireError;
 use crate::acquire::{AcquireOptions, busy, option_methods};
 
 /// Acquires several locks when awaited; made by [`MultiLock::acquire`](crate::MultiLock::acquire).
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct AcquireMany<L>(AcquireOptions, L);
 
 /// Tries to acquire several locks when awaited; made by
 /// [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct TryAcquireMany<L>(AcquireOptions, L);
 

@@ -18,7 +18,7 @@ const MAX_IN_FLIGHT: usize = 64;
 ///
 /// The guard is owned, `Send` and `Sync`. Each lock is renewed on its own, and may be lost on its
 /// own. The guard is held while all locks are.
-#[must_use = "dropping the guard gives the locks back"]
+#[must_use = "dropping the guard releases the locks"]
 pub struct MultiGuard {
     /// The grants, in groups that are released together.
     groups: Vec<MultiGrant>,

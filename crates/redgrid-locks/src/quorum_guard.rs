@@ -18,7 +18,7 @@ use crate::quorum::{QuorumLock, Replies, Vote, spawn_each};
 ///
 /// Each grant is renewed on its own, and may be lost on its own. The lock is held while a majority
 /// of the grants is valid.
-#[must_use = "dropping the guard gives the lock back"]
+#[must_use = "dropping the guard releases the lock"]
 pub struct QuorumGuard {
     lock: QuorumLock,
     name: Name,

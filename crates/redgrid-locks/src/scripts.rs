@@ -12,15 +12,15 @@ static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/ac
 static ACQUIRE_MANY: BulkScript = BulkScript::new("lock/acquire-many", include_str!("scripts/acquire_many.lua"));
 static ACQUIRE_FENCED: Script<2> = Script::new("lock/acquire-fenced", include_str!("scripts/acquire_fenced.lua"));
 static ACQUIRE_VOTE: BulkScript = BulkScript::new("lock/acquire-vote", include_str!("scripts/acquire_vote.lua"));
-static TAKE_OVER: BulkScript = BulkScript::new("lock/seize", include_str!("scripts/seize.lua"));
+static TAKE_OVER: BulkScript = BulkScript::new("lock/takeover", include_str!("scripts/takeover.lua"));
 static RELEASE: Script<1> = Script::new("lock/release", include_str!("scripts/release.lua"));
-static RELEASE_YIELDING: Script<2> = Script::new("lock/give-way", include_str!("scripts/give_way.lua"));
-static RETAIN: Script<1> = Script::new("lock/linger", include_str!("scripts/linger.lua"));
+static RELEASE_YIELDING: Script<2> = Script::new("lock/release-yielding", include_str!("scripts/release_yielding.lua"));
+static RETAIN: Script<1> = Script::new("lock/retain", include_str!("scripts/retain.lua"));
 static EXTEND: Script<1> = Script::new("lock/extend", include_str!("scripts/extend.lua"));
 static ATTACH: Script<1> = Script::new("lock/attach", include_str!("scripts/attach.lua"));
 pub(crate) static RENEW: BulkScript = BulkScript::new("lock/renew", include_str!("scripts/renew.lua"));
 /// Batches `RELEASE` and `ACQUIRE`, which have two arguments of their own each.
-static BATCH: BatchScript = BatchScript::new("lock/joint", include_str!("scripts/joint.lua"), 2);
+static BATCH: BatchScript = BatchScript::new("lock/batch", include_str!("scripts/batch.lua"), 2);
 static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_str!("scripts/release_many.lua"));
 
 /// Suffix of the holder field that keeps a lock taken for its `hold_at_least` after a release.
@@ -59,7 +59,7 @@ pub(crate) static VOTE_COUNTED: ExclusiveLock =
 impl ExclusiveLock {
     /// Adds the arguments of the release message, if releases are published.
     fn with_release_message(&self, request: Request, claim: HoldArgs<'_>) -> Request {
-        if self.publishes_releases { request.publish_here().arg(claim.target.channel.clone()) } else { request }
+        if self.publishes_releases { request.publish_arg().arg(claim.target.channel.clone()) } else { request }
     }
 }
 
@@ -113,17 +113,17 @@ impl LockProtocol for ExclusiveLock {
             }
             Some(token) => ACQUIRE_FENCED.with([claim.target.key.clone(), token.clone()]).arg(claim.field.clone()),
             None => {
-                let request = on_lock(&ACQUIRE, claim).int(millis(claim.lease)).not_after_here();
+                let request = on_lock(&ACQUIRE, claim).int(millis(claim.lease)).deadline_arg();
                 return request.joins(&BATCH, BatchPhase::Acquire).idempotent();
             }
         };
-        request.int(millis(claim.lease)).not_after_here().idempotent()
+        request.int(millis(claim.lease)).deadline_arg().idempotent()
     }
 
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request {
         let counter = claim.target.more.first().filter(|_| self.counts_tokens && !self.votes);
         let keys = std::iter::once(&claim.target.key).chain(counter).cloned();
-        let request = TAKE_OVER.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).not_after_here();
+        let request = TAKE_OVER.with(keys).arg(claim.field.clone()).int(millis(claim.lease)).deadline_arg();
         with_takeover_from(request, notices, from, Bytes::clone).idempotent()
     }
 
@@ -133,14 +133,14 @@ impl LockProtocol for ExclusiveLock {
             return None;
         }
         let request = on_lock(&ATTACH, claim).arg(former.clone()).int(millis(claim.lease));
-        Some(request.not_after_here().idempotent())
+        Some(request.deadline_arg().idempotent())
     }
 
     fn release(&self, claim: HoldArgs<'_>) -> Request {
         let request = on_lock(&RELEASE, claim);
         // In this order most calls have one argument less: PUBLISH needs none, only SPUBLISH does.
         let request =
-            if self.publishes_releases { request.arg(claim.target.channel.clone()).sharded_here() } else { request };
+            if self.publishes_releases { request.arg(claim.target.channel.clone()).spublish_arg() } else { request };
         request.joins(&BATCH, BatchPhase::Release).idempotent()
     }
 
@@ -156,7 +156,7 @@ impl LockProtocol for ExclusiveLock {
     }
 
     fn extend(&self, claim: HoldArgs<'_>) -> Request {
-        on_lock(&EXTEND, claim).int(millis(claim.lease)).not_after_here()
+        on_lock(&EXTEND, claim).int(millis(claim.lease)).deadline_arg()
     }
 
     fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
@@ -170,7 +170,7 @@ impl LockProtocol for ExclusiveLock {
     }
 
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
-        let request = RELEASE_MANY.with(claims.iter().map(|claim| claim.target.key.clone())).publish_here();
+        let request = RELEASE_MANY.with(claims.iter().map(|claim| claim.target.key.clone())).publish_arg();
         let add = |request: Request, claim: &HoldArgs<'_>| {
             let channel = if self.publishes_releases { claim.target.channel.clone() } else { Bytes::new() };
             request.arg(claim.field.clone()).arg(channel)
@@ -183,7 +183,7 @@ impl MultiKeyProtocol for ExclusiveLock {
     fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request {
         let lease = claims.iter().map(|claim| claim.lease).max().unwrap_or_default();
         let request = ACQUIRE_MANY.with(claims.iter().map(|claim| claim.target.key.clone()));
-        let request = request.int(millis(lease)).not_after_here();
+        let request = request.int(millis(lease)).deadline_arg();
         claims.iter().fold(request, |request, claim| request.arg(claim.field.clone())).idempotent()
     }
 }

@@ -30,15 +30,15 @@ use crate::{AcquireError, ReleaseError};
 /// use redgrid_locks::SegmentedLock;
 ///
 /// let hot = SegmentedLock::new(client, "stock:7", 8);
-/// let mut tour = hot.tour(user); // starts at a segment that depends on the user
-/// while let Some(segment) = tour.next().await? {
+/// let mut segments = hot.segments_for(user); // starts at a segment that depends on the user
+/// while let Some(segment) = segments.next().await? {
 ///     let stock = format!("stock:7:{}:left", segment.index());
 ///     let left: Option<i64> = client.command("GET").key(&stock)?.query().await?;
 ///     if left > Some(0) {
 ///         // … sell one of this segment's part …
 ///         return Ok(segment.release().await?);
 ///     }
-///     segment.exhaust().await?; // empty: all tours of this process skip it from now on
+///     segment.mark_empty().await?; // this process skips it from now on
 /// }
 /// println!("sold out"); // every segment was held once, and was empty
 /// # Ok(()) }
@@ -52,7 +52,7 @@ pub struct SegmentedLock {
 struct Segment {
     lock: Lock,
     /// A holder in this process found the segment permanently empty.
-    exhausted: AtomicBool,
+    is_empty: AtomicBool,
 }
 
 /// Default wait for a segment while there are others to try: 500 ms.
@@ -71,7 +71,7 @@ impl SegmentedLock {
     pub fn new(client: &Client, name: impl AsRef<str>, segments: usize) -> Self {
         let name = name.as_ref();
         let segment =
-            |index| Segment { lock: Lock::new(client, format!("{name}:{index}")), exhausted: AtomicBool::new(false) };
+            |index| Segment { lock: Lock::new(client, format!("{name}:{index}")), is_empty: AtomicBool::new(false) };
         SegmentedLock { segments: (0..segments.max(1)).map(segment).collect() }
     }
 
@@ -96,29 +96,29 @@ impl SegmentedLock {
     /// Returns an iterator over the segments that starts at the segment to which `key` hashes.
     ///
     /// The key is a user, an order, or a task, for example. Each segment comes once;
-    /// [exhausted](SegmentGuard::exhaust) ones are skipped.
-    pub fn tour(&self, key: impl Hash) -> Tour {
+    /// [empty](SegmentGuard::mark_empty) ones are skipped.
+    pub fn segments_for(&self, key: impl Hash) -> SegmentIter {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        self.tour_from(usize::try_from(hasher.finish() % self.segments.len() as u64).unwrap_or_default())
+        self.segments_from(usize::try_from(hasher.finish() % self.segments.len() as u64).unwrap_or_default())
     }
 
     /// Returns an iterator over the segments that starts at this index, modulo their number.
     ///
     /// It is for workers with assigned segments. If the workers of different processes use
     /// different segments, a segment is handed over from task to task without a request.
-    pub fn tour_from(&self, first: usize) -> Tour {
+    pub fn segments_from(&self, first: usize) -> SegmentIter {
         let count = self.segments.len();
         let first = first % count;
         let remaining = (first..count).chain(0..first).collect();
-        Tour { lock: self.clone(), remaining, segment_timeout: SEGMENT_TIMEOUT, wait: None, lease: None }
+        SegmentIter { lock: self.clone(), remaining, segment_timeout: SEGMENT_TIMEOUT, wait: None, lease: None }
     }
 
-    /// Marks all segments as not exhausted, so that tours return them again.
+    /// Marks all segments as not empty, so that iterators return them again.
     ///
     /// This concerns only this process: each process must call it for itself.
-    pub fn refilled(&self) {
-        self.segments.iter().for_each(|segment| segment.exhausted.store(false, Ordering::Relaxed));
+    pub fn reset(&self) {
+        self.segments.iter().for_each(|segment| segment.is_empty.store(false, Ordering::Relaxed));
     }
 
     /// Acquires all segments, for work on the whole: counting, filling up, dividing anew.
@@ -152,9 +152,9 @@ impl SegmentedLock {
     }
 }
 
-/// An asynchronous iterator over the segments of a lock; made by [`SegmentedLock::tour`].
+/// An asynchronous iterator over the segments of a lock; made by [`SegmentedLock::segments_for`].
 #[derive(Debug)]
-pub struct Tour {
+pub struct SegmentIter {
     lock: SegmentedLock,
     /// Indices of the segments that it has not returned yet.
     remaining: VecDeque<usize>,
@@ -163,7 +163,7 @@ pub struct Tour {
     lease: Option<Duration>,
 }
 
-impl Tour {
+impl SegmentIter {
     /// Limits the wait for each segment, before the next one is tried; 500 ms unless set.
     ///
     /// The default suffices for the waiters of short critical sections. With zero, the first round
@@ -190,26 +190,26 @@ impl Tour {
     /// Acquires the next segment; `None` when all were returned once.
     ///
     /// It is the first of the remaining segments that can be acquired within the
-    /// [segment timeout](Tour::segment_timeout). If all are taken for longer, they are tried again,
-    /// round after round.
+    /// [segment timeout](SegmentIter::segment_timeout). If all are taken for longer, they are tried
+    /// again, round after round.
     ///
     /// Release the previous segment first: two callers that wait while they hold one can deadlock.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] describes the state for each error. The segment remains in the tour.
+    /// [`AcquireError`] describes the state for each error. The iterator keeps the segment.
     ///
     /// # Cancel safety
     ///
-    /// That of [`Lock::acquire`]. The segment remains in the tour.
+    /// That of [`Lock::acquire`]. The iterator keeps the segment.
     pub async fn next(&mut self) -> Result<Option<SegmentGuard>, AcquireError> {
         let client = self.lock.segments[0].lock.client().clone();
         let clock = client.clock();
         let (mut contact, mut segment_timeout) = (clock.now(), self.segment_timeout);
         let until = self.wait.map_or(Instant::MAX, |wait| contact + wait);
         loop {
-            self.skip_exhausted();
-            // If no other segment remains, wait for this one until the timeout of the tour.
+            self.skip_empty();
+            // If no other segment remains, wait for this one until the timeout of the iterator.
             let is_last = self.remaining.len() == 1;
             let mut last_error = None;
             for at in 0..self.remaining.len() {
@@ -240,10 +240,10 @@ impl Tour {
         }
     }
 
-    /// Removes exhausted segments from the tour.
-    fn skip_exhausted(&mut self) {
+    /// Removes empty segments from the iterator.
+    fn skip_empty(&mut self) {
         let segments = Arc::clone(&self.lock.segments);
-        self.remaining.retain(|index| !segments[*index].exhausted.load(Ordering::Relaxed));
+        self.remaining.retain(|index| !segments[*index].is_empty.load(Ordering::Relaxed));
     }
 
     async fn acquire(&self, index: usize, wait: Option<Duration>) -> Result<LockGuard, AcquireError> {
@@ -259,7 +259,7 @@ impl Tour {
 }
 
 /// A held segment: a [`LockGuard`] and the index of the segment.
-#[must_use = "dropping it gives the segment back"]
+#[must_use = "dropping it releases the segment"]
 #[derive(Debug)]
 pub struct SegmentGuard {
     index: usize,
@@ -288,7 +288,7 @@ impl SegmentGuard {
 
     /// Releases a segment and marks it as permanently empty.
     ///
-    /// Tours of this [`SegmentedLock`] and its clones skip it until [`SegmentedLock::refilled`].
+    /// Iterators of this [`SegmentedLock`] and its clones skip it until [`SegmentedLock::reset`].
     ///
     /// # Errors
     ///
@@ -298,9 +298,9 @@ impl SegmentGuard {
     /// # Cancel safety
     ///
     /// If the future is dropped early, the release goes on in the background.
-    pub async fn exhaust(self) -> Result<(), ReleaseError> {
+    pub async fn mark_empty(self) -> Result<(), ReleaseError> {
         if self.guard.is_held() {
-            self.lock.segments[self.index].exhausted.store(true, Ordering::Relaxed);
+            self.lock.segments[self.index].is_empty.store(true, Ordering::Relaxed);
         }
         self.guard.release().await
     }

@@ -28,17 +28,17 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         KC: Encode<Q>,
         VC: Numeric<V>,
     {
-        let field = self.place.encoded(&self.keys, key)?;
-        let by = self.place.encoded(&self.values, by)?;
+        let field = self.object_ref.encoded(&self.keys, key)?;
+        let by = self.object_ref.encoded(&self.values, by)?;
         let sum: Bytes = match VC::ARITHMETIC {
             Arithmetic::Integer => {
-                let request = self.place.command("HINCRBY")?.arg(field.clone()).arg(by);
-                self.place.change::<i64>(request).await?.to_string().into()
+                let request = self.object_ref.command("HINCRBY")?.arg(field.clone()).arg(by);
+                self.object_ref.change::<i64>(request).await?.to_string().into()
             }
             Arithmetic::Float => {
-                self.place.change(self.place.command("HINCRBYFLOAT")?.arg(field.clone()).arg(by)).await?
+                self.object_ref.change(self.object_ref.command("HINCRBYFLOAT")?.arg(field.clone()).arg(by)).await?
             }
         };
-        self.place.decoded(&self.values, &sum, || crate::read::key_for_error(&field))
+        self.object_ref.decoded(&self.values, &sum, || crate::read::key_for_error(&field))
     }
 }

@@ -47,9 +47,9 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         let (field, expected) = self.encode_entry(key, expected)?;
-        let new = self.place.encoded(&self.values, new)?;
-        let (_, map) = self.place.named()?;
-        self.place.change(compare_and_set(map, false, [field, expected, new])).await
+        let new = self.object_ref.encoded(&self.values, new)?;
+        let (_, map) = self.object_ref.name_and_key()?;
+        self.object_ref.change(compare_and_set(map, false, [field, expected, new])).await
     }
 
     /// Removes a key if its value is `expected`. Returns whether it was removed.
@@ -70,7 +70,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         let (field, expected) = self.encode_entry(key, expected)?;
-        let (_, map) = self.place.named()?;
-        self.place.change(compare_and_remove(map, false, [field, expected])).await
+        let (_, map) = self.object_ref.name_and_key()?;
+        self.object_ref.change(compare_and_remove(map, false, [field, expected])).await
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Holder;
-use redgrid_core::object::{ObjectError, Rounds};
+use redgrid_core::object::{CasLoop, ObjectError};
 use redgrid_locks::{AcquireError, LockLost};
 
 use crate::map::Map;
@@ -39,7 +39,7 @@ pub enum ComputeError {
 /// Writers without the lock are not blocked, and their changes are not overwritten. If one has
 /// changed the value, the function is called again with the new value.
 #[derive(Debug, Clone)]
-#[must_use = "nothing is computed yet"]
+#[must_use = "does nothing until one of its methods is awaited"]
 pub struct Locked<'m, K, V, KC, VC> {
     map: &'m Map<K, V, KC, VC>,
     timeout: Duration,
@@ -61,7 +61,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// # Ok(()) }
     /// ```
     pub fn locked(&self) -> Locked<'_, K, V, KC, VC> {
-        Locked { map: self, timeout: self.place.client().patience(), lease: None, holder: None }
+        Locked { map: self, timeout: self.object_ref.client().patience(), lease: None, holder: None }
     }
 }
 
@@ -109,19 +109,19 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
         let acquire = self.map.lock(key)?.acquire().timeout(self.timeout);
         let acquire = self.lease.into_iter().fold(acquire, |acquire, lease| acquire.lease(lease));
         let guard = self.holder.iter().fold(acquire, |acquire, holder| acquire.holder(holder)).await?;
-        let (name, _) = self.map.place.named()?;
-        let field = self.map.place.encoded(&self.map.keys, key)?;
+        let (name, _) = self.map.object_ref.name_and_key()?;
+        let field = self.map.object_ref.encoded(&self.map.keys, key)?;
         let mut known = None;
         let mut attempts = 0;
         // Each attempt has the whole time limit of a call: the function may take longer than that.
         let computed = loop {
-            let rounds = || Rounds::of(self.map.place.client(), name);
+            let cas_loop = || CasLoop::new(self.map.object_ref.client(), name);
             let previous = match known.take() {
                 Some(previous) => previous,
-                None => self.map.read_stored(&rounds(), &field).await?,
+                None => self.map.read_stored(&cas_loop(), &field).await?,
             };
             let new = guard.run(change(self.map.decode_value(&field, previous.clone())?)).await?;
-            match self.map.try_replace(&rounds(), &field, previous, new.as_ref()).await? {
+            match self.map.try_replace(&cas_loop(), &field, previous, new.as_ref()).await? {
                 Attempt::Done => break new,
                 Attempt::Conflict(current) => known = current,
             }
@@ -154,11 +154,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
         F: FnMut() -> R,
         R: Future<Output = Option<V>>,
     {
-        let (name, _) = self.map.place.named()?;
-        let field = self.map.place.encoded(&self.map.keys, key)?;
+        let (name, _) = self.map.object_ref.name_and_key()?;
+        let field = self.map.object_ref.encoded(&self.map.keys, key)?;
         // Read from the primary: a replica may not have the value yet, or may still have a removed
         // one.
-        let current = self.map.read_stored(&Rounds::of(self.map.place.client(), name), &field).await?;
+        let current = self.map.read_stored(&CasLoop::new(self.map.object_ref.client(), name), &field).await?;
         if let Some(value) = self.map.decode_value(&field, current)? {
             return Ok(Some(value));
         }

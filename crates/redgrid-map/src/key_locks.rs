@@ -40,7 +40,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(Lock::new(self.place.client(), self.companion_name(key, "lock")?))
+        Ok(Lock::new(self.object_ref.client(), self.companion_name(key, "lock")?))
     }
 
     /// Returns the fair lock of a key, which is granted in the order of the requests.
@@ -56,7 +56,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(FairLock::new(self.place.client(), self.companion_name(key, "fairlock")?))
+        Ok(FairLock::new(self.object_ref.client(), self.companion_name(key, "fairlock")?))
     }
 
     /// Returns the read-write lock of a key.
@@ -72,7 +72,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(RwLock::new(self.place.client(), self.companion_name(key, "rw_lock")?))
+        Ok(RwLock::new(self.object_ref.client(), self.companion_name(key, "rw_lock")?))
     }
 
     /// Returns the semaphore of a key.
@@ -86,7 +86,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(Semaphore::new(self.place.client(), self.companion_name(key, "semaphore")?))
+        Ok(Semaphore::new(self.object_ref.client(), self.companion_name(key, "semaphore")?))
     }
 
     /// Returns the semaphore of a key whose permits have leases.
@@ -100,7 +100,10 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(PermitExpirableSemaphore::new(self.place.client(), self.companion_name(key, "permitexpirablesemaphore")?))
+        Ok(PermitExpirableSemaphore::new(
+            self.object_ref.client(),
+            self.companion_name(key, "permitexpirablesemaphore")?,
+        ))
     }
 
     /// Returns the countdown latch of a key.
@@ -114,23 +117,23 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(CountDownLatch::new(self.place.client(), self.companion_name(key, "countdownlatch")?))
+        Ok(CountDownLatch::new(self.object_ref.client(), self.companion_name(key, "countdownlatch")?))
     }
 
     /// Returns the lock of a key in its encoded form.
     pub(crate) fn lock_of_field(&self, field: &[u8]) -> Result<Lock, ObjectError> {
-        Ok(Lock::new(self.place.client(), self.companion_name_of_field(field, "lock")?))
+        Ok(Lock::new(self.object_ref.client(), self.companion_name_of_field(field, "lock")?))
     }
 
     fn companion_name<Q: ?Sized>(&self, key: &Q, kind: &str) -> Result<String, ObjectError>
     where
         KC: Encode<Q>,
     {
-        self.companion_name_of_field(&self.place.encoded(&self.keys, key)?, kind)
+        self.companion_name_of_field(&self.object_ref.encoded(&self.keys, key)?, kind)
     }
 
     fn companion_name_of_field(&self, field: &[u8], kind: &str) -> Result<String, ObjectError> {
-        let (_, map) = self.place.named()?;
+        let (_, map) = self.object_ref.name_and_key()?;
         // Built from the map's key, namespace included, so that the hash tag is that of the map.
         // The namespace is then prepended once more, as in Redisson.
         let name = suffixed(map, &format!("{}:{kind}", element_hash(field)));

@@ -50,7 +50,8 @@ mod update;
 
 pub use async_trait::async_trait;
 pub use backed::{
-    BackedError, BackedMap, Backing, Behind, Fault, Loaded, Loader, Loss, TookTooLong, WriteBehind, Writer,
+    BackedError, BackedMap, BackedMapBuilder, Loaded, Loader, Loss, StoreError, StoreTimeout, WriteBehind,
+    WriteBehindStats, Writer,
 };
 #[cfg(feature = "locks")]
 pub use compute_locked::{ComputeError, Locked};
@@ -59,5 +60,5 @@ pub use map::Map;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Numeric};
 pub use redgrid_core::fence::{Fence, FenceError};
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError, Scan};
+pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError, Scan};
 pub use redgrid_core::{Client, Config, Failure, Name, ServerError, Token};

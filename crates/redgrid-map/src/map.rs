@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{Object, ObjectError, Place, alone, fence};
+use redgrid_core::object::{Object, ObjectError, ObjectRef, alone, fence};
 use redgrid_core::{Client, Script};
 
 static HAS_VALUE: Script<1> = Script::new("map/has_value", include_str!("scripts/has_value.lua"));
@@ -28,7 +28,7 @@ macro_rules! map {
         #[doc(alias = "RMap")]
         #[doc(alias = "RedissonMap")]
         pub struct Map<K, V, KC $($key)*, VC $($value)*> {
-            pub(crate) place: Place,
+            pub(crate) object_ref: ObjectRef,
             pub(crate) keys: KC,
             pub(crate) values: VC,
             entries: PhantomData<fn() -> (K, V)>,
@@ -46,7 +46,12 @@ impl<K, V, KC: Codec + Default, VC: Codec + Default> Map<K, V, KC, VC> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Map { place: Place::new(client, name), keys: KC::default(), values: VC::default(), entries: PhantomData }
+        Map {
+            object_ref: ObjectRef::new(client, name),
+            keys: KC::default(),
+            values: VC::default(),
+            entries: PhantomData,
+        }
     }
 }
 
@@ -58,14 +63,14 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
 
     /// Returns a handle of the same name with other codecs for keys and for values.
     pub fn with_codecs<A: Codec, B: Codec>(self, keys: A, values: B) -> Map<K, V, A, B> {
-        Map { place: self.place, keys, values, entries: PhantomData }
+        Map { object_ref: self.object_ref, keys, values, entries: PhantomData }
     }
 
     /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     ///
     /// The map's fence goes with the map to another name.
     pub fn object(&self) -> Object {
-        self.place.object(alone).and_along(fence)
+        self.object_ref.object(alone).also_renames(fence)
     }
 
     /// Returns the number of entries.
@@ -79,7 +84,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        self.place.read(self.place.command("HLEN")?).await
+        self.object_ref.read(self.object_ref.command("HLEN")?).await
     }
 
     /// Returns whether the map is empty.
@@ -106,7 +111,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        self.place.change(self.place.command("DEL")?).await
+        self.object_ref.change(self.object_ref.command("DEL")?).await
     }
 }
 
@@ -125,17 +130,17 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "containsValue")]
     pub async fn contains_value(&self, value: &V) -> Result<bool, ObjectError> {
-        let value = self.place.encoded(&self.values, value)?;
-        let (_, key) = self.place.named()?;
+        let value = self.object_ref.encoded(&self.values, value)?;
+        let (_, key) = self.object_ref.name_and_key()?;
         let mut cursor = Bytes::from_static(b"0");
         loop {
-            let connection = self.place.client().epoch_of(key);
+            let connection = self.object_ref.client().epoch_of(key);
             let request = HAS_VALUE.with([key.clone()]).arg(cursor).arg(value.clone()).int(SCAN_COUNT);
-            let (next, found): (Bytes, bool) = self.place.ask(request).await?;
+            let (next, found): (Bytes, bool) = self.object_ref.read_primary(request).await?;
             if found {
                 return Ok(true);
             }
-            cursor = if self.place.client().epoch_of(key) != connection {
+            cursor = if self.object_ref.client().epoch_of(key) != connection {
                 // Another server process scans in another order: start again.
                 Bytes::from_static(b"0")
             } else if &*next == b"0" {
@@ -149,15 +154,15 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
 
 impl<K, V, KC: Clone, VC: Clone> Clone for Map<K, V, KC, VC> {
     fn clone(&self) -> Self {
-        let Map { place, keys, values, .. } = self;
-        Map { place: place.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
+        let Map { object_ref, keys, values, .. } = self;
+        Map { object_ref: object_ref.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
     }
 }
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Map<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Map");
-        debug.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
+        debug.field("name", &self.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
         debug.finish_non_exhaustive()
     }
 }

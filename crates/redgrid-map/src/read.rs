@@ -7,7 +7,7 @@ use std::hash::Hash;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Pairs;
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 
 use crate::map::Map;
 
@@ -27,8 +27,8 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let field = self.place.encoded(&self.keys, key)?;
-        let value: Option<Bytes> = self.place.read(self.place.command("HGET")?.arg(field.clone())).await?;
+        let field = self.object_ref.encoded(&self.keys, key)?;
+        let value: Option<Bytes> = self.object_ref.read(self.object_ref.command("HGET")?.arg(field.clone())).await?;
         self.decode_value(&field, value)
     }
 
@@ -50,12 +50,12 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let fields = self.place.encoded_all(&self.keys, keys)?;
+        let fields = self.object_ref.encoded_all(&self.keys, keys)?;
         let mut found = Vec::with_capacity(fields.len());
-        for part in parts(&fields, Bytes::len) {
-            let request = self.place.command("HMGET")?;
+        for part in chunks(&fields, Bytes::len) {
+            let request = self.object_ref.command("HMGET")?;
             let request = part.iter().fold(request, |request, field| request.arg(field.clone()));
-            let values: Vec<Option<Bytes>> = self.place.read(request).await?;
+            let values: Vec<Option<Bytes>> = self.object_ref.read(request).await?;
             for (field, value) in part.iter().zip(values) {
                 found.push(self.decode_value(field, value)?);
             }
@@ -64,7 +64,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     }
 
     pub(crate) fn decode_value(&self, field: &Bytes, bytes: Option<Bytes>) -> Result<Option<V>, ObjectError> {
-        let read = |bytes: Bytes| self.place.decoded(&self.values, &bytes, || key_for_error(field));
+        let read = |bytes: Bytes| self.object_ref.decoded(&self.values, &bytes, || key_for_error(field));
         bytes.map(read).transpose()
     }
 
@@ -81,8 +81,8 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "readAllValues")]
     pub async fn read_all_values(&self) -> Result<Vec<V>, ObjectError> {
-        let values: Vec<Bytes> = self.place.read(self.place.command("HVALS")?).await?;
-        values.iter().map(|bytes| self.place.decoded(&self.values, bytes, || Some("a value".into()))).collect()
+        let values: Vec<Bytes> = self.object_ref.read(self.object_ref.command("HVALS")?).await?;
+        values.iter().map(|bytes| self.object_ref.decoded(&self.values, bytes, || Some("a value".into()))).collect()
     }
 }
 
@@ -102,8 +102,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let field = self.place.encoded(&self.keys, key)?;
-        self.place.read(self.place.command("HEXISTS")?.arg(field)).await
+        let field = self.object_ref.encoded(&self.keys, key)?;
+        self.object_ref.read(self.object_ref.command("HEXISTS")?.arg(field)).await
     }
 
     /// Returns the size of a key's encoded value in bytes; 0 if the key is not in the map.
@@ -121,8 +121,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let field = self.place.encoded(&self.keys, key)?;
-        self.place.read(self.place.command("HSTRLEN")?.arg(field)).await
+        let field = self.object_ref.encoded(&self.keys, key)?;
+        self.object_ref.read(self.object_ref.command("HSTRLEN")?.arg(field)).await
     }
 }
 
@@ -140,7 +140,7 @@ impl<K, V, KC: Decode<K>, VC: Codec> Map<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "readAllKeySet")]
     pub async fn read_all_keys(&self) -> Result<Vec<K>, ObjectError> {
-        let keys: Vec<Bytes> = self.place.read(self.place.command("HKEYS")?).await?;
+        let keys: Vec<Bytes> = self.object_ref.read(self.object_ref.command("HKEYS")?).await?;
         keys.iter().map(|bytes| self.decode_key(bytes)).collect()
     }
 
@@ -155,12 +155,12 @@ impl<K, V, KC: Decode<K>, VC: Codec> Map<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "randomKeys")]
     pub async fn random_keys(&self, count: u32) -> Result<Vec<K>, ObjectError> {
-        let keys: Vec<Bytes> = self.place.read(self.place.command("HRANDFIELD")?.int(count.into())).await?;
+        let keys: Vec<Bytes> = self.object_ref.read(self.object_ref.command("HRANDFIELD")?.int(count.into())).await?;
         keys.iter().map(|bytes| self.decode_key(bytes)).collect()
     }
 
     pub(crate) fn decode_key(&self, bytes: &Bytes) -> Result<K, ObjectError> {
-        self.place.decoded(&self.keys, bytes, || Some("a key".into()))
+        self.object_ref.decoded(&self.keys, bytes, || Some("a key".into()))
     }
 }
 
@@ -182,7 +182,7 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Map<K, V, KC, VC> {
     where
         K: Eq + Hash,
     {
-        let entries: Pairs = self.place.read(self.place.command("HGETALL")?).await?;
+        let entries: Pairs = self.object_ref.read(self.object_ref.command("HGETALL")?).await?;
         entries.0.iter().map(|(field, value)| self.decode_entry(field, value)).collect()
     }
 
@@ -197,13 +197,13 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Map<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "randomEntries")]
     pub async fn random_entries(&self, count: u32) -> Result<Vec<(K, V)>, ObjectError> {
-        let request = self.place.command("HRANDFIELD")?.int(count.into()).arg("WITHVALUES");
-        let entries: Pairs = self.place.read(request).await?;
+        let request = self.object_ref.command("HRANDFIELD")?.int(count.into()).arg("WITHVALUES");
+        let entries: Pairs = self.object_ref.read(request).await?;
         entries.0.iter().map(|(field, value)| self.decode_entry(field, value)).collect()
     }
 
     pub(crate) fn decode_entry(&self, field: &Bytes, value: &Bytes) -> Result<(K, V), ObjectError> {
-        Ok((self.decode_key(field)?, self.place.decoded(&self.values, value, || key_for_error(field))?))
+        Ok((self.decode_key(field)?, self.object_ref.decoded(&self.values, value, || key_for_error(field))?))
     }
 }
 

@@ -33,8 +33,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let fields = self.place.encoded_all(&self.keys, keys)?;
-        self.place.change_parts(&fields, || self.place.command("HDEL")).await
+        let fields = self.object_ref.encoded_all(&self.keys, keys)?;
+        self.object_ref.change_chunks(&fields, || self.object_ref.command("HDEL")).await
     }
 
     /// Removes a key if `token` is not stale. Returns whether it was in the map. See
@@ -53,8 +53,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let fields = vec![self.place.encoded(&self.keys, key)?];
-        Ok(self.place.fenced(Write::HashDelete { fields }, token).await? > 0)
+        let fields = vec![self.object_ref.encoded(&self.keys, key)?];
+        Ok(self.object_ref.fenced(Write::HashDelete { fields }, token).await? > 0)
     }
 }
 
@@ -74,7 +74,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let field = self.place.encoded(&self.keys, key)?;
+        let field = self.object_ref.encoded(&self.keys, key)?;
         let removed = self.run_script(&REMOVE, [field.clone()]).await?;
         self.decode_value(&field, removed)
     }

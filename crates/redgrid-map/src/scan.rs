@@ -12,7 +12,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Map<K, V, KC, VC> {
     #[doc(alias = "forEach")]
     pub fn entries(&self) -> Scan<(K, V)> {
         let map = self.clone();
-        Scan::by("HSCAN", 2, self.place.clone(), move |found| map.decode_entry(&found[0], &found[1]))
+        Scan::by("HSCAN", 2, self.object_ref.clone(), move |found| map.decode_entry(&found[0], &found[1]))
     }
 }
 
@@ -23,7 +23,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Codec> Map<K, V, KC, VC> {
     #[doc(alias = "keySet")]
     pub fn keys(&self) -> Scan<K> {
         let map = self.clone();
-        Scan::by("HSCAN", 2, self.place.clone(), move |found| map.decode_key(&found[0]))
+        Scan::by("HSCAN", 2, self.object_ref.clone(), move |found| map.decode_key(&found[0]))
     }
 }
 
@@ -31,8 +31,8 @@ impl<K: 'static, V: 'static, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     /// Returns a stream of all values.
     pub fn values(&self) -> Scan<V> {
         let map = self.clone();
-        Scan::by("HSCAN", 2, self.place.clone(), move |found| {
-            map.place.decoded(&map.values, &found[1], || key_for_error(&found[0]))
+        Scan::by("HSCAN", 2, self.object_ref.clone(), move |found| {
+            map.object_ref.decoded(&map.values, &found[1], || key_for_error(&found[0]))
         })
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::fence::Write;
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{FromReply, Request, Script, Token};
 
 use crate::map::Map;
@@ -31,7 +31,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
-        self.place.change(self.place.command("HSET")?.arg(field).arg(value)).await
+        self.object_ref.change(self.object_ref.command("HSET")?.arg(field).arg(value)).await
     }
 
     /// Sets the value of a key if `token` is not stale. Returns whether the key is new in the map.
@@ -57,7 +57,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         let fields = vec![self.encode_entry(key, value)?];
-        Ok(self.place.fenced(Write::HashSet { fields }, token).await? > 0)
+        Ok(self.object_ref.fenced(Write::HashSet { fields }, token).await? > 0)
     }
 
     /// Sets the value of a key that is not in the map. Returns whether it was set.
@@ -76,7 +76,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
-        self.place.change(self.place.command("HSETNX")?.arg(field).arg(value)).await
+        self.object_ref.change(self.object_ref.command("HSETNX")?.arg(field).arg(value)).await
     }
 
     /// Sets the value of a key that is in the map. Returns whether it was set.
@@ -121,11 +121,11 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         let entries: Result<Vec<_>, _> =
             entries.into_iter().map(|(key, value)| self.encode_entry(key, value)).collect();
         let entries = entries?;
-        for part in parts(&entries, |(field, value)| field.len() + value.len()) {
-            let request = self.place.command("HSET")?;
+        for part in chunks(&entries, |(field, value)| field.len() + value.len()) {
+            let request = self.object_ref.command("HSET")?;
             let pairs =
                 part.iter().fold(request, |request, (field, value)| request.arg(field.clone()).arg(value.clone()));
-            self.place.change::<i64>(pairs).await?;
+            self.object_ref.change::<i64>(pairs).await?;
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     where
         KC: Encode<Q>,
     {
-        Ok((self.place.encoded(&self.keys, key)?, self.place.encoded(&self.values, value)?))
+        Ok((self.object_ref.encoded(&self.keys, key)?, self.object_ref.encoded(&self.values, value)?))
     }
 }
 
@@ -144,7 +144,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         script: &'static Script<1>,
         args: [Bytes; N],
     ) -> Result<T, ObjectError> {
-        let (_, key) = self.place.named()?;
-        self.place.change(args.into_iter().fold(script.with([key.clone()]), Request::arg)).await
+        let (_, key) = self.object_ref.name_and_key()?;
+        self.object_ref.change(args.into_iter().fold(script.with([key.clone()]), Request::arg)).await
     }
 }

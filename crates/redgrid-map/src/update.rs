@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Request;
-use redgrid_core::object::{Compared, ObjectError, Rounds, in_place};
+use redgrid_core::object::{CasLoop, CasReply, ObjectError, in_place};
 
 use crate::compare::{compare_and_remove, compare_and_set};
 use crate::map::Map;
@@ -68,52 +68,52 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let field = self.place.encoded(&self.keys, key)?;
-        let mut rounds = Rounds::of_part(&self.place, &field).await?;
+        let field = self.object_ref.encoded(&self.keys, key)?;
+        let mut cas_loop = CasLoop::serialized_part(&self.object_ref, &field).await?;
         loop {
-            let previous = rounds.stored(|| self.read_request(&field)).await?;
+            let previous = cas_loop.stored(|| self.read_request(&field)).await?;
             let new = change(self.decode_value(&field, previous.clone())?);
-            match self.try_replace(&rounds, &field, previous, new.as_ref()).await? {
+            match self.try_replace(&cas_loop, &field, previous, new.as_ref()).await? {
                 Attempt::Done => return Ok(new),
-                Attempt::Conflict(current) => rounds.lost_to(current).await?,
+                Attempt::Conflict(current) => cas_loop.lost_to(current).await?,
             }
         }
     }
 
     /// Reads the value of a key from the primary, whatever the read mode. A change based on an
     /// outdated value would only be rejected.
-    pub(crate) async fn read_stored(&self, rounds: &Rounds, field: &Bytes) -> Result<Option<Bytes>, ObjectError> {
-        rounds.read(self.read_request(field)?).await
+    pub(crate) async fn read_stored(&self, cas_loop: &CasLoop, field: &Bytes) -> Result<Option<Bytes>, ObjectError> {
+        cas_loop.read(self.read_request(field)?).await
     }
 
     fn read_request(&self, field: &Bytes) -> Result<Request, ObjectError> {
-        Ok(self.place.command("HGET")?.arg(field.clone()))
+        Ok(self.object_ref.command("HGET")?.arg(field.clone()))
     }
 
     /// Makes one attempt: sets or removes the value of a key if it is still `previous`.
     pub(crate) async fn try_replace(
         &self,
-        rounds: &Rounds,
+        cas_loop: &CasLoop,
         field: &Bytes,
         previous: Option<Bytes>,
         new: Option<&V>,
     ) -> Result<Attempt, ObjectError> {
-        let (_, map) = self.place.named()?;
-        let new = new.map(|new| self.place.encoded(&self.values, new)).transpose()?;
+        let (_, map) = self.object_ref.name_and_key()?;
+        let new = new.map(|new| self.object_ref.encoded(&self.values, new)).transpose()?;
         let reply = match (previous, new) {
-            (None, None) => Compared::Done,
+            (None, None) => CasReply::Done,
             (Some(previous), Some(new)) => {
-                rounds.change(compare_and_set(map, true, [field.clone(), previous, new])).await?
+                cas_loop.change(compare_and_set(map, true, [field.clone(), previous, new])).await?
             }
-            (Some(previous), None) => rounds.change(compare_and_remove(map, true, [field.clone(), previous])).await?,
+            (Some(previous), None) => cas_loop.change(compare_and_remove(map, true, [field.clone(), previous])).await?,
             (None, Some(new)) => {
-                let request = self.place.command("HSETNX")?.arg(field.clone()).arg(new);
-                return Ok(if rounds.change(request).await? { Attempt::Done } else { Attempt::Conflict(None) });
+                let request = self.object_ref.command("HSETNX")?.arg(field.clone()).arg(new);
+                return Ok(if cas_loop.change(request).await? { Attempt::Done } else { Attempt::Conflict(None) });
             }
         };
         Ok(match reply {
-            Compared::Done => Attempt::Done,
-            Compared::Other(current) => Attempt::Conflict(Some(current)),
+            CasReply::Done => Attempt::Done,
+            CasReply::Other(current) => Attempt::Conflict(Some(current)),
         })
     }
 }

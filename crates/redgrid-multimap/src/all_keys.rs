@@ -27,14 +27,14 @@ pub type Stream<T> = BoxStream<'static, Result<T, ObjectError>>;
 impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     /// Returns a scan of the keys that have not expired.
     pub(crate) fn scan(&self) -> Result<Scan<KeyRef>, ObjectError> {
-        let map = self.place.named()?.1.clone();
+        let map = self.object_ref.name_and_key()?.1.clone();
         Ok(self.scan_by(move |entry| Ok(KeyRef::from_scan(&map, entry))).page(PAGE))
     }
 
     /// Returns a scan of all keys, including expired ones.
     pub(crate) fn scan_all(&self) -> Result<Scan<KeyRef>, ObjectError> {
-        let map = self.place.named()?.1.clone();
-        Ok(Scan::by("HSCAN", 2, self.place.clone(), move |entry| Ok(KeyRef::from_scan(&map, entry))).page(PAGE))
+        let map = self.object_ref.name_and_key()?.1.clone();
+        Ok(Scan::by("HSCAN", 2, self.object_ref.clone(), move |entry| Ok(KeyRef::from_scan(&map, entry))).page(PAGE))
     }
 
     /// Returns the next `limit` keys; an empty page at the end.
@@ -62,7 +62,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         let request = arg.into_iter().cloned().fold(request, Request::arg);
         let fields = page.iter().filter(|_| expiry_key.is_some()).map(|key| key.field.clone());
         // Runs on the primary, as every script does.
-        self.place.ask(fields.fold(request, Request::arg)).await
+        self.object_ref.read_primary(fields.fold(request, Request::arg)).await
     }
 
     /// Returns the total number of values of all keys, in pages of 100 keys. Values that are added
@@ -135,7 +135,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     /// Dropping the future changes nothing.
     #[doc(alias = "containsValue")]
     pub async fn contains_value(&self, value: &V) -> Result<bool, ObjectError> {
-        let (mut scan, value) = (self.scan()?, self.place.encoded(&self.values, value)?);
+        let (mut scan, value) = (self.scan()?, self.object_ref.encoded(&self.values, value)?);
         loop {
             let page = Self::next_page(&mut scan, PAGE as usize).await?;
             if page.is_empty() {

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{BulkScript, Request};
 
 use crate::kind::Kind;
@@ -61,7 +61,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         V: 'a,
     {
         let (key, values, mut new) = (self.key_ref(key)?, self.encode_values(values)?, 0);
-        for part in parts(&values, Bytes::len) {
+        for part in chunks(&values, Bytes::len) {
             let request = self.key_request(&INSERT, &key)?.arg(Y::Values::LEN).arg(Y::Values::ADD);
             let request = part.iter().cloned().fold(request, Request::arg);
             new += self.change_and_purge::<u64>(request).await?;
@@ -83,7 +83,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let (key, value) = (self.key_ref(key)?, self.place.encoded(&self.values, value)?);
+        let (key, value) = (self.key_ref(key)?, self.object_ref.encoded(&self.values, value)?);
         let request = self.key_request(&REMOVE, &key)?.arg(Y::Values::LEN).arg(Y::Values::REMOVE);
         self.change_and_purge(request.arg(value)).await
     }
@@ -126,7 +126,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     {
         let key = self.key_ref(key)?;
         if values.len() > MAX_REPLACED {
-            return Err(self.place.invalid("values", format_args!("up to {MAX_REPLACED} at once"), values.len()));
+            return Err(self.object_ref.invalid("values", format_args!("up to {MAX_REPLACED} at once"), values.len()));
         }
         let read_command = if return_previous { Y::Values::ALL[0] } else { "" };
         let request = self.key_request(&REPLACE, &key)?.arg(read_command).arg(Y::Values::LEN).arg(Y::Values::ADD);
@@ -160,7 +160,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
 
     pub(crate) async fn remove_key_refs(&self, keys: &[KeyRef]) -> Result<u64, ObjectError> {
         let mut removed = 0;
-        for part in parts(keys, |key| key.field.len() + key.values_key.len()) {
+        for part in chunks(keys, |key| key.field.len() + key.values_key.len()) {
             removed += self.change_and_purge::<u64>(self.remove_request("any", part)?).await?;
         }
         Ok(removed)

@@ -54,7 +54,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.set_lifetime(key, millis(self.place.named()?.0, lifetime)?).await
+        self.set_lifetime(key, millis(self.object_ref.name_and_key()?.0, lifetime)?).await
     }
 
     /// Sets the expiry of a key by the server's clock; a past time removes it at once. Returns
@@ -77,7 +77,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
         let fits = |millis: &u128| Y::LIFETIME_MODE != LifetimeMode::Native || *millis <= MAX_FIELD_EXPIRY;
         match unix_millis(at).filter(fits) {
             Some(millis) => self.set_lifetime(key, format!("@{}", millis.max(1)).into()).await,
-            None => Err(self.place.invalid("lifetime", TIMES_EXPECTED, describe_time(at))),
+            None => Err(self.object_ref.invalid("lifetime", TIMES_EXPECTED, describe_time(at))),
         }
     }
 
@@ -105,7 +105,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     {
         let key = self.key_ref(key)?;
         let request = self.script_request(&EXPIRE, [key.values_key])?.arg(key.field).arg(lifetime);
-        self.place.change(request).await.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))
+        self.object_ref.change(request).await.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))
     }
 
     /// Returns the remaining lifetime of a key.
@@ -124,8 +124,11 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     {
         let key = self.key_ref(key)?;
         let request = self.script_request(&KEY_TTL, [key.values_key])?.arg(key.field);
-        let ttl =
-            self.place.ask(request).await.map_err(|error: ObjectError| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
+        let ttl = self
+            .object_ref
+            .read_primary(request)
+            .await
+            .map_err(|error: ObjectError| error.or_unsupported(FIELD_LIFETIMES_NEEDED))?;
         Ok(Lifetime::of(ttl))
     }
 }

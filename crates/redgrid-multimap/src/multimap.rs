@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode, Raw, element_hash};
 use redgrid_core::name::suffixed;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{BulkScript, Client, FromReply, Request};
 
 use crate::kind::sealed::{LifetimeMode, Values};
@@ -21,7 +21,7 @@ use crate::kind::{Expiring, Kind, Lists, Native, Sets};
 /// A key exists while it has values, and a map while it has keys.
 #[doc(alias = "RMultimap")]
 pub struct Multimap<K, V, KC, VC, Y> {
-    pub(crate) place: Place,
+    pub(crate) object_ref: ObjectRef,
     pub(crate) keys: KC,
     pub(crate) values: VC,
     entries: Types<K, V, Y>,
@@ -82,16 +82,21 @@ impl<K, V, KC: Codec + Default, VC: Codec + Default, Y: Kind> Multimap<K, V, KC,
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Multimap { place: Place::new(client, name), keys: KC::default(), values: VC::default(), entries: PhantomData }
+        Multimap {
+            object_ref: ObjectRef::new(client, name),
+            keys: KC::default(),
+            values: VC::default(),
+            entries: PhantomData,
+        }
     }
 }
 
-/// Declares a script of multimaps, with `head.lua` prepended.
+/// Declares a script of multimaps, with `key_prelude.lua` prepended.
 macro_rules! script {
     ($name:ident, $script:literal) => {
         static $name: redgrid_core::BulkScript = redgrid_core::BulkScript::new(
             concat!("multimap/", $script),
-            concat!(include_str!("scripts/head.lua"), include_str!(concat!("scripts/", $script, ".lua"))),
+            concat!(include_str!("scripts/key_prelude.lua"), include_str!(concat!("scripts/", $script, ".lua"))),
         );
     };
 }
@@ -109,24 +114,24 @@ pub(crate) struct KeyRef {
 impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     /// Returns a handle of the same name with other codecs for keys and for values.
     pub fn with_codecs<A: Codec, B: Codec>(self, keys: A, values: B) -> Multimap<K, V, A, B, Y> {
-        Multimap { place: self.place, keys, values, entries: PhantomData }
+        Multimap { object_ref: self.object_ref, keys, values, entries: PhantomData }
     }
 
     /// Returns a handle of the same name for encoded keys and values.
     pub(crate) fn raw(&self) -> Multimap<Bytes, Bytes, Raw, Raw, Y> {
-        Multimap { place: self.place.clone(), keys: Raw, values: Raw, entries: PhantomData }
+        Multimap { object_ref: self.object_ref.clone(), keys: Raw, values: Raw, entries: PhantomData }
     }
 
     pub(crate) fn key_ref<Q: ?Sized>(&self, key: &Q) -> Result<KeyRef, ObjectError>
     where
         KC: Encode<Q>,
     {
-        self.key_ref_of_field(self.place.encoded(&self.keys, key)?)
+        self.key_ref_of_field(self.object_ref.encoded(&self.keys, key)?)
     }
 
     pub(crate) fn key_ref_of_field(&self, field: Bytes) -> Result<KeyRef, ObjectError> {
         let hash = Bytes::from(element_hash(&field));
-        let (_, map) = self.place.named()?;
+        let (_, map) = self.object_ref.name_and_key()?;
         Ok(KeyRef { values_key: values_key(map, &hash), field, hash })
     }
 
@@ -136,14 +141,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         script: &'static BulkScript,
         values_keys: impl IntoIterator<Item = Bytes>,
     ) -> Result<Request, ObjectError> {
-        let (_, map) = self.place.named()?;
+        let (_, map) = self.object_ref.name_and_key()?;
         let keys = [map.clone()].into_iter().chain(values_keys).chain(self.expiry_key()?);
         Ok(script.with(keys).arg(Y::LIFETIME_MODE.name()))
     }
 
     /// Returns the key of the sorted set of expiries; `None` if there is none.
     pub(crate) fn expiry_key(&self) -> Result<Option<Bytes>, ObjectError> {
-        let (_, map) = self.place.named()?;
+        let (_, map) = self.object_ref.name_and_key()?;
         Ok((Y::LIFETIME_MODE == LifetimeMode::SortedSet).then(|| suffixed(map, <Y::Values as Values>::EXPIRY_SUFFIX)))
     }
 
@@ -151,9 +156,9 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// If the removal does not complete in time, a later change finds these keys.
     pub(crate) async fn change_and_purge<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let (reply, expired): (T, Vec<Bytes>) = self.place.change(request).await?;
+        let (reply, expired): (T, Vec<Bytes>) = self.object_ref.change(request).await?;
         if !expired.is_empty() {
-            let client = self.place.client();
+            let client = self.object_ref.client();
             let until = client.clock().now() + client.response_timeout();
             let _: Result<(u64, Vec<Bytes>), _> = client.run_until(self.purge_request(expired)?, until).await;
         }
@@ -172,21 +177,21 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         VC: Encode<V>,
         V: 'a,
     {
-        values.into_iter().map(|value| self.place.encoded(&self.values, value)).collect()
+        values.into_iter().map(|value| self.object_ref.encoded(&self.values, value)).collect()
     }
 
     pub(crate) fn decode_key(&self, field: &Bytes) -> Result<K, ObjectError>
     where
         KC: Decode<K>,
     {
-        self.place.decoded(&self.keys, field, || Some("a key".into()))
+        self.object_ref.decoded(&self.keys, field, || Some("a key".into()))
     }
 
     pub(crate) fn decode_value(&self, bytes: &Bytes) -> Result<V, ObjectError>
     where
         VC: Decode<V>,
     {
-        self.place.decoded(&self.values, bytes, || Some("a value".into()))
+        self.object_ref.decoded(&self.values, bytes, || Some("a value".into()))
     }
 }
 
@@ -205,15 +210,15 @@ pub(crate) fn values_key(map: &Bytes, hash: &[u8]) -> Bytes {
 
 impl<K, V, KC: Clone, VC: Clone, Y> Clone for Multimap<K, V, KC, VC, Y> {
     fn clone(&self) -> Self {
-        let Multimap { place, keys, values, .. } = self;
-        Multimap { place: place.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
+        let Multimap { object_ref, keys, values, .. } = self;
+        Multimap { object_ref: object_ref.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
     }
 }
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug, Y: Kind> fmt::Debug for Multimap<K, V, KC, VC, Y> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct(Y::NAME);
-        debug.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
+        debug.field("name", &self.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
         debug.finish_non_exhaustive()
     }
 }

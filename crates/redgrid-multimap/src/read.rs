@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, Place, Scan};
+use redgrid_core::object::{ObjectError, ObjectRef, Scan};
 use redgrid_core::{FromReply, Request};
 
 use crate::kind::Kind;
@@ -31,7 +31,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         }
         let request = Request::command(command[0]).key(key.values_key);
         let request = command[1..].iter().fold(request, |request, arg| request.arg(*arg));
-        self.place.read(arg.into_iter().fold(request, Request::arg)).await
+        self.object_ref.read(arg.into_iter().fold(request, Request::arg)).await
     }
 
     /// Returns the number of keys.
@@ -52,19 +52,19 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     #[doc(alias = "keySize")]
     pub async fn key_len(&self) -> Result<u64, ObjectError> {
         if Y::LIFETIME_MODE != LifetimeMode::SortedSet {
-            return self.place.read(self.place.command("HLEN")?).await;
+            return self.object_ref.read(self.object_ref.command("HLEN")?).await;
         }
-        let client = self.place.client();
+        let client = self.object_ref.client();
         let until = client.clock().now() + client.patience();
         loop {
             let request = self.script_request(&COUNT, [])?.int(PURGE_BATCH);
-            let (len, expired): (u64, Vec<Bytes>) = self.place.ask(request).await?;
+            let (len, expired): (u64, Vec<Bytes>) = self.object_ref.read_primary(request).await?;
             if expired.is_empty() {
                 return Ok(len);
             }
-            let _: (u64, Vec<Bytes>) = self.place.ask(self.purge_request(expired)?).await?;
+            let _: (u64, Vec<Bytes>) = self.object_ref.read_primary(self.purge_request(expired)?).await?;
             if client.clock().now() >= until {
-                return Err(ObjectError::Contended { name: self.place.named()?.0.clone(), times: 1 });
+                return Err(ObjectError::Contended { name: self.object_ref.name_and_key()?.0.clone(), times: 1 });
             }
         }
     }
@@ -135,7 +135,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        let value = self.place.encoded(&self.values, value)?;
+        let value = self.object_ref.encoded(&self.values, value)?;
         let reply = self.run_on_key(self.key_ref(key)?, &[Y::Values::CONTAINS], Some(value)).await?;
         Ok(Y::Values::is_found(reply))
     }
@@ -179,8 +179,8 @@ impl<K, V, KC: Decode<K>, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     #[doc(alias = "readAllKeySet")]
     pub async fn read_all_keys(&self) -> Result<Vec<K>, ObjectError> {
         let all: Vec<Bytes> = match Y::LIFETIME_MODE {
-            LifetimeMode::SortedSet => self.place.ask(self.script_request(&KEYS, [])?).await?,
-            _ => self.place.read(self.place.command("HKEYS")?).await?,
+            LifetimeMode::SortedSet => self.object_ref.read_primary(self.script_request(&KEYS, [])?).await?,
+            _ => self.object_ref.read(self.object_ref.command("HKEYS")?).await?,
         };
         all.iter().map(|bytes| self.decode_key(bytes)).collect()
     }
@@ -202,14 +202,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         decode: impl Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync + 'static,
     ) -> Scan<T> {
         if Y::LIFETIME_MODE != LifetimeMode::SortedSet {
-            return Scan::by("HSCAN", 2, self.place.clone(), decode);
+            return Scan::by("HSCAN", 2, self.object_ref.clone(), decode);
         }
         let expiry_key = self.expiry_key();
-        let request = move |place: &Place, cursor: Bytes, page: u32, pattern: Option<Bytes>| {
-            let keys = [place.named()?.1.clone()].into_iter().chain(expiry_key.clone()?);
+        let request = move |object_ref: &ObjectRef, cursor: Bytes, page: u32, pattern: Option<Bytes>| {
+            let keys = [object_ref.name_and_key()?.1.clone()].into_iter().chain(expiry_key.clone()?);
             let request = SCAN.with(keys).arg(Y::LIFETIME_MODE.name()).arg(cursor).int(page.into());
             Ok(request.arg(pattern.unwrap_or_default()))
         };
-        Scan::asking(2, self.place.clone(), request, decode)
+        Scan::asking(2, self.object_ref.clone(), request, decode)
     }
 }

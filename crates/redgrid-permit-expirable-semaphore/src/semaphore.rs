@@ -5,7 +5,7 @@ use std::time::Duration;
 use redgrid_core::Client;
 use redgrid_core::Failure;
 use redgrid_core::object::{Lifetime, Object, layouts};
-use redgrid_core::permits::{Acquire, Counter, PermitId, Returned, TryAcquire};
+use redgrid_core::permits::{Acquire, PermitId, Returned, SemaphoreHandle, TryAcquire};
 use tokio::sync::watch;
 
 /// A semaphore of all processes that use the same server, whose permits have ids and leases.
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 #[doc(alias = "RedissonPermitExpirableSemaphore")]
 #[derive(Clone)]
 pub struct PermitExpirableSemaphore {
-    counter: Counter,
+    handle: SemaphoreHandle,
     never_closed: watch::Receiver<bool>,
 }
 
@@ -28,7 +28,10 @@ impl PermitExpirableSemaphore {
     /// Returns the semaphore with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         // The sender is dropped, so the semaphore is never closed.
-        PermitExpirableSemaphore { counter: Counter::new(client, name, true), never_closed: watch::channel(false).1 }
+        PermitExpirableSemaphore {
+            handle: SemaphoreHandle::new(client, name, true),
+            never_closed: watch::channel(false).1,
+        }
     }
 
     /// Returns the same semaphore, where waiters are served in the order of their requests.
@@ -37,7 +40,7 @@ impl PermitExpirableSemaphore {
     /// large one. Each permit that passes on to another waiter then costs a request.
     #[must_use]
     pub fn fair(mut self) -> Self {
-        self.counter = self.counter.fair();
+        self.handle = self.handle.fair();
         self
     }
 
@@ -68,7 +71,7 @@ impl PermitExpirableSemaphore {
     /// As [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
-        Acquire::new(&self.counter, permits, None, self.never_closed.clone())
+        Acquire::new(&self.handle, permits, None, self.never_closed.clone())
     }
 
     /// Acquires one permit if one is available.
@@ -100,7 +103,7 @@ impl PermitExpirableSemaphore {
     /// As [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
-        TryAcquire::new(&self.counter, permits, None, self.never_closed.clone())
+        TryAcquire::new(&self.handle, permits, None, self.never_closed.clone())
     }
 
     /// Returns a permit to the semaphore by its id, regardless of its holder.
@@ -118,7 +121,7 @@ impl PermitExpirableSemaphore {
     #[doc(alias = "tryRelease")]
     #[doc(alias = "release")]
     pub async fn try_release(&self, id: PermitId) -> Result<Returned, Failure> {
-        self.counter.give_back(id).await
+        self.handle.give_back(id).await
     }
 
     /// Sets the lease of a permit from now on, regardless of its holder.
@@ -135,7 +138,7 @@ impl PermitExpirableSemaphore {
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "updateLeaseTime")]
     pub async fn update_lease(&self, id: PermitId, lease: Duration) -> Result<bool, Failure> {
-        self.counter.extend(id, lease).await
+        self.handle.extend(id, lease).await
     }
 
     /// Returns the remaining lease of a permit, regardless of its holder.
@@ -152,7 +155,7 @@ impl PermitExpirableSemaphore {
     /// Dropping the future changes nothing.
     #[doc(alias = "getLeaseTime")]
     pub async fn remaining_lease(&self, id: PermitId) -> Result<Lifetime, Failure> {
-        self.counter.lease(id).await
+        self.handle.lease(id).await
     }
 
     /// Sets the number of permits if none were set yet. Returns whether that was the case.
@@ -166,7 +169,7 @@ impl PermitExpirableSemaphore {
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "trySetPermits")]
     pub async fn try_set_permits(&self, permits: u64) -> Result<bool, Failure> {
-        self.counter.set(permits, false, None).await
+        self.handle.set(permits, false, None).await
     }
 
     /// Sets the number of permits.
@@ -183,7 +186,7 @@ impl PermitExpirableSemaphore {
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "setPermits")]
     pub async fn set_permits(&self, permits: u64) -> Result<(), Failure> {
-        self.counter.set(permits, true, None).await.map(drop)
+        self.handle.set(permits, true, None).await.map(drop)
     }
 
     /// Adds permits to the semaphore, or takes some away if `permits` is negative.
@@ -199,7 +202,7 @@ impl PermitExpirableSemaphore {
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "addPermits")]
     pub async fn add_permits(&self, permits: i64) -> Result<(), Failure> {
-        self.counter.add(permits, false).await.map(drop)
+        self.handle.add(permits, false).await.map(drop)
     }
 
     /// Returns the number of permits that are available at this instant.
@@ -215,7 +218,7 @@ impl PermitExpirableSemaphore {
     /// Dropping the future changes nothing.
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64, Failure> {
-        let left = self.counter.count().await?.available.unwrap_or(0);
+        let left = self.handle.count().await?.available.unwrap_or(0);
         Ok(u64::try_from(left).unwrap_or(0))
     }
 
@@ -230,7 +233,7 @@ impl PermitExpirableSemaphore {
     /// Dropping the future changes nothing.
     #[doc(alias = "acquiredPermits")]
     pub async fn acquired_permits(&self) -> Result<u64, Failure> {
-        Ok(self.counter.count().await?.leased)
+        Ok(self.handle.count().await?.leased)
     }
 
     /// Returns the number of all permits, available and held ones.
@@ -244,7 +247,7 @@ impl PermitExpirableSemaphore {
     /// Dropping the future changes nothing.
     #[doc(alias = "getPermits")]
     pub async fn permits(&self) -> Result<u64, Failure> {
-        let counts = self.counter.count().await?;
+        let counts = self.handle.count().await?;
         let all = counts.available.unwrap_or(0).saturating_add_unsigned(counts.leased);
         Ok(u64::try_from(all).unwrap_or(0))
     }
@@ -255,7 +258,7 @@ impl PermitExpirableSemaphore {
     /// consider held permits: after a deletion or a rename those are forgotten. Waiters are not
     /// woken, but poll within `poll_interval`.
     pub fn object(&self) -> Object {
-        self.counter.object(layouts::permit_expirable_semaphore)
+        self.handle.object(layouts::permit_expirable_semaphore)
     }
 
     /// Deletes the semaphore, even while permits are held. Returns whether it existed.
@@ -268,13 +271,13 @@ impl PermitExpirableSemaphore {
     ///
     /// A request that was sent is executed even if the future is dropped.
     pub async fn delete(&self) -> Result<bool, Failure> {
-        self.counter.delete().await
+        self.handle.delete().await
     }
 }
 
 impl std::fmt::Debug for PermitExpirableSemaphore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self.counter.source.as_ref().map(|source| &source.name);
+        let name = self.handle.keys.as_ref().map(|keys| &keys.name);
         f.debug_struct("PermitExpirableSemaphore").field("name", &name).finish_non_exhaustive()
     }
 }

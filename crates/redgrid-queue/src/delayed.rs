@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::name::companion;
-use redgrid_core::object::{Object, ObjectError, layouts, parts};
+use redgrid_core::object::{Object, ObjectError, chunks, layouts};
 use redgrid_core::{Client, IdempotentRequest, IdempotentScript, LIFETIMES, Pairs, Request, Script};
 
 use crate::elements::{CANCEL, Elements, channel, queue};
@@ -76,7 +76,7 @@ impl<T, C> DelayedQueue<T, C> {
     async fn look(&self) -> Result<(u64, u64, Option<Bytes>), ObjectError> {
         let [queue, delayed, _] = self.keys()?;
         // By the primary's clock, as those who take.
-        self.of.place.ask(LOOK.with([queue, delayed])).await
+        self.of.place.read_primary(LOOK.with([queue, delayed])).await
     }
 }
 
@@ -186,13 +186,13 @@ impl<T, C: Encode<T>> DelayedQueue<T, C> {
     where
         T: 'a,
     {
-        let (name, key) = self.of.place.named()?;
+        let (name, key) = self.of.place.name_and_key()?;
         let [_, of, _] = self.keys()?;
         let encoded = values.into_iter().map(|(value, delay)| Ok((self.millis(delay)?, self.of.encoded(value)?)));
         let values: Vec<(i64, Bytes)> = encoded.collect::<Result<_, ObjectError>>()?;
         let mut pushed = Vec::with_capacity(values.len());
-        for part in parts(&values, |(_, value)| value.len()) {
-            let request = DELAY.with([of.clone()]).publish_here().arg(channel(key)).arg(redissons(key));
+        for part in chunks(&values, |(_, value)| value.len()) {
+            let request = DELAY.with([of.clone()]).publish_arg().arg(channel(key)).arg(redissons(key));
             let request = part.iter().fold(request, |request, (delay, value)| request.int(*delay).arg(value.clone()));
             let ids: Result<Vec<Bytes>, _> = self.of.place.change(request).await;
             let ids = ids.map_err(|error| error.after(name, pushed.len() as u64))?;
@@ -244,7 +244,7 @@ impl<T, C: Decode<T>> DelayedQueue<T, C> {
         let time: Request = Request::command("TIME").idempotent();
         let range = Request::command("ZRANGE").key(of).int(0).int(most - 1).arg("WITHSCORES").idempotent();
         let (Pairs(found), clock): (Pairs<Bytes, f64>, (u64, u64)) =
-            self.of.place.ask(Request::together([range, time])).await?;
+            self.of.place.read_primary(Request::together([range, time])).await?;
         let now = clock.0 as f64 * 1e3 + clock.1 as f64 / 1e3;
         let one = |(member, due): (Bytes, f64)| {
             let left = Duration::try_from_secs_f64((due - now) / 1e3).unwrap_or(Duration::ZERO);

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::name::companion;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Client, Name, Script};
 
 /// How many elements a page of a stream has.
@@ -18,14 +18,14 @@ pub(crate) const POPPED_AT_ONCE: u64 = 10_000;
 pub(crate) static CANCEL: Script<1> = Script::new("queue/cancel", include_str!("scripts/cancel.lua"));
 
 pub(crate) struct Elements<T, C> {
-    pub(crate) place: Place,
+    pub(crate) place: ObjectRef,
     pub(crate) codec: C,
     values: PhantomData<fn() -> T>,
 }
 
 impl<T, C: Codec> Elements<T, C> {
     pub(crate) fn new(client: &Client, name: impl AsRef<str>, codec: C) -> Self {
-        Elements { place: Place::new(client, name), codec, values: PhantomData }
+        Elements { place: ObjectRef::new(client, name), codec, values: PhantomData }
     }
 
     pub(crate) fn with_codec<D: Codec>(self, codec: D) -> Elements<T, D> {
@@ -35,11 +35,11 @@ impl<T, C: Codec> Elements<T, C> {
 
 impl<T, C> Elements<T, C> {
     pub(crate) fn name(&self) -> Result<&Name, ObjectError> {
-        Ok(self.place.named()?.0)
+        Ok(self.place.name_and_key()?.0)
     }
 
     pub(crate) fn key(&self) -> Result<Bytes, ObjectError> {
-        Ok(self.place.named()?.1.clone())
+        Ok(self.place.name_and_key()?.1.clone())
     }
 }
 
@@ -105,7 +105,7 @@ macro_rules! queue {
 
             /// What every object has: whether it is there, its lifetime, other names, its size in memory.
             pub fn object(&self) -> Object {
-                self.of.place.object(layouts::$layout)$(.and_faces($faces))?
+                self.of.place.object(layouts::$layout)$(.with_primary_keys($faces))?
             }
         }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, Place, parts};
+use redgrid_core::object::{ObjectError, ObjectRef, chunks};
 use redgrid_core::{IdempotentRequest, IdempotentScript, Request, Script};
 
 use crate::elements::{Elements, PAGE, POPPED_AT_ONCE, channel};
@@ -66,14 +66,14 @@ impl Source for OfList {
 /// Puts elements that were taken back at an end of a list.
 pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, items: &[Bytes]) -> IdempotentRequest {
     let request = PUT_BACK.with([unique, key.clone()]).arg(end.of("LPUSH", "RPUSH"));
-    let request = request.publish_here().arg(channel(key));
+    let request = request.publish_arg().arg(channel(key));
     // The one that was first is nearest to the end, and so the last.
     items.iter().rev().cloned().fold(request, IdempotentRequest::arg)
 }
 
 /// Of one that waits for a channel, told by a place.
-pub(crate) fn line(place: &Place, end: End) -> Result<std::sync::Arc<Line<OfList>>, ObjectError> {
-    let (_, key) = place.named()?;
+pub(crate) fn line(place: &ObjectRef, end: End) -> Result<std::sync::Arc<Line<OfList>>, ObjectError> {
+    let (_, key) = place.name_and_key()?;
     Ok(Line::of(place.client(), &end.line_of(key), || OfList { key: key.clone(), end }))
 }
 
@@ -103,22 +103,22 @@ impl<T, C: Encode<T>> Elements<T, C> {
     where
         T: 'a,
     {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.place.name_and_key()?;
         let values = self.encoded_all(values)?;
         let command = match only_if_there {
             false => end.of("LPUSH", "RPUSH"),
             true => end.of("LPUSHX", "RPUSHX"),
         };
         let (mut length, mut done) = (None, 0);
-        for part in parts(&values, Bytes::len) {
-            let request = PUSH.with([key.clone()]).arg(command).publish_here().arg(channel(key));
+        for part in chunks(&values, Bytes::len) {
+            let request = PUSH.with([key.clone()]).arg(command).publish_arg().arg(channel(key));
             let request = part.iter().cloned().fold(request, Request::arg);
             length = Some(self.place.change(request).await.map_err(|error| error.after(name, done))?);
             done += part.len() as u64;
         }
         match length {
             Some(length) => Ok(length),
-            None => self.place.ask(self.place.command("LLEN")?).await,
+            None => self.place.read_primary(self.place.command("LLEN")?).await,
         }
     }
 
@@ -169,9 +169,9 @@ impl<T, C: Decode<T>> Elements<T, C> {
     }
 
     pub(crate) async fn moved(&self, from: End, to: &str, to_end: End) -> Result<Option<T>, ObjectError> {
-        let (key, to) = (self.key()?, self.place.beside("to", to)?);
+        let (key, to) = (self.key()?, self.place.same_slot_key("to", to)?);
         let request = MOVE.with([key, to.clone()]).arg(from.of("LEFT", "RIGHT")).arg(to_end.of("LEFT", "RIGHT"));
-        self.maybe(self.place.change(request.publish_here().arg(channel(&to))).await?)
+        self.maybe(self.place.change(request.publish_arg().arg(channel(&to))).await?)
     }
 }
 

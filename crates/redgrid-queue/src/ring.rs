@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::name::companion;
-use redgrid_core::object::{Object, ObjectError, layouts, parts};
+use redgrid_core::object::{Object, ObjectError, chunks, layouts};
 use redgrid_core::{Client, Request, Script};
 
 use crate::elements::{Elements, counted, queue};
@@ -99,7 +99,7 @@ impl<T, C: Codec> RingBuffer<T, C> {
     pub async fn remaining_capacity(&self) -> Result<Option<u64>, ObjectError> {
         let [key, of] = self.keys()?;
         let both = [Request::command("GET").key(of).idempotent(), Request::command("LLEN").key(key).idempotent()];
-        let (room, length): (Option<u64>, u64) = self.of.place.ask(Request::together(both)).await?;
+        let (room, length): (Option<u64>, u64) = self.of.place.read_primary(Request::together(both)).await?;
         Ok(room.map(|room| room.saturating_sub(length)))
     }
 }
@@ -137,10 +137,10 @@ impl<T, C: Encode<T>> RingBuffer<T, C> {
     where
         T: 'a,
     {
-        let (name, _) = self.of.place.named()?;
+        let (name, _) = self.of.place.name_and_key()?;
         let values = self.of.encoded_all(values)?;
         let (mut gone, mut done) = (0, 0);
-        for part in parts(&values, Bytes::len) {
+        for part in chunks(&values, Bytes::len) {
             let request = part.iter().cloned().fold(PUSH.with(self.keys()?), Request::arg);
             let told: Option<(u64, u64)> =
                 self.of.place.change(request).await.map_err(|error| error.after(name, done))?;

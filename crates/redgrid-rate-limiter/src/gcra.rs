@@ -125,7 +125,7 @@ impl GcraLimiter {
     /// What has left is carried out although nobody waits for it.
     pub async fn reset(&self) -> Result<bool, LimitError> {
         let queue = self.queue()?;
-        let request = RESET.with([queue.limit.key.clone()]).publish_here().arg(queue.limit.channel.clone());
+        let request = RESET.with([queue.limit.key.clone()]).publish_arg().arg(queue.limit.channel.clone());
         let reset = queue.client.run(request).await;
         queue.nudge();
         reset.map_err(|source| queue.limit.failed(&queue.client, source))

@@ -77,14 +77,14 @@ impl Log {
         permits: u64,
     ) -> Result<Option<u64>, ServerError> {
         let request = GIVE_BACK.with(self.keys.all.clone()).arg(entry.id.clone()).arg(entry.score.clone());
-        let request = request.arg(permits.to_string()).publish_here().arg(self.keys.channel.clone());
+        let request = request.arg(permits.to_string()).publish_arg().arg(self.keys.channel.clone());
         Ok(numbers::<1>(client.run_exactly_once(request).await?)?.map(|[given]| given))
     }
 
     /// How many of the oldest are free again, and how many were over; none where no rate is set.
     pub(crate) async fn release(&self, client: &Client, permits: u64) -> Result<Option<(u64, u64)>, ServerError> {
         let request = RELEASE.with(self.keys.all.clone()).arg(permits.to_string());
-        let request = request.publish_here().arg(self.keys.channel.clone());
+        let request = request.publish_arg().arg(self.keys.channel.clone());
         Ok(numbers::<2>(client.run_exactly_once(request).await?)?.map(|[given, over]| (given, over)))
     }
 
@@ -96,7 +96,7 @@ impl Log {
             Mode::Set => "set",
             Mode::Update => "update",
         };
-        let request = request.arg(mode).int(keeps.into()).publish_here().arg(self.keys.channel.clone());
+        let request = request.arg(mode).int(keeps.into()).publish_arg().arg(self.keys.channel.clone());
         done(client.run_exactly_once(request).await?)
     }
 
@@ -106,7 +106,7 @@ impl Log {
             Ends::In(lifetime) => lifetime.as_millis().to_string(),
             Ends::Never => "persist".into(),
         };
-        let request = LIFETIME.with(self.keys.all.clone()).arg(what).publish_here().arg(self.keys.channel.clone());
+        let request = LIFETIME.with(self.keys.all.clone()).arg(what).publish_arg().arg(self.keys.channel.clone());
         done(client.run_exactly_once(request).await?)
     }
 

@@ -39,7 +39,7 @@ impl<T, C> ReliableQueue<T, C> {
     async fn settings_set(&self, settings: &QueueSettings, only_if_none: bool) -> Result<bool, ObjectError> {
         let desk = self.desk()?;
         let request = desk.keys.set().arg(if only_if_none { "1" } else { "0" });
-        let values = settings.values(self.place())?;
+        let values = settings.values(self.object_ref())?;
         let request = values.into_iter().fold(request, |request, (name, value)| request.arg(name).arg(value));
         let set = self.once(desk, request).await?;
         Ok(set.first() == Some(&1))
@@ -58,7 +58,7 @@ impl<T, C> ReliableQueue<T, C> {
     pub async fn settings(&self) -> Result<QueueSettings, ObjectError> {
         let queue = self.desk()?.keys.queue().clone();
         let request = NAMES.into_iter().fold(Request::command("HMGET").key(queue), Request::arg);
-        let values: Vec<Option<u64>> = self.place().read(request).await?;
+        let values: Vec<Option<u64>> = self.object_ref().read(request).await?;
         QueueSettings::read(&values).ok_or_else(|| self.unexpected("settings"))
     }
 }

@@ -19,7 +19,7 @@ impl<T, C> ReliableQueue<T, C> {
     #[doc(alias = "countDelayedMessages")]
     #[doc(alias = "countUnacknowledgedMessages")]
     pub async fn counts(&self) -> Result<Counts, ObjectError> {
-        let said: Vec<u64> = self.place().read(self.desk()?.keys.counts()).await?;
+        let said: Vec<u64> = self.object_ref().read(self.desk()?.keys.counts()).await?;
         self.counts_of(&said)
     }
 

@@ -41,7 +41,7 @@ impl<T, C: Clone> DeadLetters<T, C> {
 
     /// The same by who moves them: a replica may know of fewer.
     async fn there(&self) -> Result<u64, ObjectError> {
-        let said: Vec<u64> = self.queue.place().ask(self.queue.desk()?.keys.counts()).await?;
+        let said: Vec<u64> = self.queue.object_ref().read_primary(self.queue.desk()?.keys.counts()).await?;
         Ok(self.queue.counts_of(&said)?.dead)
     }
 

@@ -31,7 +31,7 @@ const GIVEN_UP: u8 = 3;
 /// It is settled by [`ack`](Delivery::ack), [`nack`](Delivery::nack) or [`reject`](Delivery::reject). Dropped before that, it comes back when
 /// its visibility is over, so that a task that panics and a process that dies lose nothing; with
 /// [`back_on_drop`](crate::Receive::back_on_drop) at once.
-#[must_use = "a message that is not acknowledged comes back"]
+#[must_use = "a message that is not acknowledged is delivered again"]
 pub struct Delivery<T, C> {
     message: Message<T, C>,
     receipt: Receipt,
@@ -55,7 +55,7 @@ impl<T, C> Delivery<T, C> {
             priority: given.priority,
             pushed_at: given.pushed_at,
             state: MessageState::InFlight { until },
-            place: queue.place().clone(),
+            object_ref: queue.object_ref().clone(),
             framed: given.framed,
             codec: queue.codec().clone(),
             values: PhantomData,
@@ -167,7 +167,7 @@ impl<T, C> Delivery<T, C> {
     /// What has left is carried out although nobody waits for it; dropped earlier, the message comes back later.
     #[doc(alias = "negativeAcknowledge")]
     pub async fn nack(&self, delay: Duration) -> Result<(), QueueError> {
-        let delay = delay_of(&self.message.place, "delay", delay)?;
+        let delay = delay_of(&self.message.object_ref, "delay", delay)?;
         self.until_at_most(Instant::MIN);
         let told = self.desk.settle("nack", &self.receipt, Some(delay)).await?;
         self.given_up(told)
@@ -185,7 +185,7 @@ impl<T, C> Delivery<T, C> {
     /// What has left is carried out although nobody waits for it; dropped earlier, the message comes back.
     #[doc(alias = "negativeAcknowledge")]
     pub async fn reject(&self, reason: &str) -> Result<(), QueueError> {
-        let reason = reason_of(&self.message.place, reason)?;
+        let reason = reason_of(&self.message.object_ref, reason)?;
         self.until_at_most(Instant::MIN);
         let told = self.desk.settle("reject", &self.receipt, Some(reason)).await?;
         self.given_up(told)
@@ -202,7 +202,7 @@ impl<T, C> Delivery<T, C> {
     ///
     /// What has left is carried out although nobody waits for it; [`remaining`](Delivery::remaining) is then too low.
     pub async fn extend(&self, visibility: Duration) -> Result<(), QueueError> {
-        let asked = visibility_of(&self.message.place, visibility)?;
+        let asked = visibility_of(&self.message.object_ref, visibility)?;
         let until = self.desk.client.clock().now() + visibility;
         self.until_at_most(until);
         let told = self.desk.settle("extend", &self.receipt, Some(asked)).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Batcher, Client, Name, ServerError};
 
 use crate::changes::{Change, Changes, Told, under};
@@ -31,9 +31,9 @@ struct Known(AtomicU64);
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl Desk {
-    pub(crate) fn of(place: &Place) -> Result<Arc<Desk>, ObjectError> {
-        let (name, key) = place.named()?;
-        let client = place.client();
+    pub(crate) fn of(object_ref: &ObjectRef) -> Result<Arc<Desk>, ObjectError> {
+        let (name, key) = object_ref.name_and_key()?;
+        let client = object_ref.client();
         Ok(client.shared(key, || {
             let keys = Arc::new(Keys::new(client, key));
             Desk {

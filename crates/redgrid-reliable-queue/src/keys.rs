@@ -56,7 +56,7 @@ impl Keys {
     }
 
     pub(crate) fn change(&self) -> IdempotentRequest {
-        CHANGE.with(self.all.clone()).publish_here().arg(self.channel.clone())
+        CHANGE.with(self.all.clone()).publish_arg().arg(self.channel.clone())
     }
 
     pub(crate) fn clear(&self) -> IdempotentRequest {
@@ -79,9 +79,9 @@ impl Keys {
         keys[0] = self.memory.clone();
         keys[1..].clone_from_slice(&self.all);
         let lifetime = REMEMBERED + client.patience() + 2 * client.response_timeout();
-        let request = RECEIVE.with(keys).not_after_here().arg(number.to_string()).arg(lifetime.as_millis().to_string());
-        let request = request.arg(known.to_string()).arg(receipt.to_owned()).publish_here().arg(self.channel.clone());
-        request.not_after(until).tells_time().idempotent()
+        let request = RECEIVE.with(keys).deadline_arg().arg(number.to_string()).arg(lifetime.as_millis().to_string());
+        let request = request.arg(known.to_string()).arg(receipt.to_owned()).publish_arg().arg(self.channel.clone());
+        request.not_after(until).late_reply_has_time().idempotent()
     }
 
     pub(crate) fn look(&self) -> Request {

@@ -71,6 +71,6 @@ pub use queue::ReliableQueue;
 pub use receive::{Receive, ReceiveMany};
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError};
 pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use settings::QueueSettings;

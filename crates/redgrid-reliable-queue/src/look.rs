@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_core::object::Place;
+use redgrid_core::object::ObjectRef;
 
 use crate::message::{Message, MessageId, MessageState, moment};
 
-pub(crate) fn read<T, C: Clone>(parts: &[Bytes], place: &Place, codec: &C) -> Option<Message<T, C>> {
+pub(crate) fn read<T, C: Clone>(parts: &[Bytes], object_ref: &ObjectRef, codec: &C) -> Option<Message<T, C>> {
     let [id, attempts, priority, pushed, at, until, reason, framed] = parts else { return None };
     let number = |text: &Bytes| std::str::from_utf8(text).ok()?.parse::<u32>().ok();
     let until = moment(until)?;
@@ -24,7 +24,7 @@ pub(crate) fn read<T, C: Clone>(parts: &[Bytes], place: &Place, codec: &C) -> Op
         priority: u8::try_from(number(priority)?).ok()?,
         pushed_at: moment(pushed)?,
         state,
-        place: place.clone(),
+        object_ref: object_ref.clone(),
         framed: framed.clone(),
         codec: codec.clone(),
         values: PhantomData,

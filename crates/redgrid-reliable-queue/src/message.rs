@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 
 use crate::body::{self, Headers};
 
@@ -136,7 +136,7 @@ pub struct Message<T, C> {
     pub(crate) priority: u8,
     pub(crate) pushed_at: SystemTime,
     pub(crate) state: MessageState,
-    pub(crate) place: Place,
+    pub(crate) object_ref: ObjectRef,
     pub(crate) framed: Bytes,
     pub(crate) codec: C,
     pub(crate) values: PhantomData<fn() -> T>,
@@ -187,11 +187,11 @@ impl<T, C> Message<T, C> {
         C: Decode<T>,
     {
         let (_, value) = self.unframed()?;
-        self.place.decoded(&self.codec, &value, || Some(format!("message {}", self.id)))
+        self.object_ref.decoded(&self.codec, &value, || Some(format!("message {}", self.id)))
     }
 
     fn unframed(&self) -> Result<(Headers, Bytes), ObjectError> {
-        let (name, _) = self.place.named()?;
+        let (name, _) = self.object_ref.name_and_key()?;
         let at = || Some(format!("message {}", self.id));
         body::unframed(&self.framed)
             .ok_or_else(|| ObjectError::decode(name, at(), "the frame of reliable queues".into(), NoMessage))

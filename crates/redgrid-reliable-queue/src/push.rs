@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::object::{ObjectError, Place, parts};
+use redgrid_core::object::{ObjectError, ObjectRef, chunks};
 use redgrid_core::{Code, LIFETIMES, ServerError};
 
 use crate::ask::millis;
@@ -42,7 +42,7 @@ struct Options {
 }
 
 /// Pushes one message: made by [`ReliableQueue::push`], asked when it is awaited.
-#[must_use = "nothing is pushed until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct Push<T, C> {
     queue: ReliableQueue<T, C>,
@@ -51,7 +51,7 @@ pub struct Push<T, C> {
 }
 
 /// Pushes several messages: made by [`ReliableQueue::push_many`], asked when it is awaited.
-#[must_use = "nothing is pushed until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct PushMany<T, C> {
     queue: ReliableQueue<T, C>,
@@ -126,30 +126,30 @@ impl<T, C> PushMany<T, C> {
 
 impl Options {
     /// What is the same for all messages.
-    fn words(&self, place: &Place) -> Result<[Bytes; 5], ObjectError> {
+    fn words(&self, object_ref: &ObjectRef) -> Result<[Bytes; 5], ObjectError> {
         let lived = |option, time: Option<Duration>| match time {
             None => Ok(Bytes::new()),
             Some(time) if LIFETIMES.contains(&time) => Ok(millis(time)),
-            Some(time) => Err(place.invalid(option, redgrid_core::LIFETIMES_EXPECTED, format!("{time:?}"))),
+            Some(time) => Err(object_ref.invalid(option, redgrid_core::LIFETIMES_EXPECTED, format!("{time:?}"))),
         };
         if self.priority > 9 {
-            return Err(place.invalid("priority", "0 to 9", self.priority));
+            return Err(object_ref.invalid("priority", "0 to 9", self.priority));
         }
         let headers = body::size_of(&self.headers);
         let longest = self.headers.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         if headers > body::MOST_HEADERS || longest > body::LONGEST_NAME {
             let got = format!("{headers} bytes, the longest name {longest}");
-            return Err(place.invalid("headers", "at most 262144 bytes, and names of at most 65535", got));
+            return Err(object_ref.invalid("headers", "at most 262144 bytes, and names of at most 65535", got));
         }
         let (id, window) = match &self.once {
             None => (Bytes::new(), None),
             Some((id, _)) if id.is_empty() || id.len() > LONGEST_ID => {
                 let got = format!("{} bytes", id.len());
-                return Err(place.invalid("deduplication id", "1 to 1024 bytes", got));
+                return Err(object_ref.invalid("deduplication id", "1 to 1024 bytes", got));
             }
             Some((id, window)) => (Bytes::copy_from_slice(id.as_bytes()), *window),
         };
-        let delay = self.delay.map(|delay| delay_of(place, "delay", delay)).transpose()?.unwrap_or_default();
+        let delay = self.delay.map(|delay| delay_of(object_ref, "delay", delay)).transpose()?.unwrap_or_default();
         let lifetime = lived("lifetime", self.lifetime)?;
         Ok([self.priority.to_string().into(), delay, lifetime, id, lived("deduplication window", window)?])
     }
@@ -187,7 +187,7 @@ impl<T: 'static, C: Send + Sync + 'static> IntoFuture for Push<T, C> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let desk = self.queue.desk()?;
-            let change = self.options.change(&self.options.words(self.queue.place())?, &self.value?);
+            let change = self.options.change(&self.options.words(self.queue.object_ref())?, &self.value?);
             let size = size_of(&change);
             let told = desk.change_one(change).await?;
             pushed(&self.queue, told, size)
@@ -201,29 +201,29 @@ impl<T: 'static, C: Send + Sync + 'static> IntoFuture for PushMany<T, C> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let words = match self.options.words(self.queue.place()) {
+            let words = match self.options.words(self.queue.object_ref()) {
                 Ok(words) => words,
                 Err(error) => return vec![Err(error.into()); self.values.len()],
             };
             let mut outcomes: Vec<Result<Pushed, QueueError>> = Vec::with_capacity(self.values.len());
             let mut changes = Vec::with_capacity(self.values.len());
             let mut at = Vec::with_capacity(self.values.len());
-            let unasked = match self.queue.place().named() {
+            let unasked = match self.queue.object_ref().name_and_key() {
                 Ok((name, _)) => ObjectError::of(name, ServerError::NotSent { reason: UNASKED.into() }),
                 Err(invalid) => invalid,
             };
-            for (place, value) in self.values.iter().enumerate() {
+            for (object_ref, value) in self.values.iter().enumerate() {
                 match value {
                     Ok(value) => {
                         outcomes.push(Err(unasked.clone().into()));
-                        at.push(place);
+                        at.push(object_ref);
                         changes.push(self.options.change(&words, value));
                     }
                     Err(error) => outcomes.push(Err(error.clone().into())),
                 }
             }
             let mut at = at.into_iter();
-            for part in parts(&changes, |change| change.iter().map(Bytes::len).sum()) {
+            for part in chunks(&changes, |change| change.iter().map(Bytes::len).sum()) {
                 let told = match self.queue.desk() {
                     Ok(desk) => desk.change(part.to_vec()).await,
                     Err(error) => Err(error.into()),

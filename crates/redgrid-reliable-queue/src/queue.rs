@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::object::layouts::reliable_queue;
-use redgrid_core::object::{Object, ObjectError, Place};
+use redgrid_core::object::{Object, ObjectError, ObjectRef};
 use redgrid_core::{Client, Request, ServerError};
 
 use crate::changes::{Told, under};
@@ -33,7 +33,7 @@ macro_rules! reliable_queue_type {
         /// goes together.
         #[doc(alias = "RReliableQueue")]
         pub struct ReliableQueue<T, C $($codec)*> {
-            place: Place,
+            object_ref: ObjectRef,
             desk: Result<Arc<Desk>, ObjectError>,
             codec: C,
             values: PhantomData<fn() -> T>,
@@ -47,28 +47,29 @@ reliable_queue_type!(= redgrid_codecs::Json);
 reliable_queue_type!();
 
 impl<T, C: Codec + Default> ReliableQueue<T, C> {
-    /// The queue with this name. Making one asks nobody: an invalid name is told by the first call.
+    /// Creates the queue with this name. No request is sent: an invalid name is reported by the
+    /// first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        let place = Place::new(client, name);
-        let desk = Desk::of(&place);
-        ReliableQueue { place, desk, codec: C::default(), values: PhantomData }
+        let object_ref = ObjectRef::new(client, name);
+        let desk = Desk::of(&object_ref);
+        ReliableQueue { object_ref, desk, codec: C::default(), values: PhantomData }
     }
 }
 
 impl<T, C> ReliableQueue<T, C> {
     /// The same queue with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> ReliableQueue<T, D> {
-        ReliableQueue { place: self.place, desk: self.desk, codec, values: PhantomData }
+        ReliableQueue { object_ref: self.object_ref, desk: self.desk, codec, values: PhantomData }
     }
 
     /// What every object has, of all its keys: whether it is there (something was pushed or set), its lifetime, other names, its size in
     /// memory. Who waits under the old name of a queue that is renamed goes on waiting there.
     pub fn object(&self) -> Object {
-        self.place.object(reliable_queue)
+        self.object_ref.object(reliable_queue)
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn object_ref(&self) -> &ObjectRef {
+        &self.object_ref
     }
 
     pub(crate) fn codec(&self) -> &C {
@@ -108,7 +109,7 @@ impl<T, C> ReliableQueue<T, C> {
         T: Borrow<Q>,
         C: Encode<Q> + Clone,
     {
-        Push::new(self.clone(), self.place.encoded(&self.codec, value))
+        Push::new(self.clone(), self.object_ref.encoded(&self.codec, value))
     }
 
     /// Pushes several messages when it is awaited, in their order, in parts of 500 or 4 MiB; tells what became of each. A part is pushed as a
@@ -127,7 +128,7 @@ impl<T, C> ReliableQueue<T, C> {
         T: Borrow<Q>,
         C: Encode<Q> + Clone,
     {
-        let values = values.into_iter().map(|value| self.place.encoded(&self.codec, value)).collect();
+        let values = values.into_iter().map(|value| self.object_ref.encoded(&self.codec, value)).collect();
         PushMany::new(self.clone(), values)
     }
 
@@ -243,7 +244,7 @@ impl<T, C> ReliableQueue<T, C> {
     /// As [`Delivery::nack`].
     #[doc(alias = "negativeAcknowledge")]
     pub async fn nack(&self, receipt: &Receipt, delay: Duration) -> Result<(), QueueError> {
-        let (desk, delay) = (self.desk()?, delay_of(&self.place, "delay", delay)?);
+        let (desk, delay) = (self.desk()?, delay_of(&self.object_ref, "delay", delay)?);
         desk.settle("nack", receipt, Some(delay)).await?.settled(&desk.name, receipt.id)
     }
 
@@ -258,7 +259,7 @@ impl<T, C> ReliableQueue<T, C> {
     /// As [`Delivery::reject`].
     #[doc(alias = "negativeAcknowledge")]
     pub async fn reject(&self, receipt: &Receipt, reason: &str) -> Result<(), QueueError> {
-        let (desk, reason) = (self.desk()?, reason_of(&self.place, reason)?);
+        let (desk, reason) = (self.desk()?, reason_of(&self.object_ref, reason)?);
         desk.settle("reject", receipt, Some(reason)).await?.settled(&desk.name, receipt.id)
     }
 
@@ -272,7 +273,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// What has left is carried out although nobody waits for it.
     pub async fn extend(&self, receipt: &Receipt, visibility: Duration) -> Result<(), QueueError> {
-        let (desk, visibility) = (self.desk()?, visibility_of(&self.place, visibility)?);
+        let (desk, visibility) = (self.desk()?, visibility_of(&self.object_ref, visibility)?);
         desk.settle("extend", receipt, Some(visibility)).await?.settled(&desk.name, receipt.id)
     }
 
@@ -291,7 +292,7 @@ impl<T, C> ReliableQueue<T, C> {
         C: Clone,
     {
         if !(1..=100).contains(&most) {
-            return Err(self.place.invalid("number of messages", "1 to 100", most));
+            return Err(self.object_ref.invalid("number of messages", "1 to 100", most));
         }
         self.looked(|request| request.arg("first").arg(most.to_string())).await
     }
@@ -318,8 +319,8 @@ impl<T, C> ReliableQueue<T, C> {
         C: Clone,
     {
         let desk = self.desk()?;
-        let said: Vec<Bytes> = self.place.read(with(desk.keys.look())).await?;
-        let messages = said.chunks(8).map(|parts| look::read(parts, &self.place, &self.codec)).collect();
+        let said: Vec<Bytes> = self.object_ref.read(with(desk.keys.look())).await?;
+        let messages = said.chunks(8).map(|parts| look::read(parts, &self.object_ref, &self.codec)).collect();
         let unexpected =
             || ServerError::Decode { expected: "messages and where they are", got: "something else".into() };
         Option::<Vec<_>>::ok_or_else(messages, || ObjectError::of(&desk.name, unexpected()))
@@ -368,7 +369,7 @@ impl<T, C> ReliableQueue<T, C> {
     }
 
     pub(crate) fn unexpected(&self, expected: &'static str) -> ObjectError {
-        match self.place.named() {
+        match self.object_ref.name_and_key() {
             Ok((name, _)) => ObjectError::of(name, ServerError::Decode { expected, got: "something else".into() }),
             Err(invalid) => invalid,
         }
@@ -386,14 +387,14 @@ impl<T, C> ReliableQueue<T, C> {
 
 impl<T, C: Clone> Clone for ReliableQueue<T, C> {
     fn clone(&self) -> Self {
-        let (place, desk) = (self.place.clone(), self.desk.clone());
-        ReliableQueue { place, desk, codec: self.codec.clone(), values: PhantomData }
+        let (object_ref, desk) = (self.object_ref.clone(), self.desk.clone());
+        ReliableQueue { object_ref, desk, codec: self.codec.clone(), values: PhantomData }
     }
 }
 
 impl<T, C: fmt::Debug> fmt::Debug for ReliableQueue<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("ReliableQueue");
-        shown.field("name", &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        shown.field("name", &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

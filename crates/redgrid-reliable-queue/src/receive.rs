@@ -27,7 +27,7 @@ struct Options {
 }
 
 /// Receives one message: made by [`ReliableQueue::receive`], asked when it is awaited.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct Receive<T, C> {
     queue: ReliableQueue<T, C>,
@@ -35,7 +35,7 @@ pub struct Receive<T, C> {
 }
 
 /// Receives several messages: made by [`ReliableQueue::receive_many`], asked when it is awaited.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct ReceiveMany<T, C> {
     queue: ReliableQueue<T, C>,
@@ -120,9 +120,9 @@ async fn received<T: 'static, C: Codec + Clone>(
 ) -> Result<Vec<Delivery<T, C>>, QueueError> {
     let desk = queue.desk()?;
     if !(1..=MOST).contains(&most) {
-        return Err(queue.place().invalid("number of messages", "1 to 100", most).into());
+        return Err(queue.object_ref().invalid("number of messages", "1 to 100", most).into());
     }
-    options.visibility.map(|visibility| visibility_of(queue.place(), visibility)).transpose()?;
+    options.visibility.map(|visibility| visibility_of(queue.object_ref(), visibility)).transpose()?;
     let clock = desk.client.clock();
     let try_only = options.within.is_some_and(|within| within.is_zero());
     // A receive without a wait has the time of any other request: the poll bounds it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED};
 
 use crate::ask::millis;
@@ -52,17 +52,17 @@ pub struct QueueSettings {
 
 impl QueueSettings {
     /// As names and values; `` is not set.
-    pub(crate) fn values(&self, place: &Place) -> Result<[(&'static str, Bytes); 8], ObjectError> {
+    pub(crate) fn values(&self, object_ref: &ObjectRef) -> Result<[(&'static str, Bytes); 8], ObjectError> {
         let time = |option, time: Option<Duration>| match time {
             None => Ok(Bytes::new()),
             Some(time) if LIFETIMES.contains(&time) => Ok(millis(time)),
-            Some(time) => Err(place.invalid(option, LIFETIMES_EXPECTED, format!("{time:?}"))),
+            Some(time) => Err(object_ref.invalid(option, LIFETIMES_EXPECTED, format!("{time:?}"))),
         };
         // What scripts compare is exact up to there.
         let number = |option, number: Option<u64>| match number {
             None => Ok(Bytes::new()),
             Some(number @ 1..=9_007_199_254_740_992) => Ok(number.to_string().into()),
-            Some(number) => Err(place.invalid(option, "1 to 9007199254740992", number)),
+            Some(number) => Err(object_ref.invalid(option, "1 to 9007199254740992", number)),
         };
         let values = [
             time("visibility", self.visibility)?,
@@ -72,7 +72,7 @@ impl QueueSettings {
             time("lifetime", self.lifetime)?,
             time("lifetime of the dead", self.dead_lifetime)?,
             number("capacity", self.capacity)?,
-            self.delay.map(|delay| delay_of(place, "delay", delay)).transpose()?.unwrap_or_default(),
+            self.delay.map(|delay| delay_of(object_ref, "delay", delay)).transpose()?.unwrap_or_default(),
         ];
         let mut names = NAMES.into_iter();
         Ok(values.map(|value| (names.next().unwrap_or_default(), value)))
@@ -98,25 +98,25 @@ impl QueueSettings {
 }
 
 /// A delay in milliseconds, as text.
-pub(crate) fn delay_of(place: &Place, option: &'static str, delay: Duration) -> Result<Bytes, ObjectError> {
+pub(crate) fn delay_of(object_ref: &ObjectRef, option: &'static str, delay: Duration) -> Result<Bytes, ObjectError> {
     match delay <= *LIFETIMES.end() {
         true => Ok(millis(delay)),
-        false => Err(place.invalid(option, "at most 3650 days", format!("{delay:?}"))),
+        false => Err(object_ref.invalid(option, "at most 3650 days", format!("{delay:?}"))),
     }
 }
 
 /// A visibility in milliseconds, as text.
-pub(crate) fn visibility_of(place: &Place, visibility: Duration) -> Result<Bytes, ObjectError> {
+pub(crate) fn visibility_of(object_ref: &ObjectRef, visibility: Duration) -> Result<Bytes, ObjectError> {
     match LIFETIMES.contains(&visibility) {
         true => Ok(millis(visibility)),
-        false => Err(place.invalid("visibility", LIFETIMES_EXPECTED, format!("{visibility:?}"))),
+        false => Err(object_ref.invalid("visibility", LIFETIMES_EXPECTED, format!("{visibility:?}"))),
     }
 }
 
 /// Why a message is rejected, as it is kept.
-pub(crate) fn reason_of(place: &Place, reason: &str) -> Result<Bytes, ObjectError> {
+pub(crate) fn reason_of(object_ref: &ObjectRef, reason: &str) -> Result<Bytes, ObjectError> {
     match reason.len() <= 1024 {
         true => Ok(Bytes::copy_from_slice(reason.as_bytes())),
-        false => Err(place.invalid("reason", "at most 1024 bytes", format!("{} bytes", reason.len()))),
+        false => Err(object_ref.invalid("reason", "at most 1024 bytes", format!("{} bytes", reason.len()))),
     }
 }

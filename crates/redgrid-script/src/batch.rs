@@ -24,7 +24,7 @@ const MAX_ATOMIC_CALLS: usize = 10_000;
 /// together here and, for an atomic batch, at the server.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The next id of a batch, by which a [`Handle`] of another batch is detected.
+/// The next id of a batch, by which a [`BatchIndex`] of another batch is detected.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// A batch of calls that are sent together, each with its own result.
@@ -52,7 +52,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 /// ```
 #[doc(alias = "RBatch")]
 #[doc(alias = "BatchOptions")]
-#[must_use = "no request is sent until `send` is awaited"]
+#[must_use = "does nothing until `send` is awaited"]
 pub struct Batch {
     client: Client,
     id: u64,
@@ -67,7 +67,7 @@ pub struct Batch {
 type Reader<T> = Arc<dyn Fn(&str, Reply) -> Result<T, CallError> + Send + Sync>;
 
 /// Identifies the result of a call of a batch.
-pub struct Handle<T> {
+pub struct BatchIndex<T> {
     batch: u64,
     index: usize,
     read: Reader<T>,
@@ -130,12 +130,12 @@ impl Batch {
     ///
     /// Its [`Call::timeout`] is ignored. A read-only call is sent to the primary, too, so that it
     /// sees the effects of the calls before it.
-    pub fn push<T: FromReply + 'static>(&mut self, call: Call) -> Handle<T> {
+    pub fn push<T: FromReply + 'static>(&mut self, call: Call) -> BatchIndex<T> {
         self.add(call, |what, reply| convert_reply(what, reply))
     }
 
     /// Adds a call whose reply is decoded with this codec; `None` if the reply is nil.
-    pub fn push_as<T: 'static, C: Decode<T>>(&mut self, call: Call, codec: C) -> Handle<Option<T>> {
+    pub fn push_as<T: 'static, C: Decode<T>>(&mut self, call: Call, codec: C) -> BatchIndex<Option<T>> {
         self.add(call, move |what, reply| {
             let bytes: Option<bytes::Bytes> = convert_reply(what, reply)?;
             bytes.map(|bytes| decode_value(what, &codec, &bytes)).transpose()
@@ -146,10 +146,10 @@ impl Batch {
         &mut self,
         call: Call,
         read: impl Fn(&str, Reply) -> Result<T, CallError> + Send + Sync + 'static,
-    ) -> Handle<T> {
+    ) -> BatchIndex<T> {
         self.size += call.size();
         self.calls.push(call);
-        Handle { batch: self.id, index: self.calls.len() - 1, read: Arc::new(read), value: PhantomData }
+        BatchIndex { batch: self.id, index: self.calls.len() - 1, read: Arc::new(read), value: PhantomData }
     }
 
     /// Sends the calls and waits for their results.
@@ -233,7 +233,7 @@ impl Results {
     /// required durability was not confirmed. [`Failure::InvalidArgument`] for a handle of
     /// another batch.
     #[doc(alias = "getResponses")]
-    pub fn get<T>(&self, handle: &Handle<T>) -> Result<T, CallError> {
+    pub fn get<T>(&self, handle: &BatchIndex<T>) -> Result<T, CallError> {
         let (Some((result, durable)), true) = (self.outcomes.get(handle.index), handle.batch == self.batch) else {
             return Err(Failure::invalid_argument(WHAT, "handle", "one of this batch", "one of another").into());
         };
@@ -282,9 +282,9 @@ impl fmt::Debug for Batch {
     }
 }
 
-impl<T> fmt::Debug for Handle<T> {
+impl<T> fmt::Debug for BatchIndex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("index", &self.index).finish_non_exhaustive()
+        f.debug_struct("BatchIndex").field("index", &self.index).finish_non_exhaustive()
     }
 }
 

@@ -64,7 +64,7 @@ const EXPECTED_NONBLOCKING: &str = "one that does not have others wait on the sh
 /// sent once, unless [`Call::idempotent`] or [`Call::reads`] allow to send it again after a lost
 /// reply.
 #[derive(Clone)]
-#[must_use = "nothing is sent until the call is queried or part of a batch that is sent"]
+#[must_use = "does nothing until it is queried, or a batch with it is sent"]
 pub struct Call {
     target: Target,
     keys: Vec<Name>,
@@ -307,13 +307,13 @@ impl Call {
                 Arg::Bytes(bytes) => request.arg(bytes.clone()),
                 Arg::Key => match keys.next() {
                     Some(key) if is_leading => request.key(key),
-                    Some(key) => request.key_here(key),
+                    Some(key) => request.key_arg(key),
                     None => request,
                 },
             };
         }
         if self.reads {
-            request = request.writes_nothing();
+            request = request.read_only();
         }
         Ok(if self.idempotent || self.reads { request.idempotent() } else { request })
     }

@@ -142,7 +142,7 @@ impl Functions {
     #[doc(alias = "loadAndReplace")]
     pub async fn replace(&self, library: &Library) -> Result<(), CallError> {
         let request = Request::subcommand("FUNCTION", "LOAD").arg("REPLACE").arg(library.code().clone()).idempotent();
-        self.run_everywhere("FUNCTION LOAD", request).await
+        self.run_on_all_nodes("FUNCTION LOAD", request).await
     }
 
     /// Returns the libraries of all primaries, sorted by name.
@@ -223,7 +223,7 @@ impl Functions {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn flush(&self, _all: ForgetAll) -> Result<(), CallError> {
-        self.run_everywhere("FUNCTION FLUSH", Request::subcommand("FUNCTION", "FLUSH").idempotent()).await
+        self.run_on_all_nodes("FUNCTION FLUSH", Request::subcommand("FUNCTION", "FLUSH").idempotent()).await
     }
 
     /// Returns all libraries of one of the primaries, in the form that [`Functions::restore`]
@@ -262,7 +262,7 @@ impl Functions {
             Restoring::Replacing => request.arg("REPLACE").idempotent(),
             Restoring::Instead => request.arg("FLUSH").idempotent(),
         };
-        self.run_everywhere("FUNCTION RESTORE", request).await
+        self.run_on_all_nodes("FUNCTION RESTORE", request).await
     }
 
     /// Returns the running function of each primary, and the numbers of its libraries and
@@ -303,7 +303,7 @@ impl Functions {
         kill(&self.client, "FUNCTION").await
     }
 
-    async fn run_everywhere(&self, what: &str, request: Request) -> Result<(), CallError> {
+    async fn run_on_all_nodes(&self, what: &str, request: Request) -> Result<(), CallError> {
         on_primaries::<()>(&self.client, what, request).await?.reduce((), |(), ()| ())
     }
 }

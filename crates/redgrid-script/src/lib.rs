@@ -37,20 +37,20 @@
 //! - An atomic batch is executed as a whole or not at all. A command that fails during execution
 //!   fails alone, as Redis has no rollback.
 
+mod all_nodes;
 mod batch;
 mod call;
 mod error;
-mod everywhere;
 mod function;
 mod functions;
 mod query;
 mod script;
 mod scripts;
 
-pub use batch::{Batch, Handle, Results};
+pub use all_nodes::AllNodes;
+pub use batch::{Batch, BatchIndex, Results};
 pub use call::Call;
 pub use error::CallError;
-pub use everywhere::Everywhere;
 pub use function::{Function, Library};
 pub use functions::{FunctionInfo, FunctionStats, Functions, LibraryInfo, Restoring, Running};
 pub use redgrid_codecs as codecs;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use redgrid_codecs::Decode;
 use redgrid_core::{Client, Failure, FromReply, Reply, ServerError};
 
+use crate::all_nodes::AllNodes;
 use crate::call::Call;
 use crate::error::CallError;
-use crate::everywhere::Everywhere;
 
 impl Call {
     /// Sends the call and converts its reply to `T`.
@@ -102,7 +102,7 @@ impl Call {
 
     /// Sends the call to all primaries in parallel. It must not have keys.
     ///
-    /// Each primary has its own result: see [`Everywhere`].
+    /// Each primary has its own result: see [`AllNodes`].
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Call {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "eval")]
-    pub async fn query_everywhere<T: FromReply>(self, client: &Client) -> Result<Everywhere<T>, CallError> {
+    pub async fn query_all_nodes<T: FromReply>(self, client: &Client) -> Result<AllNodes<T>, CallError> {
         if let Some(key) = self.key_names().first() {
             return Err(Failure::invalid_argument(
                 self.label(),
@@ -126,9 +126,7 @@ impl Call {
         let until = client.clock().now() + self.timeout_or_default(client);
         let results = client.run_on_primaries_until::<T>(self.primary_request(client)?, until).await;
         let results = results.map_err(|source| self.error(source))?;
-        Ok(Everywhere::new(
-            results.into_iter().map(|(node, result)| (node, result.map_err(|source| self.error(source)))),
-        ))
+        Ok(AllNodes::new(results.into_iter().map(|(node, result)| (node, result.map_err(|source| self.error(source))))))
     }
 }
 

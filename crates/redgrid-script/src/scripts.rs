@@ -2,8 +2,8 @@
 
 use redgrid_core::{Client, Code, NodeId, Request, ServerError};
 
+use crate::all_nodes::AllNodes;
 use crate::error::CallError;
-use crate::everywhere::Everywhere;
 use crate::script::Script;
 
 /// The script cache of the servers. It is not needed to run a script: see [`Script::call`].
@@ -107,17 +107,17 @@ pub(crate) async fn on_primaries<T: redgrid_core::FromReply>(
     client: &Client,
     what: &str,
     request: Request,
-) -> Result<Everywhere<T>, CallError> {
+) -> Result<AllNodes<T>, CallError> {
     let results = client.run_on_primaries::<T>(request).await.map_err(|source| CallError::of(what, source))?;
     let map_error = |(node, result): (_, Result<T, _>)| (node, result.map_err(|source| CallError::of(what, source)));
-    Ok(Everywhere::new(results.into_iter().map(map_error)))
+    Ok(AllNodes::new(results.into_iter().map(map_error)))
 }
 
 /// Kills the script or function that each primary is running, and returns the primaries where one
 /// was killed.
 pub(crate) async fn kill(client: &Client, kind: &'static str) -> Result<Vec<NodeId>, CallError> {
     let what = format!("{kind} KILL");
-    let results = client.run_on_primaries::<()>(Request::subcommand(kind, "KILL").aside()).await;
+    let results = client.run_on_primaries::<()>(Request::subcommand(kind, "KILL").dedicated()).await;
     let mut killed = Vec::new();
     for (node, result) in results.map_err(|source| CallError::of(&what, source))? {
         match result {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redgrid_core::Client;
 use redgrid_core::Failure;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::permits::{Acquire, Counter, TryAcquire};
+use redgrid_core::permits::{Acquire, SemaphoreHandle, TryAcquire};
 use tokio::sync::watch;
 
 /// A counting semaphore of all processes that use the same server. Redisson's `RSemaphore` on the
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 #[doc(alias = "RedissonSemaphore")]
 #[derive(Clone)]
 pub struct Semaphore {
-    counter: Counter,
+    handle: SemaphoreHandle,
     capacity: Option<u64>,
     closing: Arc<watch::Sender<bool>>,
 }
@@ -34,7 +34,7 @@ impl Semaphore {
     /// without leases.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let (closing, _) = watch::channel(false);
-        Semaphore { counter: Counter::new(client, name, false), capacity: None, closing: Arc::new(closing) }
+        Semaphore { handle: SemaphoreHandle::new(client, name, false), capacity: None, closing: Arc::new(closing) }
     }
 
     /// Returns the same semaphore with this number of permits: 1 to 2,147,483,647.
@@ -58,7 +58,7 @@ impl Semaphore {
     #[must_use]
     pub fn capacity(mut self, permits: u64) -> Self {
         self.capacity = Some(permits);
-        self.counter = self.counter.leased(true);
+        self.handle = self.handle.leased(true);
         self
     }
 
@@ -67,7 +67,7 @@ impl Semaphore {
     /// Use it for a semaphore that Java services share as an RSemaphore.
     #[must_use]
     pub fn without_leases(mut self) -> Self {
-        self.counter = self.counter.leased(false);
+        self.handle = self.handle.leased(false);
         self
     }
 
@@ -77,7 +77,7 @@ impl Semaphore {
     /// large one. Each permit that passes on to another waiter then costs a request.
     #[must_use]
     pub fn fair(mut self) -> Self {
-        self.counter = self.counter.fair();
+        self.handle = self.handle.fair();
         self
     }
 
@@ -109,7 +109,7 @@ impl Semaphore {
     /// As [`Semaphore::acquire`].
     #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
-        Acquire::new(&self.counter, permits, self.capacity, self.closing.subscribe())
+        Acquire::new(&self.handle, permits, self.capacity, self.closing.subscribe())
     }
 
     /// Acquires one permit if one is available.
@@ -141,7 +141,7 @@ impl Semaphore {
     /// As [`Semaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
-        TryAcquire::new(&self.counter, permits, self.capacity, self.closing.subscribe())
+        TryAcquire::new(&self.handle, permits, self.capacity, self.closing.subscribe())
     }
 
     /// Sets the number of permits if none were set yet. Returns whether that was the case.
@@ -149,7 +149,7 @@ impl Semaphore {
     /// [`SetPermits::expires_in`] adds a lifetime.
     #[doc(alias = "trySetPermits")]
     pub fn try_set_permits(&self, permits: u64) -> SetPermits {
-        SetPermits { counter: self.counter.clone(), permits, overwrite: false, lifetime: None }
+        SetPermits { handle: self.handle.clone(), permits, overwrite: false, lifetime: None }
     }
 
     /// Sets the number of permits.
@@ -158,7 +158,7 @@ impl Semaphore {
     /// available until enough have been returned. Permits that are held without a lease are
     /// unknown, and count as returned.
     pub fn set_permits(&self, permits: u64) -> SetPermits {
-        SetPermits { counter: self.counter.clone(), permits, overwrite: true, lifetime: None }
+        SetPermits { handle: self.handle.clone(), permits, overwrite: true, lifetime: None }
     }
 
     /// Adds permits to the semaphore, or takes some away if `permits` is negative.
@@ -175,7 +175,7 @@ impl Semaphore {
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "addPermits")]
     pub async fn add_permits(&self, permits: i64) -> Result<i64, Failure> {
-        Ok(self.counter.add(permits, false).await?.unwrap_or(0))
+        Ok(self.handle.add(permits, false).await?.unwrap_or(0))
     }
 
     /// Returns permits that no guard holds: forgotten ones, or those of another process.
@@ -191,7 +191,7 @@ impl Semaphore {
     ///
     /// A request that was sent is executed even if the future is dropped.
     pub async fn release(&self, permits: u32) -> Result<(), Failure> {
-        self.counter.release(permits).await
+        self.handle.release(permits).await
     }
 
     /// Returns permits that no guard holds, if the semaphore exists. Returns `false` if it does
@@ -206,7 +206,7 @@ impl Semaphore {
     /// As [`Semaphore::release`].
     #[doc(alias = "releaseIfExists")]
     pub async fn release_if_exists(&self, permits: u32) -> Result<bool, Failure> {
-        Ok(self.counter.add(permits.into(), true).await?.is_some())
+        Ok(self.handle.add(permits.into(), true).await?.is_some())
     }
 
     /// Takes all available permits for good. Returns their number.
@@ -220,7 +220,7 @@ impl Semaphore {
     /// A request that was sent is executed even if the future is dropped.
     #[doc(alias = "drainPermits")]
     pub async fn drain(&self) -> Result<u64, Failure> {
-        self.counter.drain().await
+        self.handle.drain().await
     }
 
     /// Returns the number of permits that are available at this instant.
@@ -236,7 +236,7 @@ impl Semaphore {
     /// Dropping the future changes nothing.
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64, Failure> {
-        let counts = self.counter.count().await?;
+        let counts = self.handle.count().await?;
         let unset = || self.capacity.unwrap_or(0).saturating_sub(counts.leased);
         Ok(counts.available.map_or_else(unset, |left| u64::try_from(left).unwrap_or(0)))
     }
@@ -247,7 +247,7 @@ impl Semaphore {
     /// consider held permits: after a deletion or a rename those are forgotten. Waiters are not
     /// woken, but poll within `poll_interval`.
     pub fn object(&self) -> Object {
-        self.counter.object(layouts::permit_expirable_semaphore)
+        self.handle.object(layouts::permit_expirable_semaphore)
     }
 
     /// Deletes the semaphore, even while permits are held. Returns whether it existed.
@@ -260,7 +260,7 @@ impl Semaphore {
     ///
     /// A request that was sent is executed even if the future is dropped.
     pub async fn delete(&self) -> Result<bool, Failure> {
-        self.counter.delete().await
+        self.handle.delete().await
     }
 
     /// Closes this handle and its clones.
@@ -279,7 +279,7 @@ impl Semaphore {
 
 impl std::fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self.counter.source.as_ref().map(|source| &source.name);
+        let name = self.handle.keys.as_ref().map(|keys| &keys.name);
         f.debug_struct("Semaphore").field("name", &name).field("capacity", &self.capacity).finish_non_exhaustive()
     }
 }
@@ -287,10 +287,10 @@ impl std::fmt::Debug for Semaphore {
 /// A request to set permits, sent when awaited.
 ///
 /// Created by [`Semaphore::try_set_permits`] and [`Semaphore::set_permits`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct SetPermits {
-    counter: Counter,
+    handle: SemaphoreHandle,
     permits: u64,
     overwrite: bool,
     lifetime: Option<Duration>,
@@ -310,6 +310,6 @@ impl IntoFuture for SetPermits {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.counter.set(self.permits, self.overwrite, self.lifetime).await })
+        Box::pin(async move { self.handle.set(self.permits, self.overwrite, self.lifetime).await })
     }
 }

@@ -35,7 +35,7 @@ impl<T, C: Codec> Set<T, C> {
     {
         let values = self.inner.encode_limited(values)?;
         let request = values.into_iter().fold(self.inner.script(&INSERT_ALL)?, Request::arg);
-        self.inner.place.change(request).await
+        self.inner.object_ref.change(request).await
     }
 
     /// Moves a value to another set, in one step. Returns whether this set contained it.
@@ -55,9 +55,9 @@ impl<T, C: Codec> Set<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        let (_, key) = self.inner.place.named()?;
-        let other = self.inner.place.beside("name", other)?;
+        let (_, key) = self.inner.object_ref.name_and_key()?;
+        let other = self.inner.object_ref.same_slot_key("name", other)?;
         let value = self.inner.encode(value)?;
-        self.inner.place.change(Request::command("SMOVE").key(key.clone()).key(other).arg(value)).await
+        self.inner.object_ref.change(Request::command("SMOVE").key(key.clone()).key(other).arg(value)).await
     }
 }

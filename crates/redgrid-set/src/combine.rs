@@ -28,7 +28,7 @@ pub(crate) enum SetOperation {
 ///
 /// The other sets are given by name, and all names must share a slot. Up to 1,000 other sets are
 /// allowed; more are [`Failure::InvalidArgument`](crate::Failure::InvalidArgument).
-#[must_use = "nothing is asked of the server yet"]
+#[must_use = "does nothing until one of its methods is awaited"]
 pub struct Combination<T, C> {
     pub(crate) inner: Elements<T, C>,
     pub(crate) operation: SetOperation,
@@ -55,15 +55,15 @@ impl<T, C: Codec> Combination<T, C> {
     }
 
     fn keys(&self) -> Result<Vec<Bytes>, ObjectError> {
-        let own = self.inner.place.named()?.1.clone();
+        let own = self.inner.object_ref.name_and_key()?.1.clone();
         if self.others.len() > MAX_OTHERS {
-            return Err(self.inner.place.invalid(
+            return Err(self.inner.object_ref.invalid(
                 "names",
                 format_args!("up to {MAX_OTHERS} of them"),
                 self.others.len(),
             ));
         }
-        let others = self.others.iter().map(|other| self.inner.place.beside("name", other));
+        let others = self.others.iter().map(|other| self.inner.object_ref.same_slot_key("name", other));
         std::iter::once(Ok(own)).chain(others).collect()
     }
 
@@ -76,7 +76,7 @@ impl<T, C: Codec> Combination<T, C> {
         });
         let mut keys = self.keys()?;
         if let Some(into) = into {
-            keys.insert(0, self.inner.place.beside("name", into)?);
+            keys.insert(0, self.inner.object_ref.same_slot_key("name", into)?);
             command.push_str("STORE");
         }
         let takes_count = if self.sorted { "1" } else { "0" };
@@ -86,7 +86,7 @@ impl<T, C: Codec> Combination<T, C> {
 
     pub(crate) async fn read<R: FromReply>(&self, option: Option<&'static str>) -> Result<R, ObjectError> {
         // From the primary, because it is a script.
-        self.inner.place.ask(self.request(None, option)?).await
+        self.inner.object_ref.read_primary(self.request(None, option)?).await
     }
 
     /// Stores the values under a name, in one step, and replaces what is stored there. Returns the
@@ -108,7 +108,7 @@ impl<T, C: Codec> Combination<T, C> {
     #[doc(alias = "intersection")]
     #[doc(alias = "diff")]
     pub async fn store(self, name: impl AsRef<str>) -> Result<u64, ObjectError> {
-        self.inner.place.change(self.request(Some(name.as_ref()), None)?).await
+        self.inner.object_ref.change(self.request(Some(name.as_ref()), None)?).await
     }
 }
 
@@ -190,13 +190,16 @@ pub(crate) async fn count<T, C: Codec>(
         }
         request = request.arg("LIMIT").int(limit.try_into().unwrap_or(i64::MAX));
     }
-    combination.inner.place.ask(request).await
+    combination.inner.object_ref.read_primary(request).await
 }
 
 impl<T, C: fmt::Debug> fmt::Debug for Combination<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Combination");
-        debug.field("name", &self.inner.place.name()).field("operation", &self.operation).field("others", &self.others);
+        debug
+            .field("name", &self.inner.object_ref.name())
+            .field("operation", &self.operation)
+            .field("others", &self.others);
         debug.finish_non_exhaustive()
     }
 }

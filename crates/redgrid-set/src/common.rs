@@ -12,7 +12,7 @@ macro_rules! common_methods {
             /// Returns the [`Object`](redgrid_core::object::Object) of this name: existence,
             /// lifetime, other names, memory size.
             pub fn object(&self) -> redgrid_core::object::Object {
-                self.inner.place.object(redgrid_core::object::alone)
+                self.inner.object_ref.object(redgrid_core::object::alone)
             }
 
             /// Returns the number of values.
@@ -26,7 +26,7 @@ macro_rules! common_methods {
             /// Dropping the future changes nothing.
             #[doc(alias = "size")]
             pub async fn len(&self) -> Result<u64, ObjectError> {
-                self.inner.place.read(self.inner.place.command($count)?).await
+                self.inner.object_ref.read(self.inner.object_ref.command($count)?).await
             }
 
             /// Returns whether the set is empty.
@@ -53,7 +53,7 @@ macro_rules! common_methods {
             ///
             /// A request that was already sent is executed even if the future is dropped.
             pub async fn clear(&self) -> Result<bool, ObjectError> {
-                self.inner.place.change(self.inner.place.command("DEL")?).await
+                self.inner.object_ref.change(self.inner.object_ref.command("DEL")?).await
             }
 
             /// Removes a value. Returns whether the set contained it.
@@ -71,7 +71,7 @@ macro_rules! common_methods {
                 C: redgrid_codecs::Encode<Q>,
             {
                 let value = self.inner.encode(value)?;
-                self.inner.place.change(self.inner.place.command($remove)?.arg(value)).await
+                self.inner.object_ref.change(self.inner.object_ref.command($remove)?.arg(value)).await
             }
 
             /// Removes values, up to 500 or about 4 MiB a request. Returns the number of removed
@@ -97,7 +97,7 @@ macro_rules! common_methods {
                 C: redgrid_codecs::Encode<Q>,
             {
                 let values = self.inner.encode_all(values)?;
-                self.inner.change_parts($remove, &values).await
+                self.inner.change_chunks($remove, &values).await
             }
 
             /// Removes all values except these, up to 100,000, in one step. Returns the number of
@@ -124,7 +124,7 @@ macro_rules! common_methods {
             {
                 let values = self.inner.encode_limited(values)?;
                 let request = values.into_iter().fold(self.inner.script(&$retain)?, redgrid_core::Request::arg);
-                self.inner.place.change(request).await
+                self.inner.object_ref.change(request).await
             }
         }
 
@@ -139,7 +139,7 @@ macro_rules! common_methods {
             ///
             /// As for [`Self::read_all`].
             pub async fn random(&self) -> Result<Option<T>, ObjectError> {
-                self.inner.decode_option(self.inner.place.read(self.inner.place.command($random)?).await?)
+                self.inner.decode_option(self.inner.object_ref.read(self.inner.object_ref.command($random)?).await?)
             }
 
             /// Returns `count` distinct random values without removing them, or all values if there
@@ -154,8 +154,8 @@ macro_rules! common_methods {
             /// As for [`Self::read_all`].
             #[doc(alias = "random")]
             pub async fn random_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
-                let request = self.inner.place.command($random)?.int(count.into());
-                self.inner.decode_all(&self.inner.place.read::<Vec<_>>(request).await?)
+                let request = self.inner.object_ref.command($random)?.int(count.into());
+                self.inner.decode_all(&self.inner.object_ref.read::<Vec<_>>(request).await?)
             }
         }
     };

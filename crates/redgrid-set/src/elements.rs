@@ -4,31 +4,31 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Client, FromReply, Name, Pairs, Request, Script};
 
 pub(crate) struct Elements<T, C> {
-    pub(crate) place: Place,
+    pub(crate) object_ref: ObjectRef,
     pub(crate) codec: C,
     values: PhantomData<fn() -> T>,
 }
 
 impl<T, C: Codec> Elements<T, C> {
     pub(crate) fn new(client: &Client, name: impl AsRef<str>, codec: C) -> Self {
-        Elements { place: Place::new(client, name), codec, values: PhantomData }
+        Elements { object_ref: ObjectRef::new(client, name), codec, values: PhantomData }
     }
 
     pub(crate) fn with_codec<D: Codec>(self, codec: D) -> Elements<T, D> {
-        Elements { place: self.place, codec, values: PhantomData }
+        Elements { object_ref: self.object_ref, codec, values: PhantomData }
     }
 
     pub(crate) fn name(&self) -> Result<&Name, ObjectError> {
-        Ok(self.place.named()?.0)
+        Ok(self.object_ref.name_and_key()?.0)
     }
 
     /// Builds a call of a script on the key of the set.
     pub(crate) fn script(&self, script: &'static Script<1>) -> Result<Request, ObjectError> {
-        Ok(script.with([self.place.named()?.1.clone()]))
+        Ok(script.with([self.object_ref.name_and_key()?.1.clone()]))
     }
 
     pub(crate) fn invalid(
@@ -44,7 +44,7 @@ impl<T, C: Codec> Elements<T, C> {
     where
         C: Encode<Q>,
     {
-        self.place.encoded(&self.codec, value)
+        self.object_ref.encoded(&self.codec, value)
     }
 
     pub(crate) fn encode_all<'a, Q: ?Sized + 'a>(
@@ -54,7 +54,7 @@ impl<T, C: Codec> Elements<T, C> {
     where
         C: Encode<Q>,
     {
-        self.place.encoded_all(&self.codec, values)
+        self.object_ref.encoded_all(&self.codec, values)
     }
 
     /// Encodes the values of one script call, which must not be too many: the script blocks the
@@ -74,17 +74,17 @@ impl<T, C: Codec> Elements<T, C> {
     }
 
     /// Sends a write command for each chunk of some values. Returns the sum of the replies.
-    pub(crate) async fn change_parts(&self, command: &'static str, values: &[Bytes]) -> Result<u64, ObjectError> {
-        self.place.change_parts(values, || self.place.command(command)).await
+    pub(crate) async fn change_chunks(&self, command: &'static str, values: &[Bytes]) -> Result<u64, ObjectError> {
+        self.object_ref.change_chunks(values, || self.object_ref.command(command)).await
     }
 
     /// Sends a read command for each chunk of some values. Returns the replies, one for each value.
-    pub(crate) async fn read_parts<R: FromReply>(
+    pub(crate) async fn read_chunks<R: FromReply>(
         &self,
         command: &'static str,
         values: &[Bytes],
     ) -> Result<Vec<R>, ObjectError> {
-        self.place.read_parts(values, || self.place.command(command)).await
+        self.object_ref.read_chunks(values, || self.object_ref.command(command)).await
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) const MAX_SCRIPT_VALUES: usize = 100_000;
 
 impl<T, C: Decode<T>> Elements<T, C> {
     pub(crate) fn decode(&self, bytes: &Bytes) -> Result<T, ObjectError> {
-        self.place.decoded(&self.codec, bytes, || Some("a value".into()))
+        self.object_ref.decoded(&self.codec, bytes, || Some("a value".into()))
     }
 
     pub(crate) fn decode_option(&self, bytes: Option<Bytes>) -> Result<Option<T>, ObjectError> {
@@ -112,7 +112,7 @@ impl<T, C: Decode<T>> Elements<T, C> {
 
 impl<T, C: Clone> Clone for Elements<T, C> {
     fn clone(&self) -> Self {
-        Elements { place: self.place.clone(), codec: self.codec.clone(), values: PhantomData }
+        Elements { object_ref: self.object_ref.clone(), codec: self.codec.clone(), values: PhantomData }
     }
 }
 
@@ -128,7 +128,10 @@ macro_rules! handle {
         impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let mut debug = f.debug_struct(stringify!($type));
-                debug.field("name", &self.inner.place.name()).field("codec", &self.inner.codec).finish_non_exhaustive()
+                debug
+                    .field("name", &self.inner.object_ref.name())
+                    .field("codec", &self.inner.codec)
+                    .finish_non_exhaustive()
             }
         }
     };

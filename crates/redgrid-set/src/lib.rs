@@ -50,7 +50,7 @@ mod sorted;
 pub use combine::Combination;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode, Natural, Ordered};
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError, Scan};
+pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError, Scan};
 pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use set::Set;
 pub use sorted::{Aggregate, InOrder, LexSortedSet, Only, Range, ScoredCombination, ScoredSortedSet, SortedSet};

@@ -64,7 +64,7 @@ impl<T, C: Codec> Set<T, C> {
         C: Encode<Q>,
     {
         let value = self.inner.encode(value)?;
-        self.inner.place.change(self.inner.place.command("SADD")?.arg(value)).await
+        self.inner.object_ref.change(self.inner.object_ref.command("SADD")?.arg(value)).await
     }
 
     /// Inserts values, up to 500 or about 4 MiB a request. Returns the number of new values.
@@ -89,7 +89,7 @@ impl<T, C: Codec> Set<T, C> {
         C: Encode<Q>,
     {
         let values = self.inner.encode_all(values)?;
-        self.inner.change_parts("SADD", &values).await
+        self.inner.change_chunks("SADD", &values).await
     }
 
     /// Returns whether the set contains a value.
@@ -107,7 +107,7 @@ impl<T, C: Codec> Set<T, C> {
         C: Encode<Q>,
     {
         let value = self.inner.encode(value)?;
-        self.inner.place.read(self.inner.place.command("SISMEMBER")?.arg(value)).await
+        self.inner.object_ref.read(self.inner.object_ref.command("SISMEMBER")?.arg(value)).await
     }
 
     /// Returns for each value, in their order, whether the set contains it. Up to 500 values or
@@ -130,7 +130,7 @@ impl<T, C: Codec> Set<T, C> {
         C: Encode<Q>,
     {
         let values = self.inner.encode_all(values)?;
-        self.inner.read_parts("SMISMEMBER", &values).await
+        self.inner.read_chunks("SMISMEMBER", &values).await
     }
 
     /// Returns whether the set contains all of the values.
@@ -168,7 +168,7 @@ impl<T, C: Decode<T>> Set<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
-        self.inner.decode_all(&self.inner.place.read::<Vec<_>>(self.inner.place.command("SMEMBERS")?).await?)
+        self.inner.decode_all(&self.inner.object_ref.read::<Vec<_>>(self.inner.object_ref.command("SMEMBERS")?).await?)
     }
 
     /// Removes a random value and returns it; `None` if the set is empty. If the reply is lost, so
@@ -185,7 +185,7 @@ impl<T, C: Decode<T>> Set<T, C> {
     /// is lost then.
     #[doc(alias = "removeRandom")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
-        self.inner.decode_option(self.inner.place.change(self.inner.place.command("SPOP")?).await?)
+        self.inner.decode_option(self.inner.object_ref.change(self.inner.object_ref.command("SPOP")?).await?)
     }
 
     /// Removes `count` random values and returns them, or all values if there are fewer. If the
@@ -201,8 +201,9 @@ impl<T, C: Decode<T>> Set<T, C> {
     /// As for [`Set::pop`].
     #[doc(alias = "removeRandom")]
     pub async fn pop_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
-        self.inner
-            .decode_all(&self.inner.place.change::<Vec<_>>(self.inner.place.command("SPOP")?.int(count.into())).await?)
+        self.inner.decode_all(
+            &self.inner.object_ref.change::<Vec<_>>(self.inner.object_ref.command("SPOP")?.int(count.into())).await?,
+        )
     }
 }
 
@@ -211,6 +212,6 @@ impl<T: 'static, C: Decode<T>> Set<T, C> {
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> Scan<T> {
         let inner = self.inner.clone();
-        Scan::by("SSCAN", 1, self.inner.place.clone(), move |found| inner.decode(&found[0]))
+        Scan::by("SSCAN", 1, self.inner.object_ref.clone(), move |found| inner.decode(&found[0]))
     }
 }

@@ -355,7 +355,7 @@ impl ShardedBitSet {
                 Err(error) => failed.push((shard, error)),
             }
         }
-        ObjectError::of_shards(self.sharded.place.named()?.0, failed).map_or(Ok(None), Err)
+        ObjectError::of_shards(self.sharded.object_ref.name_and_key()?.0, failed).map_or(Ok(None), Err)
     }
 
     /// Returns a stream of the set bits, from low to high.
@@ -373,7 +373,7 @@ impl ShardedBitSet {
         if index < shards.layout.size {
             Ok(shards.layout.locate(index))
         } else {
-            Err(self.sharded.place.invalid("index", format_args!("0 to {}", shards.layout.size - 1), index))
+            Err(self.sharded.object_ref.invalid("index", format_args!("0 to {}", shards.layout.size - 1), index))
         }
     }
 
@@ -404,7 +404,7 @@ impl ShardedBitSet {
             _ => {
                 let expected = format_args!("one within 0 to {} whose end is not before its start", size - 1);
                 let got = format!("{:?} to {:?}", range.start_bound(), range.end_bound());
-                Err(self.sharded.place.invalid("range", expected, got))
+                Err(self.sharded.object_ref.invalid("range", expected, got))
             }
         }
     }
@@ -412,7 +412,7 @@ impl ShardedBitSet {
 
 impl fmt::Debug for ShardedBitSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedBitSet").field("name", &self.sharded.place.name()).finish_non_exhaustive()
+        f.debug_struct("ShardedBitSet").field("name", &self.sharded.object_ref.name()).finish_non_exhaustive()
     }
 }
 

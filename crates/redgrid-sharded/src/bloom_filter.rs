@@ -168,7 +168,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
                         "one of another filter, for {} and {}",
                         other.expected_insertions, other.false_probability
                     );
-                    Err(self.sharded.place.invalid("part", expected, got))
+                    Err(self.sharded.object_ref.invalid("part", expected, got))
                 }
                 None => Ok(()),
             }
@@ -331,7 +331,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     where
         C: Encode<Q>,
     {
-        self.sharded.place.encoded(&self.sharded.options, element)
+        self.sharded.object_ref.encoded(&self.sharded.options, element)
     }
 
     /// Groups elements by shard.
@@ -357,7 +357,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     }
 
     fn absent_error(&self) -> Result<ObjectError, ObjectError> {
-        Ok(ObjectError::Absent { name: self.sharded.place.named()?.0.clone() })
+        Ok(ObjectError::Absent { name: self.sharded.object_ref.name_and_key()?.0.clone() })
     }
 
     /// Runs a call on a shard. Creates the shard if it is missing and the filter exists.
@@ -392,7 +392,10 @@ impl<T, C: Codec> Clone for ShardedBloomFilter<T, C> {
 impl<T, C: Codec> fmt::Debug for ShardedBloomFilter<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("ShardedBloomFilter");
-        debug.field("name", &self.sharded.place.name()).field("codec", &self.sharded.options).finish_non_exhaustive()
+        debug
+            .field("name", &self.sharded.object_ref.name())
+            .field("codec", &self.sharded.options)
+            .finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::layouts::sharded;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Client, Failure, Name, Pairs, Request, ServerError};
 
 use crate::layout::{Kind, ShardLayout, ShardLayoutRequest};
@@ -57,7 +57,7 @@ impl<P: Shard> Shards<P> {
 
 /// The handle of a sharded object.
 pub(crate) struct Sharded<P: Shard> {
-    pub(crate) place: Place,
+    pub(crate) object_ref: ObjectRef,
     pub(crate) options: P::Options,
     pub(crate) requested: ShardLayoutRequest,
     cached_layout: Arc<CachedLayout>,
@@ -66,17 +66,19 @@ pub(crate) struct Sharded<P: Shard> {
 
 impl<P: Shard> Sharded<P> {
     pub(crate) fn new(client: &Client, name: impl AsRef<str>, options: P::Options) -> Self {
-        let place = Place::new(client, name);
+        let object_ref = ObjectRef::new(client, name);
         // Shared by all handles of the client.
-        let cached_layout =
-            place.named().map(|(_, key)| client.shared(&sharded(key)[0], CachedLayout::default)).unwrap_or_default();
-        Sharded { place, options, requested: ShardLayoutRequest::default(), cached_layout, shards: Arc::default() }
+        let cached_layout = object_ref
+            .name_and_key()
+            .map(|(_, key)| client.shared(&sharded(key)[0], CachedLayout::default))
+            .unwrap_or_default();
+        Sharded { object_ref, options, requested: ShardLayoutRequest::default(), cached_layout, shards: Arc::default() }
     }
 
     /// Returns a handle of the same object with shards of another type.
     pub(crate) fn with_shard_type<O: Shard>(&self, options: O::Options) -> Sharded<O> {
         Sharded {
-            place: self.place.clone(),
+            object_ref: self.object_ref.clone(),
             options,
             requested: self.requested,
             cached_layout: Arc::clone(&self.cached_layout),
@@ -86,15 +88,15 @@ impl<P: Shard> Sharded<P> {
 
     /// Returns the key of the shard layout. Checks the name.
     fn config_key(&self) -> Result<Bytes, ObjectError> {
-        let (name, key) = self.place.named()?;
+        let (name, key) = self.object_ref.name_and_key()?;
         if name.as_str().contains('{') {
             let expected = "one without a hash tag, as the parts have tags of their own";
-            return Err(self.place.invalid("name", expected, name));
+            return Err(self.object_ref.invalid("name", expected, name));
         }
         let length = name.as_str().len();
         if length > MAX_NAME_LENGTH {
             let expected = format_args!("up to {MAX_NAME_LENGTH} bytes, as those of the parts are longer");
-            return Err(self.place.invalid("name", expected, format_args!("{length} bytes")));
+            return Err(self.object_ref.invalid("name", expected, format_args!("{length} bytes")));
         }
         Ok(sharded(key).remove(0))
     }
@@ -104,7 +106,7 @@ impl<P: Shard> Sharded<P> {
     }
 
     fn cache_layout(&self, layout: ShardLayout) {
-        let until = self.place.client().clock().now() + LAYOUT_TTL;
+        let until = self.object_ref.client().clock().now() + LAYOUT_TTL;
         *self.cached_layout.lock().unwrap_or_else(PoisonError::into_inner) = Some((layout, until));
     }
 
@@ -123,28 +125,28 @@ impl<P: Shard> Sharded<P> {
         let cached = *self.cached_layout.lock().unwrap_or_else(PoisonError::into_inner);
         // A cached layout of another type is ignored: the server will report the type.
         let cached = cached.filter(|(layout, _)| layout.kind == kind);
-        if let Some((layout, _)) = cached.filter(|(_, until)| self.place.client().clock().now() < *until) {
-            return layout.checked(&self.place, self.requested);
+        if let Some((layout, _)) = cached.filter(|(_, until)| self.object_ref.client().clock().now() < *until) {
+            return layout.checked(&self.object_ref, self.requested);
         }
         let cached = cached.map(|(layout, _)| layout);
-        let new_layout = ShardLayout::requested(&self.place, kind, self.requested, cached)?;
+        let new_layout = ShardLayout::requested(&self.object_ref, kind, self.requested, cached)?;
         let stored: Result<Pairs<Bytes, Bytes>, ObjectError> = if create {
-            self.place.ask(new_layout.create_request(&config)).await.map(|(_, fields): (bool, _)| fields)
+            self.object_ref.read_primary(new_layout.create_request(&config)).await.map(|(_, fields): (bool, _)| fields)
         } else {
-            self.place.ask(Request::command("HGETALL").key(config)).await
+            self.object_ref.read_primary(Request::command("HGETALL").key(config)).await
         };
         match (stored, cached) {
-            (Ok(fields), _) => match ShardLayout::parse(&self.place, kind, fields)? {
+            (Ok(fields), _) => match ShardLayout::parse(&self.object_ref, kind, fields)? {
                 Some(layout) => {
                     self.cache_layout(layout);
-                    layout.checked(&self.place, self.requested)
+                    layout.checked(&self.object_ref, self.requested)
                 }
                 None => Ok(new_layout),
             },
             // Shards on other nodes may be reachable.
             (Err(ObjectError::Failed(Failure::Unavailable { .. })), Some(layout)) => {
                 self.cache_layout(layout);
-                layout.checked(&self.place, self.requested)
+                layout.checked(&self.object_ref, self.requested)
             }
             (Err(error), _) => Err(error),
         }
@@ -153,10 +155,14 @@ impl<P: Shard> Sharded<P> {
     /// Reads the layout from the server and returns its shards; `None` if none is stored.
     pub(crate) async fn stored_shards(&self) -> Result<Option<Arc<Shards<P>>>, ObjectError> {
         let request = Request::command("HGETALL").key(self.config_key()?);
-        match ShardLayout::parse(&self.place, P::kind(&self.options), self.place.ask(request).await?)? {
+        match ShardLayout::parse(
+            &self.object_ref,
+            P::kind(&self.options),
+            self.object_ref.read_primary(request).await?,
+        )? {
             Some(layout) => {
                 self.cache_layout(layout);
-                Ok(Some(self.shards(layout.checked(&self.place, self.requested)?)))
+                Ok(Some(self.shards(layout.checked(&self.object_ref, self.requested)?)))
             }
             None => {
                 self.forget_layout();
@@ -175,7 +181,7 @@ impl<P: Shard> Sharded<P> {
             Some(shards) => Ok((shards, true)),
             None => {
                 let (kind, requested) = (P::kind(&self.options), self.requested);
-                Ok((self.shards(ShardLayout::requested(&self.place, kind, requested, None)?), false))
+                Ok((self.shards(ShardLayout::requested(&self.object_ref, kind, requested, None)?), false))
             }
         }
     }
@@ -183,7 +189,7 @@ impl<P: Shard> Sharded<P> {
     /// Deletes the stored layout, if it is still this one.
     pub(crate) async fn delete_layout(&self, layout: &ShardLayout) -> Result<(), ObjectError> {
         let request = layout.delete_request(&self.config_key()?);
-        let _: bool = self.place.change(request).await?;
+        let _: bool = self.object_ref.change(request).await?;
         self.forget_layout();
         Ok(())
     }
@@ -196,17 +202,17 @@ impl<P: Shard> Sharded<P> {
     ) -> Result<(bool, Arc<Shards<P>>), ObjectError> {
         let (config, kind, new_layout) =
             (self.config_key()?, P::kind(&self.options), self.requested_layout(requested)?);
-        let (created, fields) = self.place.change(new_layout.create_request(&config)).await?;
-        let layout = ShardLayout::parse(&self.place, kind, fields)?.unwrap_or(new_layout);
+        let (created, fields) = self.object_ref.change(new_layout.create_request(&config)).await?;
+        let layout = ShardLayout::parse(&self.object_ref, kind, fields)?.unwrap_or(new_layout);
         self.cache_layout(layout);
-        Ok((created, self.shards(layout.checked(&self.place, self.requested)?)))
+        Ok((created, self.shards(layout.checked(&self.object_ref, self.requested)?)))
     }
 
     /// Returns the requested layout, if it is valid.
     #[cfg(feature = "bits")]
     pub(crate) fn requested_layout(&self, requested: ShardLayoutRequest) -> Result<ShardLayout, ObjectError> {
         self.config_key()?;
-        ShardLayout::requested(&self.place, P::kind(&self.options), requested, None)
+        ShardLayout::requested(&self.object_ref, P::kind(&self.options), requested, None)
     }
 
     /// Returns the shards of a layout, without a request.
@@ -215,9 +221,10 @@ impl<P: Shard> Sharded<P> {
         if let Some(shards) = shards.as_ref().filter(|shards| shards.layout == layout) {
             return Arc::clone(shards);
         }
-        let name = self.place.name().map_or("", Name::as_str);
-        let shard =
-            |shard| P::new(self.place.client(), format!("{name}:{{{}}}", tag(shard, layout.shards)), &self.options);
+        let name = self.object_ref.name().map_or("", Name::as_str);
+        let shard = |shard| {
+            P::new(self.object_ref.client(), format!("{name}:{{{}}}", tag(shard, layout.shards)), &self.options)
+        };
         let all = Arc::new(Shards { layout, all: (0..layout.shards).map(shard).collect() });
         *shards = Some(Arc::clone(&all));
         all
@@ -236,7 +243,7 @@ impl<P: Shard> Sharded<P> {
     where
         F: Future<Output = Result<T, ObjectError>>,
     {
-        let (client, name) = (self.place.client(), self.place.name());
+        let (client, name) = (self.object_ref.client(), self.object_ref.name());
         let until = client.clock().now() + client.patience();
         let calls: Vec<_> = targets
             .into_iter()
@@ -275,7 +282,7 @@ impl<P: Shard> Sharded<P> {
                 Err(error) => failed.push((number, error)),
             }
         }
-        match ObjectError::of_shards(self.place.named()?.0, failed) {
+        match ObjectError::of_shards(self.object_ref.name_and_key()?.0, failed) {
             Some(failed) => Err(failed),
             None => Ok(done),
         }
@@ -316,7 +323,7 @@ impl<P: Shard> Sharded<P> {
                 Err(error) => failed.push((number, error)),
             }
         }
-        match ObjectError::of_shards(self.place.named()?.0, failed).filter(|_| !found) {
+        match ObjectError::of_shards(self.object_ref.name_and_key()?.0, failed).filter(|_| !found) {
             Some(failed) => Err(failed),
             None => Ok(found),
         }
@@ -325,9 +332,15 @@ impl<P: Shard> Sharded<P> {
 
 impl<P: Shard> Clone for Sharded<P> {
     fn clone(&self) -> Self {
-        let Sharded { place, options, requested, cached_layout, shards } = self;
+        let Sharded { object_ref, options, requested, cached_layout, shards } = self;
         let (cached_layout, shards) = (Arc::clone(cached_layout), Arc::clone(shards));
-        Sharded { place: place.clone(), options: options.clone(), requested: *requested, cached_layout, shards }
+        Sharded {
+            object_ref: object_ref.clone(),
+            options: options.clone(),
+            requested: *requested,
+            cached_layout,
+            shards,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::str::FromStr;
 
 use bytes::Bytes;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Pairs, Request, Script};
 
 use crate::tags::MAX_SHARDS;
@@ -64,14 +64,14 @@ pub(crate) struct ShardLayout {
 impl ShardLayout {
     /// Returns the requested layout, completed by the cached one, if it is valid.
     pub(crate) fn requested(
-        place: &Place,
+        object_ref: &ObjectRef,
         kind: Kind,
         requested: ShardLayoutRequest,
         cached: Option<ShardLayout>,
     ) -> Result<ShardLayout, ObjectError> {
         let shards = requested.shards.or(cached.map(|cached| cached.shards)).unwrap_or(DEFAULT_SHARDS);
         if !(1..=MAX_SHARDS).contains(&shards) || !shards.is_power_of_two() {
-            return Err(place.invalid("shards", format_args!("a power of two, 1 to {MAX_SHARDS}"), shards));
+            return Err(object_ref.invalid("shards", format_args!("a power of two, 1 to {MAX_SHARDS}"), shards));
         }
         let max_size = u64::from(shards) * MAX_BITS;
         let size = match kind {
@@ -79,7 +79,7 @@ impl ShardLayout {
             _ => 0,
         };
         if kind == Kind::Bits && !(1..=max_size).contains(&size) {
-            return Err(place.invalid("size", format_args!("1 to {max_size} bits in {shards} shards"), size));
+            return Err(object_ref.invalid("size", format_args!("1 to {max_size} bits in {shards} shards"), size));
         }
         Ok(ShardLayout { kind, shards, size, filter: requested.filter.or(cached.and_then(|cached| cached.filter)) })
     }
@@ -117,7 +117,7 @@ impl ShardLayout {
     /// Parses and checks the stored layout, which any client may have written; `None` if there is
     /// none.
     pub(crate) fn parse(
-        place: &Place,
+        object_ref: &ObjectRef,
         kind: Kind,
         fields: Pairs<Bytes, Bytes>,
     ) -> Result<Option<ShardLayout>, ObjectError> {
@@ -129,7 +129,7 @@ impl ShardLayout {
         let stored_kind = text("kind").unwrap_or_default();
         if stored_kind != kind.as_str() {
             let expected = format_args!("a sharded {}", kind.as_str());
-            return Err(place.invalid(
+            return Err(object_ref.invalid(
                 "kind",
                 expected,
                 if stored_kind.is_empty() { "something else" } else { &stored_kind },
@@ -151,18 +151,22 @@ impl ShardLayout {
         };
         match layout.filter(is_valid) {
             Some(layout) => Ok(Some(layout)),
-            None => Err(place.invalid("division", "one that redgrid has stored", format_args!("{fields:?}"))),
+            None => Err(object_ref.invalid("division", "one that redgrid has stored", format_args!("{fields:?}"))),
         }
     }
 
     /// Checks that the layout is the requested one.
-    pub(crate) fn checked(self, place: &Place, requested: ShardLayoutRequest) -> Result<ShardLayout, ObjectError> {
+    pub(crate) fn checked(
+        self,
+        object_ref: &ObjectRef,
+        requested: ShardLayoutRequest,
+    ) -> Result<ShardLayout, ObjectError> {
         let differs = |wanted: Option<u64>, stored: u64| wanted.filter(|wanted| *wanted != stored);
         if let Some(other) = differs(requested.shards.map(u64::from), self.shards.into()) {
-            return Err(place.invalid("shards", format_args!("{}, as it was made with", self.shards), other));
+            return Err(object_ref.invalid("shards", format_args!("{}, as it was made with", self.shards), other));
         }
         if let Some(other) = differs(requested.size, self.size) {
-            return Err(place.invalid("size", format_args!("{}, as it was made with", self.size), other));
+            return Err(object_ref.invalid("size", format_args!("{}, as it was made with", self.size), other));
         }
         Ok(self)
     }

@@ -22,8 +22,8 @@ impl Shard for AnyShard {
     }
 
     fn new(client: &Client, name: String, options: &Kind) -> Self {
-        let (layout, faces): (Layout, _) = if *options == Kind::Filter { (bloom_filter, 2) } else { (alone, 1) };
-        AnyShard(Object::with_layout(client, Name::new(name), layout).and_faces(faces))
+        let (layout, primary_keys): (Layout, _) = if *options == Kind::Filter { (bloom_filter, 2) } else { (alone, 1) };
+        AnyShard(Object::with_layout(client, Name::new(name), layout).with_primary_keys(primary_keys))
     }
 }
 
@@ -46,7 +46,7 @@ impl ShardedObject {
     /// Returns the name, if it is valid.
     #[doc(alias = "getName")]
     pub fn name(&self) -> Option<&Name> {
-        self.0.place.name()
+        self.0.object_ref.name()
     }
 
     /// Returns the number of shards; `None` if no shard layout is stored.

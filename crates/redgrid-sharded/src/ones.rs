@@ -19,7 +19,7 @@ use crate::fan_out::Sharded;
 /// A bit that is set from beginning to end is returned exactly once. Bits that are set or cleared
 /// meanwhile may be returned or not. If a shard fails, the stream returns its error and continues
 /// with the next shard.
-#[must_use = "a stream asks nobody until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct ShardedOnes(BoxStream<'static, Result<u64, ObjectError>>);
 
 impl ShardedOnes {

@@ -21,7 +21,7 @@ type Start<T> = Box<dyn FnOnce(Option<Bytes>, Option<u32>) -> BoxStream<'static,
 /// removed meanwhile may be returned or not. An entry may be returned twice, as in a stream over
 /// one shard. An entry that cannot be decoded is an error, and the stream continues after it. If a
 /// shard fails, the stream returns its error and continues with the next shard.
-#[must_use = "a stream asks nobody until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct ShardedScan<T> {
     start: Option<Start<T>>,
     pattern: Option<Bytes>,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode, Raw};
-use redgrid_core::object::{ObjectError, Place, Rounds};
+use redgrid_core::object::{CasLoop, ObjectError, ObjectRef};
 use redgrid_core::{Client, Name};
 use redgrid_set::Set;
 
@@ -85,7 +85,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
     where
         C: Encode<Q>,
     {
-        self.sharded.place.encoded(&self.sharded.options, value)
+        self.sharded.object_ref.encoded(&self.sharded.options, value)
     }
 
     /// Returns the shard of a value, as a plain set, whether it contains the value or not.
@@ -97,7 +97,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
     /// # Cancel safety
     ///
     /// The shard layout may be stored. Nothing else is changed.
-    pub async fn part_of<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
+    pub async fn shard_of<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
     where
         T: Borrow<Q>,
         C: Encode<Q>,
@@ -189,7 +189,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
         T: Borrow<Q>,
         C: Encode<Q>,
     {
-        self.part_of(value).await?.insert(value).await
+        self.shard_of(value).await?.insert(value).await
     }
 
     /// Inserts values, on their shards in parallel, up to 500 values or about 4 MiB a request.
@@ -408,14 +408,14 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     #[doc(alias = "removeRandom")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
-        let place = &self.sharded.place;
-        let name = place.named()?.0;
-        let mut rounds = Rounds::of(place.client(), name);
+        let object_ref = &self.sharded.object_ref;
+        let name = object_ref.name_and_key()?.0;
+        let mut cas_loop = CasLoop::new(object_ref.client(), name);
         // From the primaries: the reply of a replica may be outdated.
         let len = |shard: Set<T, C>, ()| async move {
             let object = shard.object();
-            let shard = Place::new(place.client(), object.name().map_or("", Name::as_str));
-            shard.ask::<u64>(shard.command("SCARD")?).await
+            let shard = ObjectRef::new(object_ref.client(), object.name().map_or("", Name::as_str));
+            shard.read_primary::<u64>(shard.command("SCARD")?).await
         };
         loop {
             let (mut sizes, mut failed) = (Vec::new(), Vec::new());
@@ -431,7 +431,7 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
             if let Some(value) = shards.all[shard as usize].pop().await? {
                 return Ok(Some(value));
             }
-            rounds.lost().await?;
+            cas_loop.lost().await?;
         }
     }
 }
@@ -453,6 +453,9 @@ impl<T, C: Codec> Clone for ShardedSet<T, C> {
 impl<T, C: Codec> fmt::Debug for ShardedSet<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("ShardedSet");
-        debug.field("name", &self.sharded.place.name()).field("codec", &self.sharded.options).finish_non_exhaustive()
+        debug
+            .field("name", &self.sharded.object_ref.name())
+            .field("codec", &self.sharded.options)
+            .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{IdempotentScript, Request, Script};
 
 use crate::error::{ID_TOO_SMALL, StreamError};
@@ -70,10 +70,10 @@ impl Trim {
         Trim { limit: Some(entries), ..self }
     }
 
-    pub(crate) fn to_args(self, place: &Place) -> Result<Vec<Bytes>, ObjectError> {
+    pub(crate) fn to_args(self, object_ref: &ObjectRef) -> Result<Vec<Bytes>, ObjectError> {
         let (strategy, bound) = match self.keep {
             Keep::Entries(entries) if i64::try_from(entries).is_err() => {
-                return Err(place.invalid("max_len", format_args!("at most {}", i64::MAX), entries));
+                return Err(object_ref.invalid("max_len", format_args!("at most {}", i64::MAX), entries));
             }
             Keep::Entries(entries) => ("MAXLEN", entries.to_string()),
             Keep::From(id) => ("MINID", id.to_string()),
@@ -82,11 +82,11 @@ impl Trim {
         match self.limit {
             None => {}
             Some(_) if !self.approximately => {
-                return Err(place.invalid("limit", "none of what is trimmed exactly", "one"));
+                return Err(object_ref.invalid("limit", "none of what is trimmed exactly", "one"));
             }
             // 0 means no limit to the server.
             Some(limit) if limit == 0 || i64::try_from(limit).is_err() => {
-                return Err(place.invalid("limit", format_args!("1 to {}", i64::MAX), limit));
+                return Err(object_ref.invalid("limit", format_args!("1 to {}", i64::MAX), limit));
             }
             Some(limit) => args.extend(["LIMIT".into(), limit.to_string().into()]),
         }
@@ -142,11 +142,19 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         VC: Encode<V>,
         V: 'a,
     {
-        let encode_pair =
-            |(field, value)| Ok([self.place.encoded(&self.keys, field)?, self.place.encoded(&self.values, value)?]);
+        let encode_pair = |(field, value)| {
+            Ok([self.object_ref.encoded(&self.keys, field)?, self.object_ref.encoded(&self.values, value)?])
+        };
         let fields: Result<Vec<[Bytes; 2]>, ObjectError> = fields.into_iter().map(encode_pair).collect();
         let fields = fields.map(|fields| fields.into_iter().flatten().collect());
-        Add { place: self.place.clone(), fields, id: None, trim: None, make_stream: true, exactly_once: false }
+        Add {
+            object_ref: self.object_ref.clone(),
+            fields,
+            id: None,
+            trim: None,
+            make_stream: true,
+            exactly_once: false,
+        }
     }
 }
 
@@ -157,11 +165,11 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
 /// nothing. The request is sent once: if its reply is lost, the call returns
 /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) and is not repeated. Waiters that
 /// use this library are notified; those for an entry of more than 3,490 fields a moment later.
-#[must_use = "nothing is added until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 #[doc(alias = "StreamAddArgs")]
 pub struct Add {
-    place: Place,
+    object_ref: ObjectRef,
     fields: Result<Vec<Bytes>, ObjectError>,
     id: Option<EntryId>,
     trim: Option<Trim>,
@@ -171,7 +179,7 @@ pub struct Add {
 
 impl Add {
     /// Sets the id. It must be larger than that of the last entry; otherwise the call fails with
-    /// [`StreamError::NotBehind`].
+    /// [`StreamError::IdTooSmall`].
     pub fn id(self, id: EntryId) -> Add {
         Add { id: Some(id), ..self }
     }
@@ -198,24 +206,24 @@ impl Add {
     }
 
     async fn run(self) -> Result<EntryId, StreamError> {
-        let Add { place, fields, id, trim, make_stream, exactly_once } = self;
-        let (name, key) = place.named()?;
+        let Add { object_ref, fields, id, trim, make_stream, exactly_once } = self;
+        let (name, key) = object_ref.name_and_key()?;
         let fields = fields?;
         if fields.is_empty() {
-            return Err(place.invalid("fields", "one at least", "none").into());
+            return Err(object_ref.invalid("fields", "one at least", "none").into());
         }
         if id == Some(EntryId::MIN) {
-            return Err(place.invalid("id", "one behind 0-0", EntryId::MIN).into());
+            return Err(object_ref.invalid("id", "one behind 0-0", EntryId::MIN).into());
         }
         let mut args: Vec<Bytes> = Vec::with_capacity(fields.len() + 8);
         args.extend((!make_stream).then(|| Bytes::from_static(b"NOMKSTREAM")));
-        args.extend(trim.map(|trim| trim.to_args(&place)).transpose()?.unwrap_or_default());
+        args.extend(trim.map(|trim| trim.to_args(&object_ref)).transpose()?.unwrap_or_default());
         args.push(id.map_or(Bytes::from_static(b"*"), EntryId::to_bytes));
         args.extend(fields);
         let fits_script = args.len() <= MAX_SCRIPT_ARGS;
-        let client = place.client();
+        let client = object_ref.client();
         let added: Result<Option<EntryId>, _> = if fits_script {
-            let request = ADD.with([key.clone()]).publish_here().arg(channel(key));
+            let request = ADD.with([key.clone()]).publish_arg().arg(channel(key));
             let request = args.into_iter().fold(request, |request, arg| request.arg(arg));
             let reply: Result<Vec<EntryId>, _> = if exactly_once {
                 client.run_exactly_once(request).await
@@ -226,12 +234,12 @@ impl Add {
         } else if exactly_once {
             let max_fields = (MAX_SCRIPT_ARGS - 8) / 2;
             let expected = format_args!("up to {max_fields} of what is added exactly once");
-            return Err(place.invalid("fields", expected, args.len() / 2).into());
+            return Err(object_ref.invalid("fields", expected, args.len() / 2).into());
         } else {
-            let added = client.run(args.into_iter().fold(place.command("XADD")?, Request::arg)).await;
+            let added = client.run(args.into_iter().fold(object_ref.command("XADD")?, Request::arg)).await;
             if let Ok(Some(id)) = &added {
                 let id: &EntryId = id;
-                client.run_later(NOTIFY.with([key.clone()]).publish_here().arg(channel(key)).arg(id.to_bytes()));
+                client.run_detached(NOTIFY.with([key.clone()]).publish_arg().arg(channel(key)).arg(id.to_bytes()));
             }
             added
         };
@@ -240,7 +248,7 @@ impl Add {
             Ok(None) => Err(ObjectError::Absent { name: name.clone() }.into()),
             Err(error) => match (id, StreamError::server_message(&error)) {
                 (Some(id), Some(message)) if message.contains(ID_TOO_SMALL) => {
-                    Err(StreamError::NotBehind { name: name.clone(), id })
+                    Err(StreamError::IdTooSmall { name: name.clone(), id })
                 }
                 _ => Err(error.into()),
             },

@@ -87,7 +87,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
 /// }
 /// # Ok(()) }
 /// ```
-#[must_use = "nothing is consumed until this is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Consumer<K, V> {
     source: Box<dyn PageSource<K, V>>,
     options: Options,
@@ -165,7 +165,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> PageSource<K, V> for 
             };
             let page = source.next_page(options, &mut state).await;
             state.failures = if page.is_ok() { 0 } else { state.failures.saturating_add(1) };
-            let ended = page.is_err() && source.group.place().client().is_shut_down();
+            let ended = page.is_err() && source.group.object_ref().client().is_shut_down();
             ((!ended).then_some(state), page)
         })
     }
@@ -175,15 +175,15 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> PageSource<K, V> for 
     }
 
     fn origin(&self) -> Origin {
-        Origin { place: self.group.place().clone(), group: self.group.name.clone().into() }
+        Origin { object_ref: self.group.object_ref().clone(), group: self.group.name.clone().into() }
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
     fn initial_state(&self) -> Result<State, ObjectError> {
-        let place = self.group.place();
-        let waiter = Waiter::new(place)?;
-        let now = place.client().clock().now();
+        let object_ref = self.group.object_ref();
+        let waiter = Waiter::new(object_ref)?;
+        let now = object_ref.client().clock().now();
         Ok(State {
             next: NextRead::PendingAfter(EntryId::MIN),
             // A request of an earlier consumer with this name may still be in flight.
@@ -201,13 +201,13 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
     ///
     /// The margin is for servers whose clocks run slightly slower.
     fn in_flight_end(&self) -> Instant {
-        let client = self.group.place().client();
+        let client = self.group.object_ref().client();
         client.clock().now() + client.response_timeout() + client.response_timeout() / 100 + Duration::from_millis(1)
     }
 
     /// Returns the next page that has entries, and waits for it.
     async fn next_page(&self, options: Options, state: &mut State) -> Page {
-        let client = self.group.place().client();
+        let client = self.group.object_ref().client();
         if state.failures > 0 {
             let pause = ERROR_PAUSES.0.saturating_mul(1 << (state.failures - 1).min(10)).min(ERROR_PAUSES.1);
             tokio::select! {
@@ -218,7 +218,7 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
         }
         loop {
             if client.is_shut_down() {
-                return Err(shut_down(self.group.place()).into());
+                return Err(shut_down(self.group.object_ref()).into());
             }
             state.waiter.before_poll();
             let found = match self.poll_page(options, state).await {
@@ -244,7 +244,7 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
 
     /// Reads the next page. It is empty if there is more to read, and `None` if there is nothing.
     async fn poll_page(&self, options: Options, state: &mut State) -> Result<Option<Vec<FetchedEntry>>, StreamError> {
-        let clock = self.group.place().client().clock();
+        let clock = self.group.object_ref().client().clock();
         if state.next == NextRead::New && clock.now() >= state.reread_pending_at {
             (state.next, state.reread_pending_at) = (NextRead::PendingAfter(EntryId::MIN), Instant::MAX);
         }
@@ -411,10 +411,10 @@ impl<K, V> Unpin for Consumer<K, V> {}
 
 impl<K, V> fmt::Debug for Consumer<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Origin { place, group } = self.source.origin();
+        let Origin { object_ref, group } = self.source.origin();
         let mut debug = f.debug_struct("Consumer");
         debug
-            .field("name", &place.name())
+            .field("name", &object_ref.name())
             .field("group", &group)
             .field("options", &self.options)
             .finish_non_exhaustive()

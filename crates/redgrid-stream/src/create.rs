@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use redgrid_core::Request;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 
 use crate::error::{NO_STREAM, StreamError};
 use crate::id::EntryId;
@@ -38,11 +38,11 @@ impl Start {
 ///
 /// The request is sent once. If the group exists it fails with [`StreamError::GroupExists`], and
 /// the group is not changed.
-#[must_use = "nothing is created until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 #[doc(alias = "StreamCreateGroupArgs")]
 pub struct Create {
-    pub(crate) place: Place,
+    pub(crate) object_ref: ObjectRef,
     pub(crate) group: String,
     pub(crate) start: Start,
     pub(crate) make_stream: bool,
@@ -79,8 +79,8 @@ impl Create {
     }
 
     async fn run(self) -> Result<(), StreamError> {
-        let Create { place, group, start, make_stream, entries_read } = self;
-        let (name, key) = place.named()?;
+        let Create { object_ref, group, start, make_stream, entries_read } = self;
+        let (name, key) = object_ref.name_and_key()?;
         let mut request =
             Request::subcommand("XGROUP", "CREATE").key(key.clone()).arg(group.clone()).arg(start.to_arg());
         if make_stream {
@@ -88,13 +88,13 @@ impl Create {
         }
         if let Some(entries) = entries_read {
             let entries = i64::try_from(entries);
-            let entries =
-                entries.map_err(|_| place.invalid("entries_read", format_args!("at most {}", i64::MAX), "more"))?;
+            let entries = entries
+                .map_err(|_| object_ref.invalid("entries_read", format_args!("at most {}", i64::MAX), "more"))?;
             request = request.arg("ENTRIESREAD").int(entries);
         }
-        place.change(request).await.map_err(|error| match StreamError::server_message(&error) {
+        object_ref.change(request).await.map_err(|error| match StreamError::server_message(&error) {
             Some(message) if message.contains(NO_STREAM) => ObjectError::Absent { name: name.clone() }.into(),
-            _ => StreamError::from_group_request(&place, &group, error),
+            _ => StreamError::from_group_request(&object_ref, &group, error),
         })
     }
 }

@@ -3,14 +3,14 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 
 use crate::entry::Entry;
 
 /// The group at which a delivery is acknowledged.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
-    pub(crate) place: Place,
+    pub(crate) object_ref: ObjectRef,
     pub(crate) group: Arc<str>,
 }
 
@@ -60,9 +60,9 @@ impl<K, V> Delivery<K, V> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn ack(&self) -> Result<(), ObjectError> {
-        let Origin { place, group } = &self.origin;
-        let request = place.command("XACK")?.arg(group.to_string()).arg(self.entry.id.to_bytes());
-        place.change(request.idempotent()).await
+        let Origin { object_ref, group } = &self.origin;
+        let request = object_ref.command("XACK")?.arg(group.to_string()).arg(self.entry.id.to_bytes());
+        object_ref.change(request.idempotent()).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
-use redgrid_core::object::Place;
+use redgrid_core::object::ObjectRef;
 use redgrid_core::{FromReply, Pairs, Reply, ServerError};
 
 use crate::error::StreamError;
@@ -41,13 +41,14 @@ impl RawEntry {
     /// Decodes the entry with these codecs.
     pub(crate) fn decode<K, V>(
         &self,
-        place: &Place,
+        object_ref: &ObjectRef,
         keys: &impl Decode<K>,
         values: &impl Decode<V>,
     ) -> Result<Entry<K, V>, StreamError> {
         let at = || Some(format!("entry {}", self.id));
-        let decode_field =
-            |(key, value): &(Bytes, Bytes)| Ok((place.decoded(keys, key, at)?, place.decoded(values, value, at)?));
+        let decode_field = |(key, value): &(Bytes, Bytes)| {
+            Ok((object_ref.decoded(keys, key, at)?, object_ref.decoded(values, value, at)?))
+        };
         let fields: Result<_, _> = self.fields.iter().flatten().map(decode_field).collect();
         let fields = fields.map_err(|source| StreamError::Undecodable { id: self.id, source })?;
         Ok(Entry { id: self.id, fields })

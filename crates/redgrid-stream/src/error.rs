@@ -1,6 +1,6 @@
 //! The errors of streams and groups.
 
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Failure, Name, ServerError};
 
 use crate::id::EntryId;
@@ -28,7 +28,7 @@ pub enum StreamError {
     },
     /// The id of a new entry is not larger than that of the last added entry. Nothing has changed.
     #[error("cannot add entry {id} to `{name}`: its id is not larger than that of the last entry")]
-    NotBehind {
+    IdTooSmall {
         /// The stream.
         name: Name,
         /// The given id.
@@ -71,9 +71,9 @@ impl StreamError {
     }
 
     /// Converts the error of a request for a group.
-    pub(crate) fn from_group_request(place: &Place, group: &str, error: ObjectError) -> StreamError {
+    pub(crate) fn from_group_request(object_ref: &ObjectRef, group: &str, error: ObjectError) -> StreamError {
         let message = StreamError::server_message(&error).unwrap_or_default();
-        let Some(name) = place.name().cloned() else { return error.into() };
+        let Some(name) = object_ref.name().cloned() else { return error.into() };
         let group = group.to_owned();
         if message.contains("NOGROUP") || message.contains(NO_STREAM) || message.contains(NO_KEY) {
             StreamError::NoGroup { name, group }
@@ -86,14 +86,14 @@ impl StreamError {
 
     /// Converts the error of a command that only newer servers support.
     pub(crate) fn from_new_command(
-        place: &Place,
+        object_ref: &ObjectRef,
         command: &'static str,
         needs: &'static str,
         error: ObjectError,
     ) -> StreamError {
         let message = StreamError::server_message(&error);
         let unknown = message.is_some_and(|message| message.contains("unknown command"));
-        match place.name() {
+        match object_ref.name() {
             Some(name) if unknown => StreamError::Unsupported { name: name.clone(), command, needs },
             _ => error.into(),
         }

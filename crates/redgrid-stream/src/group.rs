@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_codecs::{Codec, Decode};
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{FromReply, Request, Script};
 
 use crate::create::{Create, Start};
@@ -18,7 +18,7 @@ use crate::new_entries::poll_until_found;
 use crate::read::PAGE;
 use crate::stream::Stream;
 
-static GIVE: Script<1> = Script::new("stream/give", include_str!("scripts/give.lua"));
+static READ_GROUP: Script<1> = Script::new("stream/read_group", include_str!("scripts/read_group.lua"));
 
 /// A consumer group of a stream; made by [`Stream::group`].
 ///
@@ -42,31 +42,31 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         &self.name
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.stream.place
+    pub(crate) fn object_ref(&self) -> &ObjectRef {
+        &self.stream.object_ref
     }
 
     /// Returns a command with a subcommand for this group.
     pub(crate) fn subcommand(&self, command: &'static str, subcommand: &'static str) -> Result<Request, ObjectError> {
-        let (_, key) = self.place().named()?;
+        let (_, key) = self.object_ref().name_and_key()?;
         Ok(Request::subcommand(command, subcommand).key(key.clone()).arg(self.name.clone()))
     }
 
     /// Returns a command for this group.
     pub(crate) fn command(&self, command: &'static str) -> Result<Request, ObjectError> {
-        Ok(self.place().command(command)?.arg(self.name.clone()))
+        Ok(self.object_ref().command(command)?.arg(self.name.clone()))
     }
 
     pub(crate) async fn change<T: FromReply>(&self, request: Request) -> Result<T, StreamError> {
-        self.map_error(self.place().change(request).await)
+        self.map_error(self.object_ref().change(request).await)
     }
 
     pub(crate) async fn query<T: FromReply>(&self, request: Request) -> Result<T, StreamError> {
-        self.map_error(self.place().ask(request).await)
+        self.map_error(self.object_ref().read_primary(request).await)
     }
 
     fn map_error<T>(&self, result: Result<T, ObjectError>) -> Result<T, StreamError> {
-        result.map_err(|error| StreamError::from_group_request(self.place(), &self.name, error))
+        result.map_err(|error| StreamError::from_group_request(self.object_ref(), &self.name, error))
     }
 
     /// Creates the group when awaited.
@@ -76,8 +76,8 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     #[doc(alias = "createGroup")]
     pub fn create(&self) -> Create {
         let Group { stream, name } = self;
-        let (place, group) = (stream.place.clone(), name.clone());
-        Create { place, group, start: Start::End, make_stream: false, entries_read: None }
+        let (object_ref, group) = (stream.object_ref.clone(), name.clone());
+        Create { object_ref, group, start: Start::End, make_stream: false, entries_read: None }
     }
 
     /// Removes the group with its pending entries, and returns whether it existed.
@@ -217,9 +217,9 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         after: EntryId,
         limit: u32,
     ) -> Result<Vec<RawEntry>, StreamError> {
-        let (_, key) = self.place().named()?;
+        let (_, key) = self.object_ref().name_and_key()?;
         let request = Request::command("XREADGROUP").arg("GROUP").arg(self.name.clone()).arg(consumer.to_owned());
-        let request = request.arg("COUNT").int(limit.max(1).into()).arg("STREAMS").key_here(key.clone());
+        let request = request.arg("COUNT").int(limit.max(1).into()).arg("STREAMS").key_arg(key.clone());
         let found: SingleStreamReply = self.query(request.arg(after.to_bytes())).await?;
         Ok(found.0)
     }
@@ -231,11 +231,11 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         limit: u32,
         no_ack: bool,
     ) -> Result<Vec<RawEntry>, StreamError> {
-        let (_, key) = self.place().named()?;
-        let request = GIVE.with([key.clone()]).not_after_here().arg(self.name.clone()).arg(consumer.to_owned());
+        let (_, key) = self.object_ref().name_and_key()?;
+        let request = READ_GROUP.with([key.clone()]).deadline_arg().arg(self.name.clone()).arg(consumer.to_owned());
         let request = request.arg("COUNT").int(limit.max(1).into());
         let request = if no_ack { request.arg("NOACK") } else { request };
-        let found: SingleStreamReply = self.change(request.tells_time()).await?;
+        let found: SingleStreamReply = self.change(request.late_reply_has_time()).await?;
         Ok(found.0)
     }
 
@@ -254,12 +254,12 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         if ids.is_empty() {
             return Ok(0);
         }
-        self.place().change(ids.into_iter().fold(self.command("XACK")?, Request::arg)).await
+        self.object_ref().change(ids.into_iter().fold(self.command("XACK")?, Request::arg)).await
     }
 }
 
 /// Delivers new entries to a consumer when awaited; made by [`Group::read`].
-#[must_use = "nothing is read until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamReadGroupArgs")]
 pub struct ReadGroup<K, V, KC, VC> {
@@ -307,7 +307,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for ReadGr
         Box::pin(async move {
             let ReadGroup { group, consumer, limit, no_ack, timeout } = self;
             let poll = || group.read_new(&consumer, limit, no_ack);
-            Ok(group.stream.decode_each(&poll_until_found(group.place(), timeout, poll).await?))
+            Ok(group.stream.decode_each(&poll_until_found(group.object_ref(), timeout, poll).await?))
         })
     }
 }

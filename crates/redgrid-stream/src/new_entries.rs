@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{BackgroundClient, ChannelEvent, Client, OrderedSubscription, Request};
 use tokio::sync::watch;
 
@@ -117,10 +117,10 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     /// Creates a waiter, which is woken by entries that are found from now on.
-    pub(crate) fn new(place: &Place) -> Result<Waiter, ObjectError> {
-        let new_entries = NewEntries::shared(place.client(), place.named()?.1);
+    pub(crate) fn new(object_ref: &ObjectRef) -> Result<Waiter, ObjectError> {
+        let new_entries = NewEntries::shared(object_ref.client(), object_ref.name_and_key()?.1);
         let wakeups = new_entries.state.wakeups.subscribe();
-        Ok(Waiter { client: place.client().clone(), new_entries, wakeups })
+        Ok(Waiter { client: object_ref.client().clone(), new_entries, wakeups })
     }
 
     /// Discards the wake-ups until now. To be called before the caller polls.
@@ -146,14 +146,14 @@ impl Waiter {
 }
 
 /// Returns the request that reads up to `limit` entries after an id.
-pub(crate) fn read_after_request(place: &Place, after: EntryId, limit: u32) -> Result<Request, ObjectError> {
-    let (_, key) = place.named()?;
+pub(crate) fn read_after_request(object_ref: &ObjectRef, after: EntryId, limit: u32) -> Result<Request, ObjectError> {
+    let (_, key) = object_ref.name_and_key()?;
     Ok(xread_request(key, after, limit))
 }
 
 fn xread_request(key: &Bytes, after: EntryId, limit: u32) -> Request {
     let request = Request::command("XREAD").arg("COUNT").int(limit.max(1).into());
-    request.arg("STREAMS").key_here(key.clone()).arg(after.to_bytes())
+    request.arg("STREAMS").key_arg(key.clone()).arg(after.to_bytes())
 }
 
 /// Counts a call as waiting until it is dropped.
@@ -175,18 +175,18 @@ impl Drop for WaitingGuard {
 /// Calls `poll` until it returns something or the timeout has passed. Without a timeout it is
 /// called once.
 pub(crate) async fn poll_until_found<T, P>(
-    place: &Place,
+    object_ref: &ObjectRef,
     timeout: Option<Duration>,
     poll: impl Fn() -> P,
 ) -> Result<Vec<T>, StreamError>
 where
     P: Future<Output = Result<Vec<T>, StreamError>>,
 {
-    let client = place.client();
+    let client = object_ref.client();
     let until = timeout.map(|timeout| client.clock().now() + timeout);
     let found = poll().await?;
     let Some(until) = until.filter(|_| found.is_empty()) else { return Ok(found) };
-    let mut waiter = Waiter::new(place)?;
+    let mut waiter = Waiter::new(object_ref)?;
     loop {
         waiter.before_poll();
         let found = poll().await?;
@@ -195,7 +195,7 @@ where
         }
         tokio::select! {
             biased;
-            () = client.closing() => return Err(shut_down(place).into()),
+            () = client.closing() => return Err(shut_down(object_ref).into()),
             () = waiter.woken() => {}
             () = client.clock().sleep_until(until) => {}
         }
@@ -203,9 +203,9 @@ where
 }
 
 /// Returns the error of a call to a client that has ended.
-pub(crate) fn shut_down(place: &Place) -> ObjectError {
-    match place.named() {
-        Ok((name, _)) => ObjectError::of(name, place.client().ended()),
+pub(crate) fn shut_down(object_ref: &ObjectRef) -> ObjectError {
+    match object_ref.name_and_key() {
+        Ok((name, _)) => ObjectError::of(name, object_ref.client().ended()),
         Err(invalid) => invalid,
     }
 }

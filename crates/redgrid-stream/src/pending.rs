@@ -105,7 +105,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
 }
 
 /// Lists pending entries when awaited; made by [`Group::pending_entries`].
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamPendingRangeArgs")]
 pub struct Pending<K, V, KC, VC> {
@@ -169,11 +169,11 @@ impl<K, V, KC: Codec, VC: Codec> Pending<K, V, KC, VC> {
         KC: Decode<K>,
         VC: Decode<V>,
     {
-        let place = self.group.place();
+        let object_ref = self.group.object_ref();
         if self.limit > 10_000 {
-            return Err(place.invalid("limit", "up to 10000 with their fields", self.limit).into());
+            return Err(object_ref.invalid("limit", "up to 10000 with their fields", self.limit).into());
         }
-        let request = PENDING_ENTRIES.with([place.named()?.1.clone()]);
+        let request = PENDING_ENTRIES.with([object_ref.name_and_key()?.1.clone()]);
         let Some(request) = self.add_args(request) else { return Ok(Vec::new()) };
         let found: RawEntries = self.group.query(request).await?;
         self.group.stream.decode_all(&found.0)
@@ -189,7 +189,7 @@ impl<K: 'static, V: 'static, KC: Codec, VC: Codec> IntoFuture for Pending<K, V, 
     /// Dropping the future changes nothing.
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            match self.add_args(self.group.place().command("XPENDING")?) {
+            match self.add_args(self.group.object_ref().command("XPENDING")?) {
                 Some(request) => self.group.query(request).await,
                 None => Ok(Vec::new()),
             }

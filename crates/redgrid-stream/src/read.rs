@@ -64,25 +64,25 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
 
     async fn read_range(&self, range: IdRange, limit: Option<u32>) -> Result<Vec<RawEntry>, StreamError> {
         let Some((first, last)) = range.ends else {
-            self.place.named()?;
+            self.object_ref.name_and_key()?;
             return Ok(Vec::new());
         };
         let request = if range.reversed {
-            self.place.command("XREVRANGE")?.arg(last.to_bytes()).arg(first.to_bytes())
+            self.object_ref.command("XREVRANGE")?.arg(last.to_bytes()).arg(first.to_bytes())
         } else {
-            self.place.command("XRANGE")?.arg(first.to_bytes()).arg(last.to_bytes())
+            self.object_ref.command("XRANGE")?.arg(first.to_bytes()).arg(last.to_bytes())
         };
         let request = match limit {
             Some(limit) => request.arg("COUNT").int(limit.max(1).into()),
             None => request,
         };
-        let entries: RawEntries = self.place.read(request).await?;
+        let entries: RawEntries = self.object_ref.read(request).await?;
         Ok(entries.0)
     }
 }
 
 /// Reads a range of entries when awaited; made by [`Stream::range`] and [`Stream::rev_range`].
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamRangeArgs")]
 pub struct Range<K, V, KC, VC> {
@@ -114,7 +114,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for Range<
 }
 
 /// Reads the entries after an id when awaited; made by [`Stream::read`].
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 #[doc(alias = "StreamReadArgs")]
 pub struct Read<K, V, KC, VC> {
@@ -150,9 +150,9 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for Read<K
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let Read { stream, after, limit, timeout } = self;
-            let request = read_after_request(&stream.place, after, limit)?;
-            let poll = || async { Ok(stream.place.ask::<SingleStreamReply>(request.clone()).await?.0) };
-            stream.decode_all(&poll_until_found(&stream.place, timeout, poll).await?)
+            let request = read_after_request(&stream.object_ref, after, limit)?;
+            let poll = || async { Ok(stream.object_ref.read_primary::<SingleStreamReply>(request.clone()).await?.0) };
+            stream.decode_all(&poll_until_found(&stream.object_ref, timeout, poll).await?)
         })
     }
 }
@@ -165,7 +165,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for Read<K
 /// Entries that are added meanwhile are returned too, if they are in the range and the last page
 /// has not been requested yet. An entry that cannot be decoded is an error, and the iteration
 /// continues after it. Any other error ends it.
-#[must_use = "a stream sends no request until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Entries<K, V> {
     source: Box<dyn PageSource<K, V>>,
     page: u32,

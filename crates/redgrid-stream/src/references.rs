@@ -65,7 +65,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         ids: impl IntoIterator<Item = EntryId>,
         references: References,
     ) -> Result<Vec<Removed>, StreamError> {
-        self.run_removal("XDELEX", self.place.command("XDELEX")?, ids, references).await
+        self.run_removal("XDELEX", self.object_ref.command("XDELEX")?, ids, references).await
     }
 
     async fn run_removal(
@@ -85,8 +85,8 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
             References::OnlyAcknowledged => "ACKED",
         };
         let request = request.arg(policy).arg("IDS").arg(ids.len().to_string());
-        let removed = self.place.change(ids.into_iter().fold(request, Request::arg)).await;
-        removed.map_err(|error| StreamError::from_new_command(&self.place, command, REQUIRED_SERVER, error))
+        let removed = self.object_ref.change(ids.into_iter().fold(request, Request::arg)).await;
+        removed.map_err(|error| StreamError::from_new_command(&self.object_ref, command, REQUIRED_SERVER, error))
     }
 }
 

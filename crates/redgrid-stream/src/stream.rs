@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::name::companion;
-use redgrid_core::object::{Object, ObjectError, Place, alone};
+use redgrid_core::object::{Object, ObjectError, ObjectRef, alone};
 use redgrid_core::{Client, FromReply, Request};
 
 use crate::add::Trim;
@@ -34,7 +34,7 @@ macro_rules! stream {
         #[doc(alias = "RStream")]
         #[doc(alias = "RedissonStream")]
         pub struct Stream<K, V, KC $($key)*, VC = KC> {
-            pub(crate) place: Place,
+            pub(crate) object_ref: ObjectRef,
             pub(crate) keys: KC,
             pub(crate) values: VC,
             entries: PhantomData<fn() -> (K, V)>,
@@ -52,21 +52,26 @@ impl<K, V, KC: Codec + Default, VC: Codec + Default> Stream<K, V, KC, VC> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Stream { place: Place::new(client, name), keys: KC::default(), values: VC::default(), entries: PhantomData }
+        Stream {
+            object_ref: ObjectRef::new(client, name),
+            keys: KC::default(),
+            values: VC::default(),
+            entries: PhantomData,
+        }
     }
 }
 
 impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
     /// Returns a handle of the same name with other codecs for fields and for their values.
     pub fn with_codecs<A: Codec, B: Codec>(self, keys: A, values: B) -> Stream<K, V, A, B> {
-        Stream { place: self.place, keys, values, entries: PhantomData }
+        Stream { object_ref: self.object_ref, keys, values, entries: PhantomData }
     }
 
     /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
     ///
     /// Deleting the object also deletes its groups.
     pub fn object(&self) -> Object {
-        self.place.object(alone)
+        self.object_ref.object(alone)
     }
 
     /// Returns a group of the stream. No request is sent.
@@ -85,7 +90,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        self.place.read(self.place.command("XLEN")?).await
+        self.object_ref.read(self.object_ref.command("XLEN")?).await
     }
 
     /// Returns whether the stream has no entries.
@@ -132,8 +137,8 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
 
     /// Returns the reply of XINFO from the primary; `None` if the stream does not exist.
     async fn xinfo<T: FromReply>(&self, subcommand: &'static str) -> Result<Option<T>, ObjectError> {
-        let (_, key) = self.place.named()?;
-        match self.place.ask(Request::subcommand("XINFO", subcommand).key(key.clone())).await {
+        let (_, key) = self.object_ref.name_and_key()?;
+        match self.object_ref.read_primary(Request::subcommand("XINFO", subcommand).key(key.clone())).await {
             Ok(info) => Ok(Some(info)),
             Err(error) if StreamError::server_message(&error).is_some_and(|message| message.contains(NO_KEY)) => {
                 Ok(None)
@@ -160,7 +165,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         if ids.is_empty() {
             return Ok(0);
         }
-        self.place.change(ids.into_iter().fold(self.place.command("XDEL")?, Request::arg)).await
+        self.object_ref.change(ids.into_iter().fold(self.object_ref.command("XDEL")?, Request::arg)).await
     }
 
     /// Removes the oldest entries until `trim` is satisfied, and returns how many were removed.
@@ -174,8 +179,8 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "trimNonStrict")]
     pub async fn trim(&self, trim: Trim) -> Result<u64, ObjectError> {
-        let request = trim.to_args(&self.place)?.into_iter().fold(self.place.command("XTRIM")?, Request::arg);
-        self.place.change(request).await
+        let request = trim.to_args(&self.object_ref)?.into_iter().fold(self.object_ref.command("XTRIM")?, Request::arg);
+        self.object_ref.change(request).await
     }
 
     /// Converts ids to arguments, and checks their number.
@@ -183,7 +188,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         let ids: Vec<_> = ids.into_iter().map(EntryId::to_bytes).collect();
         match ids.len() {
             0..=MAX_IDS => Ok(ids),
-            len => Err(self.place.invalid("ids", format_args!("up to {MAX_IDS} at once"), len)),
+            len => Err(self.object_ref.invalid("ids", format_args!("up to {MAX_IDS} at once"), len)),
         }
     }
 }
@@ -211,7 +216,7 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream<K, V, KC, VC> {
     }
 
     pub(crate) fn decode_entry(&self, raw: &RawEntry) -> Result<Entry<K, V>, StreamError> {
-        raw.decode(&self.place, &self.keys, &self.values)
+        raw.decode(&self.object_ref, &self.keys, &self.values)
     }
 
     /// Decodes the entries that still exist, and fails if one cannot be decoded.
@@ -227,15 +232,15 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream<K, V, KC, VC> {
 
 impl<K, V, KC: Clone, VC: Clone> Clone for Stream<K, V, KC, VC> {
     fn clone(&self) -> Self {
-        let Stream { place, keys, values, .. } = self;
-        Stream { place: place.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
+        let Stream { object_ref, keys, values, .. } = self;
+        Stream { object_ref: object_ref.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
     }
 }
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Stream<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Stream");
-        debug.field("name", &self.place.name()).field("keys", &self.keys).field("values", &self.values);
+        debug.field("name", &self.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
         debug.finish_non_exhaustive()
     }
 }

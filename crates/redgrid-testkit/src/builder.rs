@@ -19,7 +19,7 @@ pub(crate) const TESTKIT_USER: &str = "redgrid-testkit";
 
 /// The options of a [`RedisServer`], see [`RedisServer::builder`].
 #[derive(Clone, Default)]
-#[must_use = "no server runs until `start` is awaited"]
+#[must_use = "does nothing until `start` is awaited"]
 pub struct ServerBuilder {
     pub(crate) binary: Option<ServerBinary>,
     pub(crate) append_only: bool,

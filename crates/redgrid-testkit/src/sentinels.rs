@@ -225,7 +225,7 @@ struct Opinion {
 
 /// The options of [`Sentinels`], see [`Sentinels::builder`].
 #[derive(Debug, Clone)]
-#[must_use = "no server runs until `start` is awaited"]
+#[must_use = "does nothing until `start` is awaited"]
 pub struct SentinelsBuilder {
     sentinels: usize,
     replicas: usize,

@@ -6,20 +6,24 @@ macro_rules! handle {
         impl<T, C: redgrid_codecs::Codec> $type<T, C> {
             #[doc = concat!("Returns a handle of the same ", $name, " with another codec.")]
             pub fn with_codec<D: redgrid_codecs::Codec>(self, codec: D) -> $type<T, D> {
-                $type { place: self.place, codec, messages: std::marker::PhantomData }
+                $type { object_ref: self.object_ref, codec, messages: std::marker::PhantomData }
             }
         }
 
         impl<T, C: Clone> Clone for $type<T, C> {
             fn clone(&self) -> Self {
-                $type { place: self.place.clone(), codec: self.codec.clone(), messages: std::marker::PhantomData }
+                $type {
+                    object_ref: self.object_ref.clone(),
+                    codec: self.codec.clone(),
+                    messages: std::marker::PhantomData,
+                }
             }
         }
 
         impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let mut debug = f.debug_struct(stringify!($type));
-                debug.field($name, &self.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+                debug.field($name, &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
             }
         }
     };
@@ -38,7 +42,7 @@ macro_rules! subscribable {
             where
                 C: redgrid_codecs::Decode<T> + Clone,
             {
-                crate::Subscribe::new(&self.place, self.channels(), self.codec.clone())
+                crate::Subscribe::new(&self.object_ref, self.channels(), self.codec.clone())
             }
 
             /// Returns the number of subscriptions that this client has to it.
@@ -48,7 +52,7 @@ macro_rules! subscribable {
             /// [`Failure::InvalidName`](crate::Failure::InvalidName).
             #[doc(alias = "countListeners")]
             pub fn count_listeners(&self) -> Result<usize, ObjectError> {
-                Ok(self.place.client().local_subscriptions(&self.channels()?))
+                Ok(self.object_ref.client().local_subscriptions(&self.channels()?))
             }
         }
     };
@@ -66,7 +70,7 @@ macro_rules! one_channel {
             /// [`Failure::InvalidName`](crate::Failure::InvalidName).
             #[doc(alias = "getChannelNames")]
             pub fn channel(&self) -> Result<String, ObjectError> {
-                Ok(String::from_utf8_lossy(self.place.named()?.1).into_owned())
+                Ok(String::from_utf8_lossy(self.object_ref.name_and_key()?.1).into_owned())
             }
         }
     };

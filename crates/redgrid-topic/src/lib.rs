@@ -51,7 +51,7 @@ pub use pattern::PatternTopic;
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::object::events::Gap;
-pub use redgrid_core::object::{Ending, Lifetime, Object, ObjectError};
+pub use redgrid_core::object::{ExpireCondition, Lifetime, Object, ObjectError};
 pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use reliable::{Deliveries, Delivery, MessageId, Published, ReliableTopic, SubscribeReliably};
 pub use sharded::ShardedTopic;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::Codec;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Client};
 
 use crate::handle::{handle, subscribable};
@@ -30,7 +30,7 @@ macro_rules! pattern {
         #[doc(alias = "RPatternTopic")]
         #[doc(alias = "RedissonPatternTopic")]
         pub struct PatternTopic<T, C $($codec)*> {
-            place: Place,
+            object_ref: ObjectRef,
             codec: C,
             messages: PhantomData<fn() -> T>,
         }
@@ -50,7 +50,7 @@ impl<T, C: Codec + Default> PatternTopic<T, C> {
     ///
     /// No request is sent: the first call reports an invalid pattern.
     pub fn new(client: &Client, pattern: impl AsRef<str>) -> Self {
-        PatternTopic { place: Place::new(client, pattern), codec: C::default(), messages: PhantomData }
+        PatternTopic { object_ref: ObjectRef::new(client, pattern), codec: C::default(), messages: PhantomData }
     }
 }
 
@@ -62,7 +62,7 @@ impl<T, C: Codec> PatternTopic<T, C> {
     /// [`Failure::InvalidName`](crate::Failure::InvalidName).
     #[doc(alias = "getPatternNames")]
     pub fn pattern(&self) -> Result<&str, ObjectError> {
-        Ok(self.place.named()?.0.as_str())
+        Ok(self.object_ref.name_and_key()?.0.as_str())
     }
 
     /// Returns the names of matching topics that have subscribers at any node, without the
@@ -77,8 +77,8 @@ impl<T, C: Codec> PatternTopic<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "getActiveTopics")]
     pub async fn active_topics(&self) -> Result<Vec<String>, ObjectError> {
-        let name = self.place.named()?.0;
-        let client = self.place.client();
+        let name = self.object_ref.name_and_key()?.0;
+        let client = self.object_ref.client();
         let found = client.channels_matching(&self.server_pattern()?).await;
         let found = found.map_err(|source| ObjectError::of_read(name, source))?;
         let namespace = client.namespace().as_str();
@@ -93,8 +93,8 @@ impl<T, C: Codec> PatternTopic<T, C> {
 
     /// Returns the pattern prefixed with the escaped namespace.
     fn server_pattern(&self) -> Result<Bytes, ObjectError> {
-        let (pattern, key) = self.place.named()?;
-        let namespace = self.place.client().namespace().as_str();
+        let (pattern, key) = self.object_ref.name_and_key()?;
+        let namespace = self.object_ref.client().namespace().as_str();
         if namespace.is_empty() {
             return Ok(key.clone());
         }

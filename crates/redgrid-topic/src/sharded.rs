@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Client, Pairs, Request};
 
 use crate::handle::{handle, one_channel, subscribable};
@@ -26,7 +26,7 @@ macro_rules! sharded {
         #[doc(alias = "RShardedTopic")]
         #[doc(alias = "RedissonShardedTopic")]
         pub struct ShardedTopic<T, C $($codec)*> {
-            place: Place,
+            object_ref: ObjectRef,
             codec: C,
             messages: PhantomData<fn() -> T>,
         }
@@ -47,7 +47,7 @@ impl<T, C: Codec + Default> ShardedTopic<T, C> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        ShardedTopic { place: Place::new(client, name), codec: C::default(), messages: PhantomData }
+        ShardedTopic { object_ref: ObjectRef::new(client, name), codec: C::default(), messages: PhantomData }
     }
 }
 
@@ -67,8 +67,8 @@ impl<T, C: Codec> ShardedTopic<T, C> {
     where
         C: Encode<Q>,
     {
-        let message = self.place.encoded(&self.codec, message)?;
-        self.map_unsupported(self.place.change(self.place.command("SPUBLISH")?.arg(message)).await)
+        let message = self.object_ref.encoded(&self.codec, message)?;
+        self.map_unsupported(self.object_ref.change(self.object_ref.command("SPUBLISH")?.arg(message)).await)
     }
 
     /// Returns the number of connections that are subscribed at the primary of its slot.
@@ -84,14 +84,14 @@ impl<T, C: Codec> ShardedTopic<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "countSubscribers")]
     pub async fn count_subscribers(&self) -> Result<u64, ObjectError> {
-        let channel = self.place.named()?.1.clone();
-        let request = Request::command("PUBSUB").arg("SHARDNUMSUB").key_here(channel);
-        let counts = self.map_unsupported(self.place.ask::<Pairs<Bytes, u64>>(request).await)?;
+        let channel = self.object_ref.name_and_key()?.1.clone();
+        let request = Request::command("PUBSUB").arg("SHARDNUMSUB").key_arg(channel);
+        let counts = self.map_unsupported(self.object_ref.read_primary::<Pairs<Bytes, u64>>(request).await)?;
         Ok(counts.0.into_iter().map(|(_, count)| count).sum())
     }
 
     fn channels(&self) -> Result<ChannelSelector, ObjectError> {
-        Ok(ChannelSelector::Sharded(self.place.named()?.1.clone()))
+        Ok(ChannelSelector::Sharded(self.object_ref.name_and_key()?.1.clone()))
     }
 
     /// Converts the error of a server that does not support sharded channels.

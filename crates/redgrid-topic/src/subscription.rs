@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::events::Gap;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Name, PubSubEvent, PubSubStream, ServerError};
 
 use crate::message::{Message, SubscriptionError};
@@ -26,9 +26,9 @@ const BUFFER_RANGE: RangeInclusive<usize> = 1..=1_048_576;
 ///
 /// When it completes, the server has confirmed the subscription, and messages published from then
 /// on are received.
-#[must_use = "nothing is subscribed until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Subscribe<T, C> {
-    place: Place,
+    object_ref: ObjectRef,
     channels: Result<ChannelSelector, ObjectError>,
     codec: C,
     buffer: usize,
@@ -36,8 +36,8 @@ pub struct Subscribe<T, C> {
 }
 
 impl<T, C> Subscribe<T, C> {
-    pub(crate) fn new(place: &Place, channels: Result<ChannelSelector, ObjectError>, codec: C) -> Self {
-        Subscribe { place: place.clone(), channels, codec, buffer: DEFAULT_BUFFER, messages: PhantomData }
+    pub(crate) fn new(object_ref: &ObjectRef, channels: Result<ChannelSelector, ObjectError>, codec: C) -> Self {
+        Subscribe { object_ref: object_ref.clone(), channels, codec, buffer: DEFAULT_BUFFER, messages: PhantomData }
     }
 
     /// Sets the size of the buffer for a slow reader, 1 to 1,048,576 messages. The default is
@@ -45,7 +45,7 @@ impl<T, C> Subscribe<T, C> {
     ///
     /// Further messages are discarded, and [`Gap::Slow`] reports their number in their place. A
     /// larger buffer needs more memory; with a smaller one, a burst leads to a gap earlier.
-    pub fn keeping(mut self, messages: usize) -> Self {
+    pub fn buffer(mut self, messages: usize) -> Self {
         self.buffer = messages;
         self
     }
@@ -53,15 +53,15 @@ impl<T, C> Subscribe<T, C> {
 
 impl<T, C: Codec + Decode<T>> Subscribe<T, C> {
     async fn begin(self) -> Result<Subscription<T, C>, ObjectError> {
-        let Subscribe { place, channels, codec, buffer, .. } = self;
-        let name = place.named()?.0.clone();
+        let Subscribe { object_ref, channels, codec, buffer, .. } = self;
+        let name = object_ref.name_and_key()?.0.clone();
         let channels = channels?;
         if !BUFFER_RANGE.contains(&buffer) {
-            return Err(place.invalid("keeping", "1 to 1048576 messages", buffer));
+            return Err(object_ref.invalid("buffer", "1 to 1048576 messages", buffer));
         }
-        let namespace = place.client().namespace().as_str();
+        let namespace = object_ref.client().namespace().as_str();
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}:") };
-        match place.client().subscribe(channels, buffer).await {
+        match object_ref.client().subscribe(channels, buffer).await {
             Ok(stream) => Ok(Subscription { name, prefix, codec, stream, messages: PhantomData }),
             Err(error) => Err(subscribe_error(&name, error)),
         }
@@ -97,7 +97,7 @@ impl<T: 'static, C: Codec + Decode<T> + Send + 'static> IntoFuture for Subscribe
 impl<T, C> fmt::Debug for Subscribe<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscribe")
-            .field("name", &self.place.name())
+            .field("name", &self.object_ref.name())
             .field("buffer", &self.buffer)
             .finish_non_exhaustive()
     }
@@ -132,7 +132,7 @@ impl<T, C: Codec + Decode<T>> Subscription<T, C> {
 
     /// Returns whether the server has confirmed the subscription on the current connection.
     /// Messages that are published now are then received.
-    pub fn is_in_force(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.stream.is_active()
     }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Client};
 
 use crate::handle::{handle, one_channel, subscribable};
@@ -24,7 +24,7 @@ macro_rules! topic {
         #[doc(alias = "RTopic")]
         #[doc(alias = "RedissonTopic")]
         pub struct Topic<T, C $($codec)*> {
-            place: Place,
+            object_ref: ObjectRef,
             codec: C,
             messages: PhantomData<fn() -> T>,
         }
@@ -45,7 +45,7 @@ impl<T, C: Codec + Default> Topic<T, C> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Topic { place: Place::new(client, name), codec: C::default(), messages: PhantomData }
+        Topic { object_ref: ObjectRef::new(client, name), codec: C::default(), messages: PhantomData }
     }
 }
 
@@ -68,8 +68,8 @@ impl<T, C: Codec> Topic<T, C> {
     where
         C: Encode<Q>,
     {
-        let message = self.place.encoded(&self.codec, message)?;
-        self.place.change(self.place.command("PUBLISH")?.arg(message)).await
+        let message = self.object_ref.encoded(&self.codec, message)?;
+        self.object_ref.change(self.object_ref.command("PUBLISH")?.arg(message)).await
     }
 
     /// Returns the number of connections that are subscribed at all nodes: primaries, and replicas
@@ -87,12 +87,12 @@ impl<T, C: Codec> Topic<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "countSubscribers")]
     pub async fn count_subscribers(&self) -> Result<u64, ObjectError> {
-        let (name, channel) = self.place.named()?;
-        let count = self.place.client().subscribers(channel).await;
+        let (name, channel) = self.object_ref.name_and_key()?;
+        let count = self.object_ref.client().subscribers(channel).await;
         count.map_err(|source| ObjectError::of_read(name, source))
     }
 
     fn channels(&self) -> Result<ChannelSelector, ObjectError> {
-        Ok(ChannelSelector::Plain(self.place.named()?.1.clone()))
+        Ok(ChannelSelector::Plain(self.object_ref.name_and_key()?.1.clone()))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::Lives;
+use redgrid_core::object::SetTtl;
 
 use crate::error::TransactionError;
 use crate::state::Kind;
@@ -83,7 +83,7 @@ impl<T, C: Decode<T>> TransactionBucket<T, C> {
     /// Dropping the future changes nothing.
     pub async fn get(&self) -> Result<Option<T>, TransactionError> {
         let value = self.object.get(VALUE).await?;
-        let decode = |value: Bytes| self.object.place.decoded(&self.codec, &value, || None);
+        let decode = |value: Bytes| self.object.object_ref.decoded(&self.codec, &value, || None);
         Ok(value.map(decode).transpose()?)
     }
 
@@ -113,7 +113,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
     ///
     /// [`TransactionError`] states why the write was not buffered.
     pub fn set(&self, value: &T) -> Result<(), TransactionError> {
-        self.put(value, Lives::On)
+        self.put(value, SetTtl::None)
     }
 
     /// Sets the value with a lifetime that begins at the commit, 1 ms to 3650 days.
@@ -122,7 +122,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
     ///
     /// [`TransactionError`] states why the write was not buffered.
     pub fn set_for(&self, value: &T, lifetime: Duration) -> Result<(), TransactionError> {
-        self.put(value, Lives::For(lifetime))
+        self.put(value, SetTtl::For(lifetime))
     }
 
     /// Sets the value, and keeps the lifetime that the stored value has at the commit.
@@ -132,7 +132,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
     /// [`TransactionError`] states why the write was not buffered.
     #[doc(alias = "setAndKeepTTL")]
     pub fn set_and_keep_lifetime(&self, value: &T) -> Result<(), TransactionError> {
-        self.put(value, Lives::AsBefore)
+        self.put(value, SetTtl::Keep)
     }
 
     /// Sets the value if there is none, and returns whether it did.
@@ -166,7 +166,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "compareAndSet")]
     pub async fn compare_and_set(&self, expected: &T, new: &T) -> Result<bool, TransactionError> {
-        let expected = self.object.place.encoded(&self.codec, expected)?;
+        let expected = self.object.object_ref.encoded(&self.codec, expected)?;
         let is_equal = self.object.get(VALUE).await? == Some(expected);
         if is_equal {
             self.set(new)?;
@@ -174,9 +174,9 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
         Ok(is_equal)
     }
 
-    fn put(&self, value: &T, lifetime: Lives) -> Result<(), TransactionError> {
-        let (name, _) = self.object.place.named()?;
-        self.object.put(VALUE, self.object.place.encoded(&self.codec, value)?, lifetime.options(name)?)
+    fn put(&self, value: &T, lifetime: SetTtl) -> Result<(), TransactionError> {
+        let (name, _) = self.object.object_ref.name_and_key()?;
+        self.object.put(VALUE, self.object.object_ref.encoded(&self.codec, value)?, lifetime.options(name)?)
     }
 }
 
@@ -201,6 +201,6 @@ impl<T, C: Encode<T> + Decode<T>> TransactionBucket<T, C> {
 impl<T, C: fmt::Debug> fmt::Debug for TransactionBucket<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("TransactionBucket");
-        debug.field("name", &self.object.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        debug.field("name", &self.object.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

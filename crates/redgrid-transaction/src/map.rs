@@ -131,7 +131,7 @@ impl<K, V, KC: Codec, VC: Codec> TransactionMap<K, V, KC, VC> {
     where
         KC: Encode<Q>,
     {
-        Ok(self.object.place.encoded(&self.keys, key)?)
+        Ok(self.object.object_ref.encoded(&self.keys, key)?)
     }
 }
 
@@ -216,7 +216,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
 
     fn value(&self, field: &Bytes, value: &Bytes) -> Result<V, TransactionError> {
         let location = || Some(format!("a key of {} bytes", field.len()));
-        Ok(self.object.place.decoded(&self.values, value, location)?)
+        Ok(self.object.object_ref.decoded(&self.values, value, location)?)
     }
 }
 
@@ -236,7 +236,7 @@ impl<K, V, KC: Decode<K>, VC: Codec> TransactionMap<K, V, KC, VC> {
     }
 
     fn key(&self, field: &Bytes) -> Result<K, TransactionError> {
-        Ok(self.object.place.decoded(&self.keys, field, || Some("a key".into()))?)
+        Ok(self.object.object_ref.decoded(&self.keys, field, || Some("a key".into()))?)
     }
 }
 
@@ -261,7 +261,7 @@ impl<K: Eq + Hash, V, KC: Decode<K>, VC: Decode<V>> TransactionMap<K, V, KC, VC>
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for TransactionMap<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("TransactionMap");
-        debug.field("name", &self.object.place.name()).field("keys", &self.keys).field("values", &self.values);
+        debug.field("name", &self.object.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
         debug.finish_non_exhaustive()
     }
 }

@@ -21,7 +21,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.object.put(self.field(key)?, self.object.place.encoded(&self.values, value)?, Vec::new())
+        self.object.put(self.field(key)?, self.object.object_ref.encoded(&self.values, value)?, Vec::new())
     }
 
     /// Sets the values of several keys, like [`set`](TransactionMap::set).
@@ -137,7 +137,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     where
         KC: Encode<Q>,
     {
-        let expected = self.object.place.encoded(&self.values, expected)?;
+        let expected = self.object.object_ref.encoded(&self.values, expected)?;
         Ok(self.object.get(self.field(key)?).await? == Some(expected))
     }
 }

@@ -123,7 +123,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
     where
         C: Encode<Q>,
     {
-        Ok(self.object.get(self.object.place.encoded(&self.codec, value)?).await?.is_some())
+        Ok(self.object.get(self.object.object_ref.encoded(&self.codec, value)?).await?.is_some())
     }
 
     /// Returns whether all of these values are in the set.
@@ -214,7 +214,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
     where
         C: Encode<Q>,
     {
-        let encoded = values.into_iter().map(|value| self.object.place.encoded(&self.codec, value));
+        let encoded = values.into_iter().map(|value| self.object.object_ref.encoded(&self.codec, value));
         Ok(encoded.collect::<Result<_, _>>()?)
     }
 }
@@ -233,7 +233,7 @@ impl<T, C: Decode<T>> TransactionSet<T, C> {
     pub async fn read_all(&self) -> Result<Vec<T>, TransactionError> {
         let all = self.object.all().await?;
         let decode =
-            |(value, _): &(Bytes, Bytes)| self.object.place.decoded(&self.codec, value, || Some("a value".into()));
+            |(value, _): &(Bytes, Bytes)| self.object.object_ref.decoded(&self.codec, value, || Some("a value".into()));
         Ok(all.iter().map(decode).collect::<Result<_, _>>()?)
     }
 }
@@ -241,6 +241,6 @@ impl<T, C: Decode<T>> TransactionSet<T, C> {
 impl<T, C: fmt::Debug> fmt::Debug for TransactionSet<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("TransactionSet");
-        debug.field("name", &self.object.place.name()).field("codec", &self.codec).finish_non_exhaustive()
+        debug.field("name", &self.object.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
-use redgrid_core::object::{ObjectError, Place, parts};
+use redgrid_core::object::{ObjectError, ObjectRef, chunks};
 use redgrid_core::{Client, FromReply, Name, Pairs, Request};
 
 use crate::commit::{Commit, Outcome};
@@ -40,7 +40,7 @@ pub enum Isolation {
 /// holds no locks: dropping it discards the writes.
 #[derive(Clone)]
 #[doc(alias = "RTransaction")]
-#[must_use = "nothing is written until it is committed"]
+#[must_use = "does nothing until committed"]
 pub struct Transaction {
     pub(crate) client: Client,
     pub(crate) options: Options,
@@ -250,17 +250,21 @@ impl Transaction {
 #[derive(Clone)]
 pub(crate) struct TransactionObject {
     transaction: Transaction,
-    pub(crate) place: Place,
+    pub(crate) object_ref: ObjectRef,
     kind: Kind,
 }
 
 impl TransactionObject {
     pub(crate) fn new(transaction: &Transaction, name: impl AsRef<str>, kind: Kind) -> TransactionObject {
-        TransactionObject { place: Place::new(&transaction.client, name), transaction: transaction.clone(), kind }
+        TransactionObject {
+            object_ref: ObjectRef::new(&transaction.client, name),
+            transaction: transaction.clone(),
+            kind,
+        }
     }
 
     fn key(&self) -> Result<(&Name, &Bytes), ObjectError> {
-        self.place.named()
+        self.object_ref.name_and_key()
     }
 
     /// Runs `work` on the state of the transaction, after checking that this object may be in it.
@@ -303,15 +307,15 @@ impl TransactionObject {
 
     /// Reads elements from the server.
     async fn read_elements(&self, elements: &[Bytes]) -> Result<(), TransactionError> {
-        for chunk in parts(elements, Bytes::len) {
+        for chunk in chunks(elements, Bytes::len) {
             let values: Vec<Option<Bytes>> = match self.kind {
-                Kind::Bucket => vec![self.read(self.place.command("GET")?).await?],
+                Kind::Bucket => vec![self.read(self.object_ref.command("GET")?).await?],
                 Kind::Map => {
-                    let request = chunk.iter().cloned().fold(self.place.command("HMGET")?, Request::arg);
+                    let request = chunk.iter().cloned().fold(self.object_ref.command("HMGET")?, Request::arg);
                     self.read(request).await?
                 }
                 Kind::Set => {
-                    let request = chunk.iter().cloned().fold(self.place.command("SMISMEMBER")?, Request::arg);
+                    let request = chunk.iter().cloned().fold(self.object_ref.command("SMISMEMBER")?, Request::arg);
                     let exist: Vec<bool> = self.read(request).await?;
                     exist.into_iter().map(|exists| exists.then(Bytes::new)).collect()
                 }
@@ -336,10 +340,10 @@ impl TransactionObject {
             }
             let all: Vec<(Bytes, Bytes)> = match self.kind {
                 Kind::Set => {
-                    let values: Vec<Bytes> = self.read(self.place.command("SMEMBERS")?).await?;
+                    let values: Vec<Bytes> = self.read(self.object_ref.command("SMEMBERS")?).await?;
                     values.into_iter().map(|value| (value, Bytes::new())).collect()
                 }
-                _ => self.read::<Pairs<Bytes, Bytes>>(self.place.command("HGETALL")?).await?.0,
+                _ => self.read::<Pairs<Bytes, Bytes>>(self.object_ref.command("HGETALL")?).await?.0,
             };
             self.with_state(|state, key| state.record_all(key, all))??;
         }
@@ -362,7 +366,7 @@ impl TransactionObject {
 
     async fn count(&self) -> Result<u64, TransactionError> {
         let command = if self.kind == Kind::Set { "SCARD" } else { "HLEN" };
-        self.read(self.place.command(command)?).await
+        self.read(self.object_ref.command(command)?).await
     }
 
     /// Sends a read to the primary, within the timeout of the transaction.

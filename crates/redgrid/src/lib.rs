@@ -30,7 +30,7 @@ pub use redgrid_barrier as barrier;
 #[cfg(feature = "barrier")]
 pub use redgrid_barrier::{
     Barrier, BarrierError, BarrierWaitResult, Condition, ConditionError, DoubleBarrier, DoubleBarrierGuard, Notify,
-    Party, Phaser, PhaserError, PhaserState,
+    Party, Phaser, PhaserError, PhaserState, RequestError,
 };
 #[cfg(feature = "bits")]
 pub use redgrid_bits::{self as bits, BitSet, BloomFilter, HyperLogLog};
@@ -71,7 +71,7 @@ pub use redgrid_geo::{self as geo, Distance, Geo, Position};
 #[cfg(feature = "id-generator")]
 pub use redgrid_id_generator::{self as id_generator, DecodedId, IdError, IdGenerator, TimeOrderedId};
 #[cfg(feature = "keys")]
-pub use redgrid_keys::{self as keys, Everything, Key, Keys, KeysError, Kind};
+pub use redgrid_keys::{self as keys, FlushScope, Key, Keys, KeysError, Kind};
 #[cfg(feature = "list")]
 pub use redgrid_list::{self as list, List};
 #[cfg(feature = "local-cached-map")]
@@ -82,9 +82,9 @@ pub use redgrid_locks as locks;
 pub use redgrid_locks::{
     Acquirable, Acquire, AcquireError, AcquireMany, AttachError, Campaign, CampaignError, DetachError, Detached,
     Election, ExtendError, FairLock, Fence, FenceError, FencedLock, Follow, HoldWatch, Leader, Leadership, Lock,
-    LockChange, LockGuard, LockLost, LostReason, MultiGuard, MultiLock, NotDetached, Observation, Place, Quorum,
-    QuorumGuard, QuorumLock, ReleaseError, SegmentGuard, SegmentedLock, SpinLock, Tour, TryAcquire, TryAcquireMany,
-    WithError,
+    LockChange, LockGuard, LockLost, LostReason, MultiGuard, MultiLock, NotDetached, Observation, QueuePosition,
+    Quorum, QuorumGuard, QuorumLock, ReleaseError, SegmentGuard, SegmentIter, SegmentedLock, SpinLock, TryAcquire,
+    TryAcquireMany, WithError,
 };
 #[cfg(feature = "locks")]
 pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};
@@ -105,7 +105,7 @@ pub use redgrid_rate_limiter::{self as rate_limiter, GcraLimiter, LimitError, Qu
 pub use redgrid_reliable_queue::{self as reliable_queue, QueueError, QueueSettings, ReliableQueue};
 #[cfg(feature = "script")]
 pub use redgrid_script::{
-    self as script, Batch, Call, CallError, Everywhere, Function, Functions, Handle, Library, Results, Scripts,
+    self as script, AllNodes, Batch, BatchIndex, Call, CallError, Function, Functions, Library, Results, Scripts,
 };
 #[cfg(feature = "semaphore")]
 pub use redgrid_semaphore::{self as semaphore, Semaphore};

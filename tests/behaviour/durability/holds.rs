@@ -38,7 +38,7 @@ impl Server for Gated {
     }
 
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
-        let renews = requests.iter().any(|request| request.label() == "lock/renew" && request.touched().len() == 2);
+        let renews = requests.iter().any(|request| request.label() == "lock/renew" && request.all_keys().len() == 2);
         let answers = self.node.call(requests).await;
         if renews && self.gated.swap(false, Ordering::Relaxed) {
             self.renewed.notify_one();
@@ -97,7 +97,7 @@ async fn a_renewal_is_as_durable_as_each_of_its_names_asked_whoever_has_the_firs
     let one = first.acquire().durability(strong).await.unwrap();
     let other = second.acquire().durability(strong).await.unwrap();
     let next = tokio::spawn(first.acquire().into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     // A renewal that moves the deadline by far more than the test takes.
     wait_until(SOON, async || other.remaining() < Duration::from_millis(700)).await;
     gated.gated.store(true, Ordering::Relaxed);
@@ -138,7 +138,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     wait_until(SOON, async || mail.available_permits().await.unwrap() == 1).await;
     let all = [proven, behind, mail.acquire().await.unwrap()];
     let short = tokio::spawn(mail.acquire().durability(durable).into_future());
-    wait_until(SOON, async || client.in_hand().waiting == 1).await;
+    wait_until(SOON, async || client.stats().waiting == 1).await;
     let [proven, behind, last] = all;
     last.release().await.unwrap();
     let told = short.await.unwrap();
@@ -147,7 +147,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     mail.acquire().durability(both).await.unwrap().release().await.unwrap();
     proven.release().await.unwrap();
     behind.release().await.unwrap();
-    wait_until(SOON, async || mail.available_permits().await.unwrap() == 3 && client.in_hand().names == 0).await;
+    wait_until(SOON, async || mail.available_permits().await.unwrap() == 3 && client.stats().names == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

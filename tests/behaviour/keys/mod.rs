@@ -1,6 +1,6 @@
 //! All that is on a server: what is there, what belongs to whom, and what goes together.
 
-mod belongings;
+mod key_ownership;
 mod walks;
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use redgrid_core::object::Lifetime;
 use redgrid_core::{Client, Code, Failure, ServerError, Token};
 use redgrid_countdown_latch::CountDownLatch;
 use redgrid_id_generator::IdGenerator;
-use redgrid_keys::{Everything, Key, Keys, KeysError, Kind};
+use redgrid_keys::{FlushScope, Key, Keys, KeysError, Kind};
 use redgrid_locks::{FairLock, FencedLock, RwLock};
 use redgrid_map::Map;
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
@@ -130,21 +130,21 @@ async fn a_namespace_is_all_there_is() {
     assert_eq!(ours.delete(["a"]).await.unwrap(), 1);
     assert!(observer.exists("a").await.unwrap());
     assert_eq!(ours.delete_by_pattern("[ab]").await.unwrap(), 1);
-    for what in [Everything::InThisDatabase, Everything::InAllDatabases] {
+    for what in [FlushScope::Database, FlushScope::AllDatabases] {
         let told = ours.flush(what).await.unwrap_err();
         assert!(matches!(told, KeysError::Failed(Failure::InvalidArgument { option: "flush", .. })), "{told:?}");
     }
-    let told = all.flush(Everything::UnderTheNamespace).await.unwrap_err();
+    let told = all.flush(FlushScope::Namespace).await.unwrap_err();
     assert!(matches!(told, KeysError::Failed(Failure::InvalidArgument { option: "flush", .. })), "{told:?}");
     drop(lock);
-    ours.flush(Everything::UnderTheNamespace).await.unwrap();
+    ours.flush(FlushScope::Namespace).await.unwrap();
     let left = left(&observer).await;
     for others in ["a", "b", "p*[d]", "pxd:a", "redisson_lock_queue:{pxd:fair}", "x:p*[d]:a"] {
         assert!(left.contains(&others.to_owned()), "{others}: {left:?}");
     }
     let written_again = |key: &&String| key.contains("p*[d]:fair");
     assert_eq!(left.iter().filter(|key| !written_again(key)).count(), 6, "{left:?}");
-    all.flush(Everything::InThisDatabase).await.unwrap();
+    all.flush(FlushScope::Database).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -296,7 +296,7 @@ async fn a_deletion_whose_answer_is_lost_is_unknown_and_made_once() {
     assert_eq!((keys.exists(["b"]).await.unwrap(), keys.count().await.unwrap()), (1, 1));
     assert_eq!(objects(&keys).await, ["b"]);
     proxy.next(1, "FLUSHDB", Action::SwallowReply);
-    let told = keys.flush(Everything::InThisDatabase).await.unwrap_err();
-    let KeysError::NotEverywhere { done, failed } = &told else { panic!("{told:?}") };
+    let told = keys.flush(FlushScope::Database).await.unwrap_err();
+    let KeysError::SomeNodesFailed { done, failed } = &told else { panic!("{told:?}") };
     assert!(done.is_empty() && matches!(failed[0].1, ServerError::Unknown { .. }), "{told:?}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use redgrid_core::{Failure, Name, Request, ServerError};
-use redgrid_keys::{Everything, Keys, KeysError};
+use redgrid_keys::{FlushScope, Keys, KeysError};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
@@ -80,9 +80,9 @@ async fn everything_goes_by_a_pattern_in_bounded_parts() {
     assert_eq!(keys.random().await.unwrap(), None);
     observer.cmd(&["SELECT", "1"]).await.unwrap();
     observer.cmd(&["SET", "elsewhere", "1"]).await.unwrap();
-    keys.flush(Everything::InThisDatabase).await.unwrap();
+    keys.flush(FlushScope::Database).await.unwrap();
     assert!(observer.exists("elsewhere").await.unwrap());
-    keys.flush(Everything::InAllDatabases).await.unwrap();
+    keys.flush(FlushScope::AllDatabases).await.unwrap();
     assert!(!observer.exists("elsewhere").await.unwrap());
     let lock = Lock::new(&client, "lock").acquire().await.unwrap();
     assert_eq!(keys.delete([Name::new("lock").unwrap()]).await.unwrap(), 1);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use redgrid_bits::BloomFilter;
 use redgrid_core::object::{Lifetime, Object, ObjectError};
 use redgrid_core::{Client, Failure};
-use redgrid_keys::{Everything, Key, Keys, KeysError};
+use redgrid_keys::{FlushScope, Key, Keys, KeysError};
 use redgrid_multimap::SetMultimap;
 use redgrid_queue::RingBuffer;
 use redgrid_semaphore::Semaphore;
@@ -215,7 +215,7 @@ async fn by_keys(rig: &Rig, of: &Type, wrong: &mut Wrong) {
     wrong.expect(what("delete_by_pattern, keys"), keys_of(&rig.observer).await, BTreeSet::new());
 
     rig.again().await;
-    let everything = if rig.namespace.is_empty() { Everything::InThisDatabase } else { Everything::UnderTheNamespace };
+    let everything = if rig.namespace.is_empty() { FlushScope::Database } else { FlushScope::Namespace };
     keys.flush(everything).await.unwrap();
     wrong.expect(what("flush, keys"), rig.observer.keys("*").await.unwrap(), Vec::<String>::new());
 }

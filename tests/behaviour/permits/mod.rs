@@ -24,7 +24,7 @@ async fn number(observer: &Observer, command: &[&str]) -> i64 {
 }
 
 fn is_idle(client: &Client) -> bool {
-    let hand = client.in_hand();
+    let hand = client.stats();
     (hand.names, hand.holds, hand.waiting, hand.channels) == (0, 0, 0, 0)
 }
 

@@ -143,7 +143,7 @@ async fn who_waits_hears_of_changes_at_once() {
             _ => drop(here.set_rate(Rate::overall(5, LONG)).await.unwrap()),
         }
         held = tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
-        wait_until(SOON, async || two.in_hand().channels == 0).await;
+        wait_until(SOON, async || two.stats().channels == 0).await;
         if change == 2 {
             assert_eq!(here.available_permits().await.unwrap(), 0);
         }

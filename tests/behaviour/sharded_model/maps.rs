@@ -109,7 +109,7 @@ async fn map_step(
                 && map.remove_many(many.keys().chain([&7000])).await.unwrap() == 1200
         }
         22 => {
-            let part = map.part_of(&key).await.unwrap();
+            let part = map.shard_of(&key).await.unwrap();
             part.get(&key).await.unwrap() == has && part.len().await.unwrap() <= len
         }
         _ => {

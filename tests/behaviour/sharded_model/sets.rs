@@ -89,7 +89,7 @@ async fn set_step(
                 && set.remove_many(&asked).await.unwrap() == 1200
         }
         13 => {
-            let part = set.part_of(&one).await.unwrap();
+            let part = set.shard_of(&one).await.unwrap();
             part.contains(&one).await.unwrap() == model.contains(&one) && part.len().await.unwrap() <= len as u64
         }
         _ => {

@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::connect(url.as_str()).await?;
     client.wait_ready(Duration::from_secs(20)).await?;
     let waiting = redgrid_tests::latch::crowd(&CountDownLatch::new(&client, name), tasks.parse()?).await;
-    wait_until(SOON, async || client.in_hand().channels > 0).await;
+    wait_until(SOON, async || client.stats().channels > 0).await;
     say("waiting")?;
     let began = std::time::Instant::now();
     for waiter in waiting {

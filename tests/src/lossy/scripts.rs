@@ -29,7 +29,7 @@ impl Call {
         };
         Call {
             name: request.label().to_owned(),
-            keys: request.touched().to_vec(),
+            keys: request.all_keys().to_vec(),
             args: request.arguments().iter().filter_map(argument).collect(),
         }
     }
@@ -41,7 +41,8 @@ impl Call {
 
     /// The holder field, where the script is about one.
     pub fn field(&self) -> Option<&Bytes> {
-        let about_one = ["lock/acquire", "lock/seize", "lock/release", "lock/give-way", "lock/linger", "lock/extend"];
+        let about_one =
+            ["lock/acquire", "lock/takeover", "lock/release", "lock/release-yielding", "lock/retain", "lock/extend"];
         about_one.contains(&self.name.as_str()).then(|| &self.args[0])
     }
 }
@@ -50,10 +51,10 @@ impl Call {
 pub fn run(store: &mut Store, call: &Call) -> Result<Reply, ServerError> {
     Ok(match call.name.as_str() {
         "lock/acquire" => acquire(store, call),
-        "lock/seize" => seize(store, call),
+        "lock/takeover" => take_over(store, call),
         "lock/release" => release(store, call),
-        "lock/give-way" => give_way(store, call),
-        "lock/linger" => linger(store, call),
+        "lock/release-yielding" => release_yielding(store, call),
+        "lock/retain" => retain(store, call),
         "lock/extend" => extend(store, call),
         "lock/renew" => renew(store, call),
         "lock/release-many" => release_many(store, call),
@@ -106,7 +107,7 @@ fn acquire(store: &mut Store, call: &Call) -> Reply {
     micros(time)
 }
 
-fn seize(store: &mut Store, call: &Call) -> Reply {
+fn take_over(store: &mut Store, call: &Call) -> Reply {
     let (key, holder, time) = (&call.keys[0], &call.args[0], store.time());
     if is_late(time, call, 2) {
         return told(2, time, 0);
@@ -150,7 +151,7 @@ fn release(store: &mut Store, call: &Call) -> Reply {
     Reply::Int(1 + store.publish(&call.args[1], "0"))
 }
 
-fn give_way(store: &mut Store, call: &Call) -> Reply {
+fn release_yielding(store: &mut Store, call: &Call) -> Reply {
     if store.hdel(&call.keys[0], &call.args[0]) == 0 {
         return Reply::Array(vec![Reply::Int(0), Reply::Int(0)]);
     }
@@ -158,7 +159,7 @@ fn give_way(store: &mut Store, call: &Call) -> Reply {
     Reply::Array(vec![Reply::Int(1 + told), Reply::Int(i64::from(store.exists(&call.keys[1])))])
 }
 
-fn linger(store: &mut Store, call: &Call) -> Reply {
+fn retain(store: &mut Store, call: &Call) -> Reply {
     let (key, holder) = (&call.keys[0], &call.args[0]);
     let kept = [&holder[..], b":kept"].concat().into();
     if !store.hexists(key, holder) {

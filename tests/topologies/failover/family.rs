@@ -87,7 +87,7 @@ impl Family {
         let permits = tokio::spawn(async move {
             theirs.acquire_many(3).timeout(3 * SOON).await.unwrap().release().await.unwrap();
         });
-        wait_until(SOON, async || two.in_hand().waiting > 0 && observer.exists("{tag}:permits").await.unwrap()).await;
+        wait_until(SOON, async || two.stats().waiting > 0 && observer.exists("{tag}:permits").await.unwrap()).await;
         Family { fair, fenced, several, reads, waiting, writer, permit, permits }
     }
 
@@ -115,7 +115,7 @@ impl Family {
         let next = FencedLock::new(two, "{tag}:fenced").acquire().timeout(SOON).await.unwrap();
         assert!(next.token() > token);
         next.release().await.unwrap();
-        wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
+        wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
     }
 }
 

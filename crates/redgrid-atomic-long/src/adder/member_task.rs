@@ -162,7 +162,7 @@ impl<N: AdderNumber> MemberTask<N> {
             }
         };
         let request = ANSWER.with([keys.counter, keys.semaphore, keys.round]).arg(command).arg(amount).arg(is_redgrid);
-        let request = request.int(ROUND_TTL_MS).publish_here().arg(keys.channel);
+        let request = request.int(ROUND_TTL_MS).publish_arg().arg(keys.channel);
         let done: Vec<i64> = self.client.run_exactly_once_until(request, until).await?;
         Ok(done == [1])
     }
@@ -179,7 +179,8 @@ impl<N: AdderNumber> MemberTask<N> {
         for _ in 0..MAX_ATTEMPTS {
             let (names, keys) = (&self.member.keys, self.member.keys.round(id));
             let keys = [keys.round, names.total.clone(), names.saved(&self.member.id), keys.counter];
-            let request = ENTER.with(keys).arg(command).arg(is_redgrid).int(ROUND_TTL_MS).not_after_here().tells_time();
+            let request =
+                ENTER.with(keys).arg(command).arg(is_redgrid).int(ROUND_TTL_MS).deadline_arg().late_reply_has_time();
             let reply: Vec<String> = self.client.run_until(request.idempotent(), until).await?;
             let [saves, record] = &reply[..] else { return Ok(None) };
             if self.checkpoint.matches(record) {
@@ -221,7 +222,7 @@ impl<N: AdderNumber> MemberTask<N> {
                 return Err(unexpected("a finite sum", "more".into()));
             };
             let keys = [self.member.keys.total.clone(), self.member.keys.saved(&self.member.id)];
-            let request = SAVE.with(keys).not_after_here().tells_time().idempotent();
+            let request = SAVE.with(keys).deadline_arg().late_reply_has_time().idempotent();
             let request = request
                 .arg(save.last_record.clone())
                 .arg(save.next_record.clone())

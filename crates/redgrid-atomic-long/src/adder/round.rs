@@ -39,12 +39,12 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 const CLOCK_MARGIN: Duration = Duration::from_millis(100);
 
 /// A future that sums the counts of all processes.
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Sum<N: AdderNumber>(Call<N>);
 
 /// A future that sets the counts of all processes to 0.
-#[must_use = "no request is sent until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Reset<N: AdderNumber>(Call<N>);
 
@@ -172,7 +172,7 @@ impl Drop for OpenRound<'_> {
     fn drop(&mut self) {
         let RoundKeys { round, semaphore, counter, .. } = &self.keys;
         let request = Request::command("DEL").key(round.clone());
-        self.client.run_later(if self.is_complete {
+        self.client.run_detached(if self.is_complete {
             request.key(semaphore.clone()).key(counter.clone())
         } else {
             // Members of Redisson would create the other keys again, without a lifetime.
@@ -197,8 +197,8 @@ impl<N: AdderNumber> SharedAdder<N> {
         let mut open = OpenRound { client, keys: member.keys.round(&id), is_complete: false };
         let RoundKeys { round, semaphore, counter, .. } = &open.keys;
         let keys = [semaphore.clone(), round.clone(), counter.clone()];
-        let request = OPEN.with(keys.clone()).int(ROUND_TTL_MS).publish_here().arg(member.keys.topic.clone());
-        let request = request.arg(kind.message(&id)).not_after_here().tells_time();
+        let request = OPEN.with(keys.clone()).int(ROUND_TTL_MS).publish_arg().arg(member.keys.topic.clone());
+        let request = request.arg(kind.message(&id)).deadline_arg().late_reply_has_time();
         let expected = match client.run_until::<u64>(request, until).await {
             Ok(expected) => expected,
             Err(error @ (ServerError::Refused { .. } | ServerError::Decode { .. })) => {

@@ -8,7 +8,8 @@ pub(super) static OPEN: Script<3> = Script::new("adder/open", include_str!("../s
 pub(super) static ENTER: Script<4> = Script::new("adder/enter", include_str!("../scripts/adder_enter.lua"));
 pub(super) static ANSWER: IdempotentScript<3> =
     IdempotentScript::new("adder/answer", include_str!("../scripts/adder_answer.lua"));
-pub(super) static ROUND_STATE: Script<3> = Script::new("adder/look", include_str!("../scripts/adder_look.lua"));
+pub(super) static ROUND_STATE: Script<3> =
+    Script::new("adder/round-state", include_str!("../scripts/adder_round_state.lua"));
 pub(super) static SAVE: Script<2> = Script::new("adder/save", include_str!("../scripts/adder_save.lua"));
 
 /// The prefix of round ids of redgrid; those of Redisson are 32 hex digits. For redgrid's rounds,

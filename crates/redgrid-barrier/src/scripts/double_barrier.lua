@@ -1,4 +1,4 @@
--- double_barrier.lua: the common part of the scripts of a double barrier, behind seats.lua.
+-- double_barrier.lua: the common part of the scripts of a double barrier, behind participants.lua.
 --
 -- `k[1]` is its hash: `session` counts the openings, `parties` is the number that each needs. A
 -- participant's value is a session; its state is `w` (waits outside since that session), `i` (is

@@ -1,4 +1,4 @@
--- phaser.lua: the common part of the scripts of a phaser, behind seats.lua.
+-- phaser.lua: the common part of the scripts of a phaser, behind participants.lua.
 --
 -- `k[1]` is its hash:
 --   `phase`  the current phase, from 0

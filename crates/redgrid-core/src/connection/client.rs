@@ -417,12 +417,12 @@ impl Client {
 
     /// Returns the number of names, holds, waiting requests and channels of the client, for tests
     /// and diagnosis.
-    pub fn in_hand(&self) -> InHand {
+    pub fn stats(&self) -> ClientStats {
         // One channel is the client's own, for notices.
         let channels = self.0.core.subscriptions.channel_count().saturating_sub(1);
         let table = &self.0.table;
-        let (names, permits, waiting) = self.0.semaphores.in_hand();
-        InHand {
+        let (names, permits, waiting) = self.0.semaphores.stats();
+        ClientStats {
             names: table.names() + names,
             holds: table.holds() + permits,
             waiting: table.waiting() + waiting,
@@ -456,7 +456,7 @@ impl fmt::Debug for Client {
 
 /// The number of names, holds, waiting requests and channels of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InHand {
+pub struct ClientStats {
     /// Names that are held, awaited or being released.
     pub names: usize,
     /// Holds that are valid by the local clock, and permits.

@@ -7,7 +7,7 @@ use crate::error::ServerError;
 use crate::name::{InvalidName, Name};
 
 /// Builds a command. Nothing is sent before [`Command::query`].
-#[must_use = "nothing is asked of the server until `query` is awaited"]
+#[must_use = "does nothing until `query` is awaited"]
 pub struct Command {
     pub(super) client: Client,
     pub(super) request: Request,

@@ -154,7 +154,7 @@ impl Core {
     ) -> Option<Instant> {
         *unanswered = (*unanswered).max(asked.retransmission_ends);
         asked.retransmission_ends = *unanswered;
-        if !request.tells_time || !asked.has_reported_time() {
+        if !request.late_reply_has_time || !asked.has_reported_time() {
             return None;
         }
         // This transmission had no effect. An earlier one may have.

@@ -80,7 +80,10 @@ struct Release {
 impl Last {
     /// Adds a release, and forgets the oldest ones.
     fn push(&mut self, now: Instant, request: &Request) {
-        debug_assert!(request.idempotent && !request.tells_time && !request.in_order, "other marks are not kept");
+        debug_assert!(
+            request.idempotent && !request.late_reply_has_time && !request.in_order,
+            "other marks are not kept"
+        );
         let What::Script(ScriptRef::Static(script)) = request.what else {
             debug_assert!(false, "releases are calls of scripts of this crate");
             return;
@@ -303,13 +306,13 @@ mod tests {
     static RELEASE: ScriptText = ScriptText::new("release", "return 1");
 
     fn release(name: &str) -> Request {
-        Request::script(&RELEASE).keys([Bytes::from(name.to_owned())]).idempotent().arg("holder").publish_here().arg("")
+        Request::script(&RELEASE).keys([Bytes::from(name.to_owned())]).idempotent().arg("holder").publish_arg().arg("")
     }
 
     #[test]
     fn a_release_is_taken_out_as_it_was_put_in() {
         let mut last = Last::default();
-        let of_two = Request::script(&RELEASE).keys(["b".into(), "bb".into()]).idempotent().int(7).sharded_here();
+        let of_two = Request::script(&RELEASE).keys(["b".into(), "bb".into()]).idempotent().int(7).spublish_arg();
         for request in [release("a"), of_two.clone(), release("c")] {
             last.push(Instant::MIN, &request);
         }

@@ -13,7 +13,7 @@ use crate::error::ServerError;
 use crate::pubsub::SubscriptionManager;
 
 /// A health check that pings every node when awaited; made by [`Client::health`].
-#[must_use = "nobody is asked until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct HealthCheck {
     client: Client,
@@ -48,12 +48,12 @@ impl HealthCheck {
         let (clock, manager) = (&core.clock, &core.subscriptions);
         let nodes = asked.into_iter().map(|(server, part)| ask(server, part, self.within, clock, manager));
         let nodes = join_all(nodes).await;
-        let in_hand = self.client.in_hand();
+        let stats = self.client.stats();
         Health {
             nodes,
             trouble: core.topology.trouble(),
-            held: in_hand.holds,
-            waiting: in_hand.waiting,
+            held: stats.holds,
+            waiting: stats.waiting,
             is_shut_down: self.client.table().is_closed(),
         }
     }

@@ -74,7 +74,7 @@ mod unauthorized;
 pub(crate) use self::core::{Core, refused};
 pub use background::BackgroundClient;
 pub use batch::Batched;
-pub use client::{Client, ConnectError, InHand, NotClosed, NotDriven, NotReady, WeakClient};
+pub use client::{Client, ClientStats, ConnectError, NotClosed, NotDriven, NotReady, WeakClient};
 pub use command::Command;
 pub use deployment::{Deployment, DeploymentKind, Shard};
 pub use durability::CommitError;

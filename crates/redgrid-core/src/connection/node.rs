@@ -97,7 +97,7 @@ pub(super) struct Node {
     way: Target,
     settings: Settings,
     commits: DurabilityWaiter,
-    aside: DedicatedConnection,
+    dedicated: DedicatedConnection,
     batches: DedicatedConnection,
     /// Number of the connection on which the server was found not to know EVALSHA_RO and EVAL_RO.
     without_read_only: AtomicU64,
@@ -143,7 +143,7 @@ impl Node {
             clock: clock.clone(),
             time,
             subscriber,
-            aside: DedicatedConnection::new(way.clone(), settings, clock.clone()),
+            dedicated: DedicatedConnection::new(way.clone(), settings, clock.clone()),
             batches: DedicatedConnection::beside(Arc::clone(&commands), way.clone(), settings, clock.clone()),
             without_read_only: AtomicU64::new(0),
             events: Mutex::default(),
@@ -274,7 +274,7 @@ impl Node {
 
     /// Sends one request, by itself or batched with requests of other callers.
     fn alone<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>) -> ResponseFuture<'a> {
-        if let Some(error) = self.in_the_way(request.aside) {
+        if let Some(error) = self.in_the_way(request.dedicated) {
             return ResponseFuture::inline(async || Err(error));
         }
         match (request.joint, limit) {
@@ -299,7 +299,7 @@ impl Node {
         let patterns = self.patterns.lock().unwrap_or_else(|p| p.into_inner()).take();
         patterns.into_iter().flatten().for_each(|carrier| carrier.close());
         self.commits.stop();
-        self.aside.stop();
+        self.dedicated.stop();
         self.batches.stop();
     }
 }
@@ -311,7 +311,7 @@ impl Server for Node {
     }
 
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
-        if let Some(error) = self.in_the_way(requests.iter().all(|request| request.aside)) {
+        if let Some(error) = self.in_the_way(requests.iter().all(|request| request.dedicated)) {
             return requests.iter().map(|_| Err(error.clone())).collect();
         }
         if requests.iter().any(|request| request.adjacent) {
@@ -433,7 +433,7 @@ impl Server for Node {
             let _ = watcher.await;
         }
         self.commits.close().await;
-        self.aside.close().await;
+        self.dedicated.close().await;
         self.batches.close().await;
     }
 }

@@ -30,10 +30,10 @@ pub struct Request {
     pub(crate) not_after: Option<Instant>,
     pub(crate) adjacent: bool,
     pub(crate) reads: bool,
-    pub(crate) tells_time: bool,
-    pub(crate) writes_nothing: bool,
+    pub(crate) late_reply_has_time: bool,
+    pub(crate) read_only: bool,
     pub(crate) in_order: bool,
-    pub(crate) aside: bool,
+    pub(crate) dedicated: bool,
     pub(crate) joint: Option<(&'static BatchScript, BatchPhase)>,
 }
 
@@ -149,10 +149,10 @@ impl Request {
             not_after: None,
             adjacent: false,
             reads: false,
-            tells_time: false,
-            writes_nothing: false,
+            late_reply_has_time: false,
+            read_only: false,
             in_order: false,
-            aside: false,
+            dedicated: false,
             joint: None,
         }
     }
@@ -173,7 +173,7 @@ impl Request {
 
     /// Adds a key of a command after what was added before, for commands with keys among their
     /// arguments.
-    pub fn key_here(mut self, key: impl Into<Bytes>) -> Self {
+    pub fn key_arg(mut self, key: impl Into<Bytes>) -> Self {
         let key = key.into();
         self.args.push(Arg::Key(key.clone()));
         self.keys.push(key);
@@ -196,14 +196,14 @@ impl Request {
 
     /// Adds a placeholder for the time limit of the request, filled in when it is sent.
     #[inline]
-    pub fn not_after_here(mut self) -> Self {
+    pub fn deadline_arg(mut self) -> Self {
         self.args.push(Arg::NotAfter);
         self
     }
 
     /// Adds a placeholder for the command by which a script publishes.
     #[inline]
-    pub fn publish_here(mut self) -> Self {
+    pub fn publish_arg(mut self) -> Self {
         self.args.push(Arg::Publish);
         self
     }
@@ -211,7 +211,7 @@ impl Request {
     /// Adds a placeholder for `SPUBLISH` that is omitted where the command is `PUBLISH`. It must be
     /// the last argument.
     #[inline]
-    pub fn sharded_here(mut self) -> Self {
+    pub fn spublish_arg(mut self) -> Self {
         self.args.push(Arg::Sharded);
         self
     }
@@ -225,7 +225,7 @@ impl Request {
 
     /// Sets until when, by the local clock, the server may execute the request.
     ///
-    /// Only requests with [`Request::not_after_here`] obey it.
+    /// Only requests with [`Request::deadline_arg`] obey it.
     pub fn not_after(mut self, at: Instant) -> Self {
         self.not_after = Some(at);
         self
@@ -235,8 +235,8 @@ impl Request {
     ///
     /// If it arrives too late, the server executes nothing and returns a list of -1 and its time,
     /// in microseconds since 1970. The client learns the time and retries while the caller waits.
-    pub fn tells_time(mut self) -> Self {
-        self.tells_time = true;
+    pub fn late_reply_has_time(mut self) -> Self {
+        self.late_reply_has_time = true;
         self
     }
 
@@ -256,8 +256,8 @@ impl Request {
 
     /// Makes the server reject writes of a script or function, where it can: EVALSHA_RO from Redis
     /// 7.0 on, FCALL_RO.
-    pub fn writes_nothing(mut self) -> Self {
-        self.writes_nothing = true;
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
         self
     }
 
@@ -273,8 +273,8 @@ impl Request {
 
     /// Sends the request on a dedicated connection, so that it does not queue behind others. SCRIPT
     /// KILL must not wait for the script.
-    pub fn aside(mut self) -> Self {
-        self.aside = true;
+    pub fn dedicated(mut self) -> Self {
+        self.dedicated = true;
         self
     }
 
@@ -295,7 +295,7 @@ impl Request {
     pub(crate) fn is_servers_own(&self, message: &str) -> bool {
         match &self.what {
             // UNKILLABLE says that the script goes on.
-            _ if self.aside => false,
+            _ if self.dedicated => false,
             What::Script(ScriptRef::Owned(_)) | What::Function { .. } => {
                 OWN_WORDS.iter().any(|words| message.starts_with(words)) || self.is_sent_elsewhere(message)
             }
@@ -339,7 +339,7 @@ impl Request {
     }
 
     /// Returns all keys of the request.
-    pub fn touched(&self) -> &[Bytes] {
+    pub fn all_keys(&self) -> &[Bytes] {
         &self.keys
     }
 
@@ -397,9 +397,9 @@ mod tests {
 
     #[test]
     fn keys_stand_in_front_or_where_they_were_added() {
-        let request = Request::command("MSET").key("a").arg("1").key_here("b").arg("2").key("c");
+        let request = Request::command("MSET").key("a").arg("1").key_arg("b").arg("2").key("c");
         assert_eq!(request.keys_in_front(), ["a", "c"]);
-        assert_eq!(request.touched(), ["a", "c", "b"]);
+        assert_eq!(request.all_keys(), ["a", "c", "b"]);
         assert_eq!(request.args[..], [Arg::Bytes("1".into()), Arg::Key("b".into()), Arg::Bytes("2".into())]);
     }
 }

@@ -25,7 +25,7 @@ use crate::pinned::pinned;
 ///
 /// Dropping it gives the request up. A request that was sent may be executed; one that was not is
 /// not sent any more.
-#[must_use = "nothing is certain to be sent until it is awaited"]
+#[must_use = "the request may not be sent until awaited"]
 pub struct ResponseFuture<'a>(Inner<'a>);
 
 enum Inner<'a> {

@@ -129,8 +129,8 @@ impl IdempotentRequest {
     }
 
     /// Adds a placeholder for the command by which the script publishes.
-    pub fn publish_here(self) -> Self {
-        IdempotentRequest { request: self.request.publish_here(), ..self }
+    pub fn publish_arg(self) -> Self {
+        IdempotentRequest { request: self.request.publish_arg(), ..self }
     }
 
     /// Returns the first of the given keys.
@@ -143,7 +143,7 @@ impl IdempotentRequest {
     pub(crate) fn with_sequence(self, dedup_key: Bytes, sequence: u64, timeout: Duration) -> Request {
         let lifetime = (RETRY_WINDOW + timeout * 2).as_millis();
         let head = Request::script(&self.texts.exactly_once).key(dedup_key).keys(self.request.keys);
-        let mut whole = head.not_after_here().arg(sequence.to_string()).arg(lifetime.to_string()).idempotent();
+        let mut whole = head.deadline_arg().arg(sequence.to_string()).arg(lifetime.to_string()).idempotent();
         whole.args.extend(self.request.args);
         whole
     }

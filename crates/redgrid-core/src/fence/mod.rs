@@ -9,7 +9,7 @@ use crate::connection::{Client, Request};
 use crate::error::ServerError;
 use crate::failure::{Failure, Operation};
 use crate::name::{InvalidName, Name, companion, same_slot};
-use crate::object::Lives;
+use crate::object::SetTtl;
 use crate::script::Script;
 use crate::token::Token;
 
@@ -70,8 +70,8 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 ///
 /// If a token is ahead of the clock of the fence's server, it is remembered for that lead as well.
 /// A holder that has held its lock for longer than the lifetime without a write gets
-/// [`FenceError::Aged`], and must acquire the lock again. Use the same lifetime everywhere. If the
-/// server loses its memory, the fence is lost together with the data.
+/// [`FenceError::Expired`], and must acquire the lock again. Use the same lifetime everywhere. If
+/// the server loses its memory, the fence is lost together with the data.
 #[derive(Debug, Clone)]
 pub struct Fence {
     client: Client,
@@ -167,7 +167,7 @@ impl Fence {
     /// If the future is dropped, the value may be written, now or within the client's
     /// `response_timeout`.
     pub async fn set(&self, key: impl AsRef<str>, value: impl Into<Bytes>, token: Token) -> Result<(), FenceError> {
-        self.write(key, Write::Set { value: value.into(), lives: Lives::On }, token).await.map(drop)
+        self.write(key, Write::Set { value: value.into(), ttl: SetTtl::None }, token).await.map(drop)
     }
 
     /// Sets a field of the hash `key` if `token` is not stale. Returns true if the field is new.
@@ -245,7 +245,7 @@ impl Fence {
         // which is less than that.
         let reply_ttl = millis(2 * self.client.patience()) + 1_000;
         let request = WRITE.with([key, guarded.key.clone(), reply_key]).arg(token.to_string());
-        let request = request.int(self.lifetime_millis()).int(reply_ttl).not_after_here().arg(command);
+        let request = request.int(self.lifetime_millis()).int(reply_ttl).deadline_arg().arg(command);
         let request = args.into_iter().fold(request, Request::arg).idempotent();
         let send = || self.client.run::<(i64, Bytes)>(request.clone());
         let mut reply = send().await;
@@ -276,7 +276,7 @@ impl Fence {
                 let highest = Token::new(highest.unwrap_or(u64::MAX));
                 Err(FenceError::Stale { name, token, highest })
             }
-            (AGED, _) => Err(FenceError::Aged { name, token, lifetime: self.lifetime.unwrap_or_default() }),
+            (EXPIRED, _) => Err(FenceError::Expired { name, token, lifetime: self.lifetime.unwrap_or_default() }),
             (TOO_LATE, _) => {
                 let reason = "the server found the request too late, twice: its clock jumps".into();
                 Err(guarded.write_error(ServerError::Unknown { reason }))
@@ -300,7 +300,7 @@ impl Fence {
 const PASSED: i64 = 1;
 const STALE: i64 = 0;
 const TOO_LATE: i64 = 2;
-const AGED: i64 = 3;
+const EXPIRED: i64 = 3;
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 1_000_000)
@@ -321,7 +321,7 @@ pub enum Write {
         /// The new value.
         value: Bytes,
         /// The lifetime of the key.
-        lives: Lives,
+        ttl: SetTtl,
     },
     /// Sets fields of a hash.
     HashSet {
@@ -354,8 +354,8 @@ impl Write {
             return Err(Failure::invalid_argument(name, "fields", expected, count).into());
         }
         Ok(match self {
-            Write::Set { value, lives } => {
-                let options = lives.as_options();
+            Write::Set { value, ttl } => {
+                let options = ttl.as_options();
                 let options = options
                     .map_err(|invalid| Failure::invalid_argument(name, "lifetime", invalid.expected, invalid.got))?;
                 ("SET", std::iter::once(value).chain(options).collect())
@@ -389,7 +389,7 @@ pub enum FenceError {
     ///
     /// Nothing was written.
     #[error("token {token} is older than the memory of the fence `{name}` ({lifetime:?})")]
-    Aged {
+    Expired {
         /// Name of the fence.
         name: Name,
         /// The rejected token.

@@ -38,7 +38,7 @@ pub trait FromHoldGuard: Sized {
 }
 
 /// A hold, and the means to end it. Dropping it releases the hold in the background.
-#[must_use = "dropping the grant gives the hold back"]
+#[must_use = "dropping the guard releases the hold"]
 pub struct HoldGuard {
     client: Client,
     pub(super) hold: Arc<Hold>,

@@ -23,7 +23,7 @@ use crate::error::ServerError;
 /// Guards of several keys of one client, lock kind and hash slot.
 ///
 /// Dropping it releases all of them together, in the background.
-#[must_use = "dropping it gives all of it back"]
+#[must_use = "dropping it releases all of its holds"]
 pub struct MultiGrant(Vec<HoldGuard>);
 
 impl MultiGrant {

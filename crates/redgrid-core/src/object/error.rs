@@ -194,7 +194,7 @@ impl ObjectError {
                 ObjectError::Unexpected { name: name.clone(), source }
             }
             FenceError::Failed(failure) => failure.into(),
-            FenceError::Stale { .. } | FenceError::Aged { .. } | FenceError::OtherSlot { .. } => {
+            FenceError::Stale { .. } | FenceError::Expired { .. } | FenceError::OtherSlot { .. } => {
                 ObjectError::Fenced { name: name.clone(), source }
             }
         }

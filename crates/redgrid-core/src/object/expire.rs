@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::lives::{millis, unix_time};
+use super::set_ttl::{millis, unix_time};
 use super::{Object, ObjectError};
 use crate::name::Name;
 use crate::script::BulkScript;
@@ -38,20 +38,20 @@ impl Lifetime {
 /// A condition on the current lifetime, for setting a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ending {
-    /// It has no end.
-    None,
-    /// It has an end.
-    Some,
-    /// It has an end, and the new one is later.
-    Sooner,
-    /// It has no end, or the new one is sooner.
-    Later,
+pub enum ExpireCondition {
+    /// It does not expire.
+    NoExpiry,
+    /// It expires.
+    HasExpiry,
+    /// It expires before the new lifetime ends.
+    ExpiresSooner,
+    /// It does not expire, or expires after the new lifetime ends.
+    ExpiresLater,
 }
 
 /// A new lifetime, with a condition on the current one. For authors of object types.
 #[derive(Clone, Copy, Debug)]
-pub struct NewEnding {
+pub struct Expiry {
     when: When,
     condition: &'static str,
 }
@@ -62,26 +62,26 @@ enum When {
     At(SystemTime),
 }
 
-impl NewEnding {
+impl Expiry {
     /// Ends after this time: 1 ms to 3650 days.
     pub fn after(lifetime: Duration) -> Self {
-        NewEnding { when: When::In(lifetime), condition: "" }
+        Expiry { when: When::In(lifetime), condition: "" }
     }
 
     /// Ends at this time by the server's clock.
     pub fn at(at: SystemTime) -> Self {
-        NewEnding { when: When::At(at), condition: "" }
+        Expiry { when: When::At(at), condition: "" }
     }
 
     /// Sets it only if the current lifetime meets this condition.
-    pub fn only_if(self, ending: Ending) -> Self {
-        let condition = match ending {
-            Ending::None => "none",
-            Ending::Some => "some",
-            Ending::Sooner => "later",
-            Ending::Later => "sooner",
+    pub fn only_if(self, condition: ExpireCondition) -> Self {
+        let condition = match condition {
+            ExpireCondition::NoExpiry => "none",
+            ExpireCondition::HasExpiry => "some",
+            ExpireCondition::ExpiresSooner => "later",
+            ExpireCondition::ExpiresLater => "sooner",
         };
-        NewEnding { condition, ..self }
+        Expiry { condition, ..self }
     }
 
     /// Returns the server's command, its time in milliseconds, and the condition.
@@ -91,7 +91,7 @@ impl NewEnding {
     /// # Errors
     ///
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the time is out of range.
-    pub fn words(self, name: &Name) -> Result<(&'static str, Bytes, &'static str), ObjectError> {
+    pub fn args(self, name: &Name) -> Result<(&'static str, Bytes, &'static str), ObjectError> {
         let (command, millis) = match self.when {
             When::In(lifetime) => ("PEXPIRE", millis(name, lifetime)?),
             When::At(at) => ("PEXPIREAT", unix_time(name, at)?.max(1).to_string().into()),
@@ -105,18 +105,18 @@ impl NewEnding {
 /// Created by [`Object::expire_in`] and [`Object::expire_at`]. Returns whether the lifetime was
 /// set. It is not set if the object is absent, or if the condition of [`Expire::only_if`] is not
 /// met.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Expire {
     object: Object,
-    ending: NewEnding,
+    expiry: Expiry,
 }
 
 impl Object {
     /// Makes the server delete the object with all its keys after this time: 1 ms to 3650 days.
     #[doc(alias = "expire")]
     pub fn expire_in(&self, lifetime: Duration) -> Expire {
-        Expire { object: self.clone(), ending: NewEnding::after(lifetime) }
+        Expire { object: self.clone(), expiry: Expiry::after(lifetime) }
     }
 
     /// Makes the server delete the object with all its keys at this time, by the server's clock.
@@ -125,7 +125,7 @@ impl Object {
     #[doc(alias = "expireAt")]
     #[doc(alias = "expire")]
     pub fn expire_at(&self, at: SystemTime) -> Expire {
-        Expire { object: self.clone(), ending: NewEnding::at(at) }
+        Expire { object: self.clone(), expiry: Expiry::at(at) }
     }
 }
 
@@ -135,16 +135,16 @@ impl Expire {
     #[doc(alias = "expireIfNotSet")]
     #[doc(alias = "expireIfGreater")]
     #[doc(alias = "expireIfLess")]
-    pub fn only_if(mut self, ending: Ending) -> Self {
-        self.ending = self.ending.only_if(ending);
+    pub fn only_if(mut self, condition: ExpireCondition) -> Self {
+        self.expiry = self.expiry.only_if(condition);
         self
     }
 
     async fn execute(self) -> Result<bool, ObjectError> {
         let inner = self.object.inner()?;
-        let (command, millis, condition) = self.ending.words(&inner.name)?;
+        let (command, millis, condition) = self.expiry.args(&inner.name)?;
         let request = EXPIRE.with(inner.keys.iter().cloned()).arg(command).arg(millis).arg(condition);
-        let request = request.int(inner.face_count());
+        let request = request.int(inner.primary_key_count());
         Ok(inner.change::<i64>(request).await? == 1)
     }
 }

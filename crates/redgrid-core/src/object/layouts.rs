@@ -19,9 +19,9 @@ pub struct Kind {
     /// Its keys: they are deleted, renamed and expire together.
     pub keys: Layout,
     /// The number of leading keys by which the object exists: each of them is enough.
-    pub faces: usize,
+    pub primary_keys: usize,
     /// Keys that are renamed and copied with it, but are not deleted and do not expire with it.
-    pub along: Layout,
+    pub renamed_with: Layout,
 }
 
 /// Returns no keys.
@@ -204,30 +204,30 @@ pub fn ring_buffer(key: &[u8]) -> Vec<Bytes> {
 }
 
 const fn of(name: &'static str, keys: Layout) -> Kind {
-    Kind { name, keys, faces: 1, along: none }
+    Kind { name, keys, primary_keys: 1, renamed_with: none }
 }
 
 /// All types of objects. Those whose first key is the plain name come first.
 pub static ALL: [Kind; 34] = [
-    Kind { along: fence, ..of("bucket", alone) },
-    Kind { along: fence, ..of("map", alone) },
+    Kind { renamed_with: fence, ..of("bucket", alone) },
+    Kind { renamed_with: fence, ..of("map", alone) },
     of("map cache", map_cache),
     of("multimap", multimap),
-    Kind { along: fence, ..of("list", list) },
+    Kind { renamed_with: fence, ..of("list", list) },
     of("set", alone),
     of("sorted set", alone),
     of("stream", alone),
     of("bit set", alone),
-    Kind { faces: 2, ..of("bloom filter", bloom_filter) },
+    Kind { primary_keys: 2, ..of("bloom filter", bloom_filter) },
     of("hyper log log", alone),
     of("geo", alone),
     of("reliable topic", reliable_topic),
-    Kind { faces: 2, ..of("delayed queue", delayed_queue) },
+    Kind { primary_keys: 2, ..of("delayed queue", delayed_queue) },
     of("priority queue", alone),
-    Kind { faces: 2, ..of("ring buffer", ring_buffer) },
+    Kind { primary_keys: 2, ..of("ring buffer", ring_buffer) },
     of("lock", alone),
     of("fair lock", fair_lock),
-    Kind { along: fenced_lock_token, ..of("fenced lock", alone) },
+    Kind { renamed_with: fenced_lock_token, ..of("fenced lock", alone) },
     of("read-write lock", rw_lock),
     of("election", election),
     of("semaphore", permit_expirable_semaphore),
@@ -254,7 +254,7 @@ mod tests {
     fn all_keys_of_an_object_share_its_slot_and_are_different() {
         for name in ["a", "a{b}", "{a}:tag"] {
             for kind in ALL {
-                let keys: Vec<_> = [(kind.keys)(name.as_bytes()), (kind.along)(name.as_bytes())].concat();
+                let keys: Vec<_> = [(kind.keys)(name.as_bytes()), (kind.renamed_with)(name.as_bytes())].concat();
                 for (at, key) in keys.iter().enumerate() {
                     assert!(same_slot(key, name.as_bytes()), "{}: {key:?}", kind.name);
                     assert!(!keys[..at].contains(key), "{}: {key:?}", kind.name);

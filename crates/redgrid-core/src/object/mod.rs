@@ -1,16 +1,16 @@
 //! Operations that every object has: existence, lifetime, size, rename and copy.
 
-pub mod belongings;
+mod cas_loop;
+mod chunks;
 mod error;
 pub mod events;
 mod expire;
+pub mod key_ownership;
 pub mod layouts;
-mod lives;
+mod object_ref;
 mod pages;
-mod parts;
-mod place;
-mod rounds;
 mod scan;
+mod set_ttl;
 mod transfer;
 
 use std::fmt;
@@ -18,15 +18,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::cas_loop::{CasLoop, CasReply, in_place};
+pub use self::chunks::chunks;
 pub use self::error::ObjectError;
-pub use self::expire::{Ending, Expire, Lifetime, NewEnding};
+pub use self::expire::{Expire, ExpireCondition, Expiry, Lifetime};
 use self::layouts::none;
-pub use self::lives::{Lives, millis};
-pub use self::pages::{Asking, Paged, Pages};
-pub use self::parts::parts;
-pub use self::place::Place;
-pub use self::rounds::{Compared, Rounds, in_place};
+pub use self::object_ref::ObjectRef;
+pub use self::pages::{PageRequest, Paged, Pages};
 pub use self::scan::Scan;
+pub use self::set_ttl::{SetTtl, millis};
 pub use self::transfer::{Copy, Dump, Rename, Restore};
 use crate::connection::{Client, FromReply, Request};
 use crate::name::{InvalidName, Name};
@@ -82,9 +82,9 @@ struct Inner {
     client: Client,
     name: Name,
     layout: Layout,
-    along: Layout,
+    renamed_with: Layout,
     /// Number of leading keys by which it exists.
-    faces: usize,
+    primary_keys: usize,
     keys: Vec<Bytes>,
 }
 
@@ -109,16 +109,16 @@ impl Object {
     /// Returns the same object with more keys that are renamed and copied with it.
     ///
     /// These keys are not deleted and do not expire with it. An example is its [`fence`].
-    pub fn and_along(self, along: Layout) -> Self {
-        Object(self.0.map(|inner| Inner { along, ..inner }))
+    pub fn also_renames(self, renamed_with: Layout) -> Self {
+        Object(self.0.map(|inner| Inner { renamed_with, ..inner }))
     }
 
-    /// Returns the same object, which exists if any of its first `faces` keys does.
+    /// Returns the same object, which exists if any of its first `primary_keys` keys does.
     ///
     /// Without this call it exists if the first key does. For authors of object types: see
-    /// [`layouts::Kind::faces`].
-    pub fn and_faces(self, faces: usize) -> Self {
-        Object(self.0.map(|inner| Inner { faces: faces.clamp(1, inner.keys.len()), ..inner }))
+    /// [`layouts::Kind::primary_keys`].
+    pub fn with_primary_keys(self, primary_keys: usize) -> Self {
+        Object(self.0.map(|inner| Inner { primary_keys: primary_keys.clamp(1, inner.keys.len()), ..inner }))
     }
 
     fn inner(&self) -> Result<&Inner, ObjectError> {
@@ -143,7 +143,7 @@ impl Object {
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool, ObjectError> {
         let inner = self.inner()?;
-        Ok(inner.read::<u64>(Request::command("EXISTS").keys(inner.faces())).await? > 0)
+        Ok(inner.read::<u64>(Request::command("EXISTS").keys(inner.primary_keys())).await? > 0)
     }
 
     /// Deletes the object with all its keys. Returns whether it existed.
@@ -280,8 +280,8 @@ impl Object {
 
     async fn object_info<T: FromReply>(&self, field: &'static str) -> Result<Option<T>, ObjectError> {
         let inner = self.inner()?;
-        for face in inner.faces() {
-            let found: Option<T> = inner.read(Request::subcommand("OBJECT", field).key(face)).await?;
+        for key in inner.primary_keys() {
+            let found: Option<T> = inner.read(Request::subcommand("OBJECT", field).key(key)).await?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -302,9 +302,9 @@ impl Object {
     #[doc(alias = "getExpireTime")]
     pub async fn lifetime(&self) -> Result<Lifetime, ObjectError> {
         let inner = self.inner()?;
-        let request = match inner.faces {
+        let request = match inner.primary_keys {
             1 => Request::command("PTTL").key(inner.keys[0].clone()),
-            _ => LIFETIME.with(inner.faces()),
+            _ => LIFETIME.with(inner.primary_keys()),
         };
         inner.read(request).await.map(Lifetime::of)
     }
@@ -321,29 +321,29 @@ impl Object {
     #[doc(alias = "clearExpire")]
     pub async fn persist(&self) -> Result<bool, ObjectError> {
         let inner = self.inner()?;
-        inner.change(PERSIST.with(inner.keys.iter().cloned()).int(inner.face_count())).await
+        inner.change(PERSIST.with(inner.keys.iter().cloned()).int(inner.primary_key_count())).await
     }
 }
 
 impl Inner {
-    fn of(client: &Client, name: Name, layout: Layout, along: Layout) -> Inner {
+    fn of(client: &Client, name: Name, layout: Layout, renamed_with: Layout) -> Inner {
         let keys = layout(&client.key(&name));
-        Inner { client: client.clone(), name, layout, along, faces: 1, keys }
+        Inner { client: client.clone(), name, layout, renamed_with, primary_keys: 1, keys }
     }
 
     /// Returns the keys by which it exists.
-    fn faces(&self) -> impl Iterator<Item = Bytes> {
-        self.keys.iter().take(self.faces).cloned()
+    fn primary_keys(&self) -> impl Iterator<Item = Bytes> {
+        self.keys.iter().take(self.primary_keys).cloned()
     }
 
     /// Returns their number, as an argument of scripts.
-    fn face_count(&self) -> i64 {
-        i64::try_from(self.faces).unwrap_or(i64::MAX)
+    fn primary_key_count(&self) -> i64 {
+        i64::try_from(self.primary_keys).unwrap_or(i64::MAX)
     }
 
     /// Returns its keys, and those that are renamed with it.
     fn all_keys(&self) -> Vec<Bytes> {
-        self.keys.iter().cloned().chain((self.along)(&self.keys[0])).collect()
+        self.keys.iter().cloned().chain((self.renamed_with)(&self.keys[0])).collect()
     }
 
     /// Reads from the primary, so that a preceding write is visible.

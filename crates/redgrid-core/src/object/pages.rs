@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::ObjectError;
 
 /// The request for a page.
-pub type Asking<P> = Pin<Box<dyn Future<Output = Result<P, ObjectError>> + Send>>;
+pub type PageRequest<P> = Pin<Box<dyn Future<Output = Result<P, ObjectError>> + Send>>;
 
 /// A paged collection, and the current position in it.
 pub trait Paged {
@@ -17,7 +17,7 @@ pub trait Paged {
     type Item;
 
     /// Requests the next page; `None` at the end.
-    fn ask(&self) -> Option<Asking<Self::Page>>;
+    fn request_page(&self) -> Option<PageRequest<Self::Page>>;
 
     /// Adds the items of a page to `found`, and moves to the next page.
     fn take(&mut self, page: Self::Page, found: &mut VecDeque<Result<Self::Item, ObjectError>>);
@@ -31,15 +31,15 @@ pub trait Paged {
 /// After an error of a whole page it ends.
 pub struct Pages<W: Paged> {
     /// The current position.
-    pub walk: W,
-    pending: Option<Asking<W::Page>>,
+    pub position: W,
+    pending: Option<PageRequest<W::Page>>,
     found: VecDeque<Result<W::Item, ObjectError>>,
 }
 
 impl<W: Paged> Pages<W> {
     /// Creates a stream from this position. No request is sent until it is polled.
-    pub fn of(walk: W) -> Self {
-        Pages { walk, pending: None, found: VecDeque::new() }
+    pub fn of(position: W) -> Self {
+        Pages { position, pending: None, found: VecDeque::new() }
     }
 
     /// Polls for the next item, as `Stream::poll_next`.
@@ -48,15 +48,17 @@ impl<W: Paged> Pages<W> {
             if let Some(item) = self.found.pop_front() {
                 return Poll::Ready(Some(item));
             }
-            let Some(mut request) = self.pending.take().or_else(|| self.walk.ask()) else { return Poll::Ready(None) };
+            let Some(mut request) = self.pending.take().or_else(|| self.position.request_page()) else {
+                return Poll::Ready(None);
+            };
             match request.as_mut().poll(context) {
                 Poll::Pending => {
                     self.pending = Some(request);
                     return Poll::Pending;
                 }
-                Poll::Ready(Ok(page)) => self.walk.take(page, &mut self.found),
+                Poll::Ready(Ok(page)) => self.position.take(page, &mut self.found),
                 Poll::Ready(Err(error)) => {
-                    self.walk.end();
+                    self.position.end();
                     return Poll::Ready(Some(Err(error)));
                 }
             }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 
-use super::{Asking, ObjectError, Paged, Pages, Place};
+use super::{ObjectError, ObjectRef, PageRequest, Paged, Pages};
 use crate::connection::{ConnectionId, Request};
 
 /// Approximate number of entries of a page, by default.
@@ -26,13 +26,13 @@ type Page = (Option<ConnectionId>, (Bytes, Vec<Bytes>));
 ///
 /// An entry that cannot be decoded is an error, and the stream continues after it. Any other error
 /// ends the stream.
-#[must_use = "a stream asks nobody until it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct Scan<T> {
     pages: Pages<ScanPosition<T>>,
 }
 
 struct ScanPosition<T> {
-    place: Place,
+    object_ref: ObjectRef,
     build_request: BuildRequest,
     /// Number of strings of a page that form one entry.
     width: usize,
@@ -46,7 +46,7 @@ struct ScanPosition<T> {
 }
 
 /// Creates the request for a page from its cursor, its number of entries, and the pattern.
-type BuildRequest = Box<dyn Fn(&Place, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync>;
+type BuildRequest = Box<dyn Fn(&ObjectRef, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync>;
 
 type ReadEntry<T> = Box<dyn Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync>;
 
@@ -57,14 +57,14 @@ impl<T> Scan<T> {
     pub fn by(
         command: &'static str,
         width: usize,
-        place: Place,
+        object_ref: ObjectRef,
         read: impl Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync + 'static,
     ) -> Self {
-        let request = move |place: &Place, at, page: u32, pattern: Option<Bytes>| {
-            let request = place.command(command)?.arg(at).arg("COUNT").int(page.into());
+        let request = move |object_ref: &ObjectRef, at, page: u32, pattern: Option<Bytes>| {
+            let request = object_ref.command(command)?.arg(at).arg("COUNT").int(page.into());
             Ok(pattern.into_iter().fold(request, |request, pattern| request.arg("MATCH").arg(pattern)))
         };
-        Scan::asking(width, place, request, read)
+        Scan::asking(width, object_ref, request, read)
     }
 
     /// Creates a stream by requests of another kind, whose replies have the form of those commands.
@@ -73,13 +73,13 @@ impl<T> Scan<T> {
     /// if there is one. For authors of object types.
     pub fn asking(
         width: usize,
-        place: Place,
-        request: impl Fn(&Place, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync + 'static,
+        object_ref: ObjectRef,
+        request: impl Fn(&ObjectRef, Bytes, u32, Option<Bytes>) -> Result<Request, ObjectError> + Send + Sync + 'static,
         read: impl Fn(&[Bytes]) -> Result<T, ObjectError> + Send + Sync + 'static,
     ) -> Self {
         let (build_request, read_entry, at) = (Box::new(request), Box::new(read), Some(Bytes::from_static(b"0")));
         let position = ScanPosition {
-            place,
+            object_ref,
             build_request,
             width,
             pattern: None,
@@ -97,7 +97,7 @@ impl<T> Scan<T> {
     /// The pattern is compared with the encoded bytes: `*` matches anything, `?` one byte, `[ab]`
     /// one of these.
     pub fn matching(mut self, pattern: impl Into<Bytes>) -> Self {
-        self.pages.walk.pattern = Some(pattern.into());
+        self.pages.position.pattern = Some(pattern.into());
         self
     }
 
@@ -105,7 +105,7 @@ impl<T> Scan<T> {
     ///
     /// A small object is returned in one page, whatever is set.
     pub fn page(mut self, entries: u32) -> Self {
-        self.pages.walk.page_size = entries.max(1);
+        self.pages.position.page_size = entries.max(1);
         self
     }
 
@@ -140,14 +140,14 @@ impl<T> Paged for ScanPosition<T> {
     type Page = Page;
     type Item = T;
 
-    fn ask(&self) -> Option<Asking<Page>> {
-        let (at, place) = (self.at.clone()?, self.place.clone());
-        let request = (self.build_request)(&place, at, self.page_size, self.pattern.clone());
+    fn request_page(&self) -> Option<PageRequest<Page>> {
+        let (at, object_ref) = (self.at.clone()?, self.object_ref.clone());
+        let request = (self.build_request)(&object_ref, at, self.page_size, self.pattern.clone());
         Some(Box::pin(async move {
             // From the primary, whatever the read mode: each replica has its own order.
             let request = request?;
-            let epoch = place.client().epoch_of(place.named()?.1);
-            Ok((epoch, place.ask(request).await?))
+            let epoch = object_ref.client().epoch_of(object_ref.name_and_key()?.1);
+            Ok((epoch, object_ref.read_primary(request).await?))
         }))
     }
 
@@ -181,7 +181,10 @@ impl<T> Unpin for Scan<T> {}
 
 impl<T> fmt::Debug for Scan<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let position = &self.pages.walk;
-        f.debug_struct("Scan").field("name", &position.place.name()).field("at", &position.at).finish_non_exhaustive()
+        let position = &self.pages.position;
+        f.debug_struct("Scan")
+            .field("name", &position.object_ref.name())
+            .field("at", &position.at)
+            .finish_non_exhaustive()
     }
 }

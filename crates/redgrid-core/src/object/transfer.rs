@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Inner, Object, ObjectError, Rounds};
+use super::{CasLoop, Inner, Object, ObjectError};
 use crate::connection::{FromReply, Reply, Request};
 use crate::error::ServerError;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
@@ -107,7 +107,7 @@ impl Object {
     /// Dropping the future changes nothing.
     pub async fn dump(&self) -> Result<Option<Dump>, ObjectError> {
         let inner = self.inner()?;
-        let parts = inner.read(DUMP.with(inner.keys.iter().cloned()).int(inner.face_count())).await?;
+        let parts = inner.read(DUMP.with(inner.keys.iter().cloned()).int(inner.primary_key_count())).await?;
         Ok(inner.decode_snapshot(parts)?.map(|snapshot| snapshot.dump))
     }
 
@@ -138,8 +138,8 @@ impl Inner {
     }
 
     /// Reads a snapshot of the object and of the keys that are renamed with it.
-    async fn take_snapshot(&self, rounds: &Rounds) -> Result<Option<Snapshot>, ObjectError> {
-        self.decode_snapshot(rounds.read(DUMP.with(self.all_keys()).int(self.face_count())).await?)
+    async fn take_snapshot(&self, cas_loop: &CasLoop) -> Result<Option<Snapshot>, ObjectError> {
+        self.decode_snapshot(cas_loop.read(DUMP.with(self.all_keys()).int(self.primary_key_count())).await?)
     }
 
     /// Returns the request that creates the object from a snapshot of one of the same type.
@@ -153,7 +153,8 @@ impl Inner {
             Overwrite::Same(_) => "same",
         };
         let count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
-        let mut request = RESTORE.with(keys).arg(condition).int(return_shas.into()).int(count).int(self.face_count());
+        let mut request =
+            RESTORE.with(keys).arg(condition).int(return_shas.into()).int(count).int(self.primary_key_count());
         for (n, (content, lifetime)) in snapshot.dump.0.iter().zip(&snapshot.lifetimes).enumerate() {
             let expected_sha = match overwrite {
                 Overwrite::Same(shas) => shas.get(n).cloned().unwrap_or_default(),
@@ -167,8 +168,8 @@ impl Inner {
 
     /// Returns the object of the same type with another name.
     fn renamed_to(&self, to: &str) -> Result<Inner, ObjectError> {
-        let other = Inner::of(&self.client, Name::new(to)?, self.layout, self.along);
-        let other = Inner { faces: self.faces, ..other };
+        let other = Inner::of(&self.client, Name::new(to)?, self.layout, self.renamed_with);
+        let other = Inner { primary_keys: self.primary_keys, ..other };
         let (own_keys, other_keys) = (self.all_keys(), other.all_keys());
         if own_keys[0] != other_keys[0] && own_keys.iter().any(|key| other_keys.contains(key)) {
             return Err(ObjectError::invalid_argument(
@@ -194,7 +195,9 @@ impl Inner {
         let keys = self.all_keys().into_iter().chain(to.all_keys());
         let own_count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
         match self
-            .change::<i64>(MOVE.with(keys).arg(command).int(replaces.into()).int(own_count).int(self.face_count()))
+            .change::<i64>(
+                MOVE.with(keys).arg(command).int(replaces.into()).int(own_count).int(self.primary_key_count()),
+            )
             .await?
         {
             -1 => Err(self.absent()),
@@ -235,21 +238,21 @@ impl Inner {
 
     /// Renames to another slot.
     async fn move_to_other_slot(&self, to: &Inner, replaces: bool) -> Result<bool, ObjectError> {
-        let mut rounds = Rounds::of(&self.client, &self.name);
+        let mut cas_loop = CasLoop::new(&self.client, &self.name);
         let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
-        let former: Option<Bytes> = rounds.read(Request::command("GET").key(self.receipt_key())).await?;
+        let former: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
         // New for each call, so that it does not match an earlier object of that name.
         let receipt: Bytes = [&to.keys[0][..], format!("\0{:016x}", fastrand::u64(..)).as_bytes()].concat().into();
         loop {
-            let Some(snapshot) = self.take_snapshot(&rounds).await? else {
+            let Some(snapshot) = self.take_snapshot(&cas_loop).await? else {
                 if let Some((snapshot, shas)) = written {
-                    let current: Option<Bytes> = rounds.read(Request::command("GET").key(self.receipt_key())).await?;
+                    let current: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
                     // Another call may have moved it to the same name: then the copy there is the
                     // only one.
                     let is_there =
                         current != former && current.is_some_and(|current| names_target(&current, &to.keys[0]));
                     if !is_there {
-                        let _: bool = rounds.change(to.delete_request(&snapshot, &shas, None, None)).await?;
+                        let _: bool = cas_loop.change(to.delete_request(&snapshot, &shas, None, None)).await?;
                     }
                 }
                 return Err(self.absent());
@@ -259,20 +262,20 @@ impl Inner {
                 None if replaces => Overwrite::Any,
                 None => Overwrite::Free,
             };
-            let reply: Vec<Bytes> = rounds.change(to.restore_request(&snapshot, &overwrite, true)).await?;
+            let reply: Vec<Bytes> = cas_loop.change(to.restore_request(&snapshot, &overwrite, true)).await?;
             if reply.len() <= 1 {
                 // The name is taken, or another client has stored something else there since.
-                return if replaces { Err(rounds.contended()) } else { Ok(false) };
+                return if replaces { Err(cas_loop.contended()) } else { Ok(false) };
             }
             let shas = reply[1..].to_vec();
-            if rounds
+            if cas_loop
                 .change(self.delete_request(&snapshot, &local_shas(&snapshot), Some(&snapshot.ends), Some(&receipt)))
                 .await?
             {
                 return Ok(true);
             }
             written = Some((snapshot, shas));
-            rounds.lost().await?;
+            cas_loop.lost().await?;
         }
     }
 }
@@ -291,7 +294,7 @@ fn local_shas(snapshot: &Snapshot) -> Vec<Bytes> {
 /// A request to rename an object, sent when awaited. Returns whether it was renamed.
 ///
 /// Created by [`Object::rename`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Rename {
     object: Object,
@@ -319,7 +322,7 @@ impl Rename {
 /// A request to copy an object, sent when awaited. Returns whether it was copied.
 ///
 /// Created by [`Object::copy_to`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Copy {
     object: Object,
@@ -340,10 +343,10 @@ impl Copy {
         if from.is_same_slot(&to) {
             return from.move_in_slot("COPY", &to, self.replaces).await;
         }
-        let rounds = Rounds::of(&from.client, &from.name);
-        let snapshot = from.take_snapshot(&rounds).await?.ok_or_else(|| from.absent())?;
+        let cas_loop = CasLoop::new(&from.client, &from.name);
+        let snapshot = from.take_snapshot(&cas_loop).await?.ok_or_else(|| from.absent())?;
         let overwrite = if self.replaces { Overwrite::Any } else { Overwrite::Free };
-        let done: Vec<i64> = rounds.change(to.restore_request(&snapshot, &overwrite, false)).await?;
+        let done: Vec<i64> = cas_loop.change(to.restore_request(&snapshot, &overwrite, false)).await?;
         Ok(done == [1])
     }
 }
@@ -351,7 +354,7 @@ impl Copy {
 /// A request to create an object from a dump, sent when awaited. Returns whether it was created.
 ///
 /// Created by [`Object::restore`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Restore {
     object: Object,

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::counter::Counter;
 use super::error::AcquireError;
-use super::local_semaphore::Ask;
+use super::local_semaphore::PermitRequest;
 use super::permit::Permit;
+use super::semaphore_handle::SemaphoreHandle;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::failure::Failure;
 use crate::lock::LeaseMode;
@@ -23,7 +23,7 @@ const MAX_LEASED: u64 = 1000;
 /// The options of a request.
 #[derive(Clone)]
 pub(super) struct Options {
-    counter: Counter,
+    handle: SemaphoreHandle,
     permits: u64,
     capacity: Option<u64>,
     closed: watch::Receiver<bool>,
@@ -36,10 +36,10 @@ pub(super) struct Options {
 
 impl Options {
     async fn request(self, try_only: bool) -> Result<Option<Permit>, AcquireError> {
-        let source = self.counter.source.as_ref().map_err(Clone::clone)?;
-        let name = || source.name.clone();
+        let keys = self.handle.keys.as_ref().map_err(Clone::clone)?;
+        let name = || keys.name.clone();
         let invalid = |option, expected, got| Err(Failure::invalid_argument(name(), option, expected, got).into());
-        let (max, expected) = match source.leased {
+        let (max, expected) = match keys.leased {
             true => (MAX_LEASED, "0 to 1000, where permits have leases"),
             false => (MAX_PERMITS, "0 to 2147483647"),
         };
@@ -54,7 +54,7 @@ impl Options {
         }
         for (option, lease) in [("lease", self.lease), ("auto_renew", self.auto_renew)] {
             match lease {
-                Some(_) if !source.leased => {
+                Some(_) if !keys.leased => {
                     return invalid(option, "none, as these permits have no lease", "one".into());
                 }
                 Some(lease) if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) => {
@@ -63,14 +63,14 @@ impl Options {
                 _ => {}
             }
         }
-        let client = &self.counter.client;
+        let client = &self.handle.client;
         let renewed = || LeaseMode::Renewed(self.auto_renew.unwrap_or(client.watchdog_lease()));
-        let request = Ask {
+        let request = PermitRequest {
             permits: self.permits,
-            lease: source.leased.then(|| self.lease.map_or_else(renewed, LeaseMode::Fixed)),
+            lease: keys.leased.then(|| self.lease.map_or_else(renewed, LeaseMode::Fixed)),
             capacity: self.capacity,
             awaits_init: self.awaits_init,
-            once: try_only,
+            try_only,
             wait: self.timeout,
             durability: self.durability.unwrap_or(client.durability()),
         };
@@ -81,11 +81,11 @@ impl Options {
         if self.permits == 0 {
             let empty = client
                 .semaphores()
-                .empty_permit(client, source)
+                .empty_permit(client, keys)
                 .ok_or_else(|| Failure::ShuttingDown { operation: AcquireError::operation(&name()) }.into());
             return empty.map(Some);
         }
-        let outcome = client.permits(source, request).outcome();
+        let outcome = client.permits(keys, request).outcome();
         tokio::select! {
             biased;
             outcome = outcome => outcome,
@@ -94,7 +94,7 @@ impl Options {
     }
 
     async fn acquire(mut self) -> Result<Permit, AcquireError> {
-        let (try_only, name) = (self.timeout == Some(Duration::ZERO), self.counter.source.clone()?.name.clone());
+        let (try_only, name) = (self.timeout == Some(Duration::ZERO), self.handle.keys.clone()?.name.clone());
         // A try takes as long as its exchange.
         self.timeout = self.timeout.filter(|timeout| !timeout.is_zero());
         self.request(try_only).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
@@ -111,12 +111,12 @@ impl Options {
 }
 
 /// A request for permits: waits for them when awaited.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct Acquire(Options);
 
 /// A request for permits that are available now: returns `None` when awaited if there are too few.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone)]
 pub struct TryAcquire(Options);
 
@@ -125,9 +125,14 @@ macro_rules! options {
         impl $builder {
             /// Creates a request for `permits` permits, which is cancelled when `closed` becomes
             /// true.
-            pub fn new(counter: &Counter, permits: u64, capacity: Option<u64>, closed: watch::Receiver<bool>) -> Self {
+            pub fn new(
+                handle: &SemaphoreHandle,
+                permits: u64,
+                capacity: Option<u64>,
+                closed: watch::Receiver<bool>,
+            ) -> Self {
                 $builder(Options {
-                    counter: counter.clone(),
+                    handle: handle.clone(),
                     permits,
                     capacity,
                     closed,

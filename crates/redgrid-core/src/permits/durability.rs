@@ -90,7 +90,7 @@ impl LeaseConfirmation {
             }
         }
         let Some(Extension { leases, result_sender, .. }) = self.extension else { return };
-        let name = || semaphore.source.name.clone();
+        let name = || semaphore.keys.name.clone();
         let lost = leases.iter().find_map(|lease| lease.lost());
         let result = match (lost, committed) {
             (Some(reason), _) => Err(ExtendError::Lost { name: name(), reason }),
@@ -148,7 +148,7 @@ impl LocalSemaphore {
 
     async fn commit(&self, outcome: &RequestOutcome, durabilities: &[Durability]) -> Result<(), CommitError> {
         for durability in durabilities {
-            self.core.commit(outcome, *durability, &self.source.key).await?;
+            self.core.commit(outcome, *durability, &self.keys.key).await?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3);
 
 /// A semaphore: its name, its keys and channel, which are Redisson's, and its kind of permits.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct SemaphoreKeys {
     /// The name.
     pub name: Name,
     /// The key that holds the number of available permits.
@@ -41,16 +41,16 @@ pub struct Source {
     live_clients: Bytes,
 }
 
-impl Source {
+impl SemaphoreKeys {
     /// Creates the description of the semaphore with this name, inside the client's namespace.
     ///
     /// # Errors
     ///
     /// [`InvalidName`] names the rule that is broken.
-    pub fn new(client: &crate::Client, name: impl AsRef<str>, leased: bool) -> Result<Source, InvalidName> {
+    pub fn new(client: &crate::Client, name: impl AsRef<str>, leased: bool) -> Result<SemaphoreKeys, InvalidName> {
         let name = Name::new(name)?;
         let key = client.key(&name);
-        Ok(Source {
+        Ok(SemaphoreKeys {
             leases: suffixed(&key, "timeout"),
             channel: companion("redisson_sc", &key),
             server_queue: companion("redgrid_semaphore_line", &key),
@@ -81,7 +81,7 @@ impl Source {
 }
 
 /// A request for permits in an exchange.
-pub(super) struct PermitRequest {
+pub(super) struct RequestArgs {
     /// Its id in this process.
     pub(super) id: u64,
     pub(super) count: u64,
@@ -110,26 +110,26 @@ pub(super) struct ExchangeRequest {
     pub(super) returned_ids: Vec<PermitId>,
     pub(super) checks: Vec<LeaseCheck>,
     pub(super) cancelled_positions: Vec<Bytes>,
-    pub(super) requests: Vec<PermitRequest>,
+    pub(super) requests: Vec<RequestArgs>,
 }
 
 impl ExchangeRequest {
-    pub(super) fn encode(&self, core: &Core, source: &Source, sequence: u64) -> Request {
-        let Source { key, leases, server_queue, live_clients, .. } = source;
+    pub(super) fn encode(&self, core: &Core, keys: &SemaphoreKeys, sequence: u64) -> Request {
+        let SemaphoreKeys { key, leases, server_queue, live_clients, .. } = keys;
         let text = |n: u64| n.to_string();
-        let call = match source.fair {
+        let call = match keys.fair {
             true => FAIR_EXCHANGE.with([key.clone(), leases.clone(), server_queue.clone(), live_clients.clone()]),
             false => EXCHANGE.with([key.clone(), leases.clone()]),
         };
         let mut call = call
-            .publish_here()
-            .arg(source.channel.clone())
+            .publish_arg()
+            .arg(keys.channel.clone())
             .arg(self.capacity.map(text).unwrap_or_default())
             .arg(text(self.returned_plain));
         for n in [self.returned_ids.len(), self.checks.len(), self.cancelled_positions.len()] {
             call = call.arg(n.to_string());
         }
-        call = call.arg(if source.fair { core.id.clone() } else { String::new() }).int(millis(CLIENT_TTL));
+        call = call.arg(if keys.fair { core.id.clone() } else { String::new() }).int(millis(CLIENT_TTL));
         for id in &self.returned_ids {
             call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
         }
@@ -147,7 +147,7 @@ impl ExchangeRequest {
             }
         }
         call.with_sequence(
-            exactly_once::dedup_key(core, key, source.dedup_suffix()),
+            exactly_once::dedup_key(core, key, keys.dedup_suffix()),
             sequence,
             core.settings.response_timeout,
         )

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 use super::error::ReleaseError;
-use super::exchange::Source;
+use super::exchange::SemaphoreKeys;
 use super::permit_set::PermitSet;
 use super::registry::SemaphoreRegistry;
 use super::semaphore_state::{Extension, PendingReturn, RequestStatus, SemaphoreState, Waiter};
@@ -19,7 +19,7 @@ use crate::unpolled::{UNCLAIMED_AGE, Unpolled};
 
 /// A request for permits.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct PermitRequest {
     /// The number of permits.
     pub permits: u64,
     /// The lease of each permit; `None` for permits without leases.
@@ -29,7 +29,7 @@ pub struct Ask {
     /// If no permits were set yet, the request waits until some are.
     pub awaits_init: bool,
     /// Try only, without waiting.
-    pub once: bool,
+    pub try_only: bool,
     /// How long the caller waits; `None` for no limit.
     pub wait: Option<Duration>,
     /// How durable the grant must be.
@@ -88,7 +88,7 @@ impl DriverHandoff {
 pub(super) struct LocalSemaphore {
     pub(super) core: Arc<Core>,
     pub(super) registry: Arc<SemaphoreRegistry>,
-    pub(super) source: Arc<Source>,
+    pub(super) keys: Arc<SemaphoreKeys>,
     pub(super) state: Mutex<SemaphoreState>,
     /// Wakes the loop.
     pub(super) wake: Arc<Notify>,
@@ -97,12 +97,16 @@ pub(super) struct LocalSemaphore {
 }
 
 impl LocalSemaphore {
-    pub(super) fn new(core: &Arc<Core>, registry: &Arc<SemaphoreRegistry>, source: Arc<Source>) -> Arc<LocalSemaphore> {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        registry: &Arc<SemaphoreRegistry>,
+        keys: Arc<SemaphoreKeys>,
+    ) -> Arc<LocalSemaphore> {
         let (core, registry) = (Arc::clone(core), Arc::clone(registry));
         Arc::new(LocalSemaphore {
             core,
             registry,
-            source,
+            keys,
             state: Mutex::new(SemaphoreState::new()),
             wake: Arc::default(),
             lost: Notify::new(),
@@ -126,7 +130,7 @@ impl LocalSemaphore {
     ///
     /// While the subscription is active and the server answers, waiting counts as contact.
     pub(super) fn contact(&self, state: &SemaphoreState) -> Instant {
-        let subscribed = if state.is_subscribed { self.core.contact(&self.source.key) } else { None };
+        let subscribed = if state.is_subscribed { self.core.contact(&self.keys.key) } else { None };
         state.last_contact.max(subscribed.unwrap_or(Instant::MIN))
     }
 
@@ -146,7 +150,7 @@ impl LocalSemaphore {
     pub(super) fn enqueue(
         self: &Arc<Self>,
         client: &Client,
-        request: Ask,
+        request: PermitRequest,
         until: Instant,
         status: &Arc<RequestStatus>,
     ) -> (oneshot::Receiver<AcquireResult>, u64, DriverHandoff) {
@@ -164,7 +168,7 @@ impl LocalSemaphore {
             state.yield_plan = None;
             state.should_request = true;
         }
-        if request.once && state.others_go_first(now) && now < self.contact(&state) + client.patience() {
+        if request.try_only && state.others_go_first(now) && now < self.contact(&state) + client.patience() {
             let _ = result_sender.send(Ok(AcquireOutcome::TooFew));
             return (receiver, id, DriverHandoff::default());
         }
@@ -228,7 +232,7 @@ impl LocalSemaphore {
     }
 
     pub(super) fn lost_error(&self, reason: LostReason) -> ReleaseError {
-        ReleaseError::Lost { name: self.source.name.clone(), reason }
+        ReleaseError::Lost { name: self.keys.name.clone(), reason }
     }
 
     /// Leaves permits to the end of their leases. Those without a lease are never available again.

@@ -27,29 +27,29 @@
 //! | `durability` | grants and extensions that wait until they are as durable as requested |
 //! | `registry` | all semaphores of a client: renewals, shutdown |
 //! | `acquire` | the options of a request |
-//! | `ticket` | a pending request |
+//! | `pending_permit` | a pending request |
 //! | `permit` | the guard |
-//! | `counter` | the number of permits, for all processes |
+//! | `semaphore_handle` | the number of permits, for all processes |
 
 mod acquire;
-mod counter;
 mod durability;
 mod error;
 mod exchange;
 mod local_semaphore;
+mod pending_permit;
 mod permit;
 mod permit_loop;
 mod permit_set;
 mod registry;
+mod semaphore_handle;
 mod semaphore_state;
-mod ticket;
 
 pub use acquire::{Acquire, TryAcquire};
-pub use counter::{Counter, Counts, Returned};
 pub use error::{AcquireError, ReleaseError};
-pub use exchange::Source;
-pub use local_semaphore::Ask;
+pub use exchange::SemaphoreKeys;
+pub use local_semaphore::PermitRequest;
+pub use pending_permit::PendingPermit;
 pub use permit::Permit;
 pub use permit_set::{InvalidPermitId, PermitId};
 pub(crate) use registry::SemaphoreRegistry;
-pub use ticket::Ticket;
+pub use semaphore_handle::{Counts, Returned, SemaphoreHandle};

@@ -23,7 +23,7 @@ use crate::name::Name;
 /// Permits with a lease are renewed while the guard lives, unless a fixed lease was requested.
 /// [`Permit::lost`] completes as soon as one of them is no longer valid locally. Permits without a
 /// lease are held until they are returned: a process that dies keeps them forever.
-#[must_use = "dropping the permit gives it back"]
+#[must_use = "dropping the permit returns it"]
 pub struct Permit {
     client: Client,
     semaphore: Arc<LocalSemaphore>,
@@ -43,7 +43,7 @@ impl Permit {
 
     /// Returns the name of the semaphore.
     pub fn name(&self) -> &Name {
-        &self.semaphore.source.name
+        &self.semaphore.keys.name
     }
 
     /// Returns the number of permits that the guard holds.
@@ -123,7 +123,7 @@ impl Permit {
             },
             _ => Pin::new(&mut receiver).poll(cx).map(Result::ok),
         });
-        let unknown = |source| Err(ReleaseError::OutcomeUnknown { name: semaphore.source.name.clone(), source });
+        let unknown = |source| Err(ReleaseError::OutcomeUnknown { name: semaphore.keys.name.clone(), source });
         let clock = self.client.clock();
         tokio::select! {
             biased;
@@ -182,7 +182,7 @@ impl Permit {
             })),
             () = self.client.clock().sleep_until(now + self.client.patience() + durability + GRACE) => {
                 let source = match pending.0.abandon() {
-                    true => self.client.core().no_contact(&self.semaphore.source.key),
+                    true => self.client.core().no_contact(&self.semaphore.keys.key),
                     false => ServerError::unknown("no answer came in time"),
                 };
                 Err(ExtendError::of(name(), source))
@@ -207,7 +207,7 @@ impl Permit {
         if !Arc::ptr_eq(&self.semaphore, &other.semaphore) {
             // A guard without permits does not keep its semaphore registered, so another one may be
             // by now.
-            let (own, others) = (&self.semaphore.source, &other.semaphore.source);
+            let (own, others) = (&self.semaphore.keys, &other.semaphore.keys);
             let is_same = (&own.key, own.leased, own.fair) == (&others.key, others.leased, others.fair);
             let has_none = self.permits.is_empty() || other.permits.is_empty();
             if !(is_same && has_none && self.client.id() == other.client.id()) {

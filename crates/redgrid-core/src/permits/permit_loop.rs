@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use futures_util::future::join;
 
-use super::counter::return_request;
 use super::durability::{AwaitingDurability, GrantedPermits, LeaseConfirmation};
 use super::error::ReleaseError;
-use super::exchange::{ExchangeReply, ExchangeRequest, PermitRequest};
+use super::exchange::{ExchangeReply, ExchangeRequest, RequestArgs};
 use super::local_semaphore::{AcquireFailure, AcquireOutcome, LocalSemaphore};
 use super::permit_set::{PermitLease, PermitSet};
+use super::semaphore_handle::return_request;
 use super::semaphore_state::{Exchange, Extension, PendingReturn, SemaphoreState, Waiter};
 use crate::clock::Instant;
 use crate::config::Durability;
@@ -60,9 +60,9 @@ impl LocalSemaphore {
                 Step::Exchange(exchange) => self.exchange(*exchange).await,
                 Step::Wait { until, subscribe } => {
                     if subscribe && permit_loop.watch.is_none() {
-                        let (channel, wake) = (self.source.channel.clone(), Arc::clone(&self.wake));
+                        let (channel, wake) = (self.keys.channel.clone(), Arc::clone(&self.wake));
                         permit_loop.watch =
-                            Some(self.core.subscriptions.watch_with_notify(channel, &self.source.key, wake));
+                            Some(self.core.subscriptions.watch_with_notify(channel, &self.keys.key, wake));
                     }
                     tokio::select! {
                         () = self.wake.notified() => {}
@@ -76,7 +76,7 @@ impl LocalSemaphore {
     fn step(self: &Arc<Self>, permit_loop: &mut PermitLoop) -> Step {
         let now = self.clock().now();
         let woken = permit_loop.watch.as_mut().and_then(Watch::take);
-        let message_count = self.core.subscriptions.message_count(&self.source.channel);
+        let message_count = self.core.subscriptions.message_count(&self.keys.channel);
         let mut guard = self.state();
         let state = &mut *guard;
         state.is_subscribed = permit_loop.watch.as_ref().is_some_and(Watch::is_active);
@@ -141,21 +141,21 @@ impl LocalSemaphore {
 
     /// Returns how long permits pass from task to task without a request.
     fn handover_window(&self) -> Duration {
-        if self.source.fair {
+        if self.keys.fair {
             return Duration::ZERO;
         }
-        stretch_length(self.core.settings.stretch, self.core.home(&self.source.key).time().round_trip())
+        stretch_length(self.core.settings.stretch, self.core.home(&self.keys.key).time().round_trip())
     }
 
     async fn exchange(self: &Arc<Self>, exchange: Exchange) {
-        let request = exchange.request.encode(&self.core, &self.source, self.registry.next_sequence());
+        let request = exchange.request.encode(&self.core, &self.keys, self.registry.next_sequence());
         // The first transmission may be the one that was executed, so leases count from before it.
         let sent = self.clock().now();
         let sending = exactly_once::send_until_answered(&self.core, &request, &exchange.progress);
         // The message of this exchange may arrive before its reply.
-        let own = self.core.subscriptions.own_subscription(&self.source.channel);
+        let own = self.core.subscriptions.own_subscription(&self.keys.channel);
         // Subscribers at a replica are counted there.
-        let channel = (&self.source.channel, &self.source.key);
+        let channel = (&self.keys.channel, &self.keys.key);
         let counting =
             if exchange.ends_window { self.core.subscriptions.replica_subscribers(&[channel]) } else { None };
         let ((reply, outcome), replica_subscribers) = match counting {
@@ -227,7 +227,7 @@ impl LocalSemaphore {
                 waiter.status.set_exchange(None);
                 let result = match () {
                     () if not_initialised && !waiter.request.awaits_init => Some(Err(AcquireFailure::NotInitialised)),
-                    () if waiter.request.once => Some(Ok(AcquireOutcome::TooFew)),
+                    () if waiter.request.try_only => Some(Ok(AcquireOutcome::TooFew)),
                     () => None,
                 };
                 if let Some(result) = result
@@ -252,7 +252,7 @@ impl LocalSemaphore {
         }
         let awaiting =
             self.apply_grants(state, (grants, durability), LeaseConfirmation { leases: confirmed, extension });
-        state.update_contention(self.source.fair);
+        state.update_contention(self.keys.fair);
         state.next_lease_end = reply.next_lease_end.map_or(Instant::MAX, |end| now + end + Duration::from_millis(1));
         if let Some((plan, _)) = &mut state.yield_plan
             && reply.receivers.is_some()
@@ -296,7 +296,7 @@ impl LocalSemaphore {
     /// many.
     fn remember_returns(&self, request: &ExchangeRequest, outcome: &RequestOutcome) {
         for id in &request.returned_ids {
-            self.core.given_back.remember(&return_request(&self.source, *id), outcome);
+            self.core.given_back.remember(&return_request(&self.keys, *id), outcome);
         }
     }
 
@@ -304,7 +304,7 @@ impl LocalSemaphore {
     fn granted_permits(
         &self,
         waiter: Option<Waiter>,
-        request: PermitRequest,
+        request: RequestArgs,
         durability: Durability,
         sent: Instant,
     ) -> GrantedPermits {
@@ -327,7 +327,7 @@ impl LocalSemaphore {
 
     fn apply_error(self: &Arc<Self>, exchange: Exchange, error: ServerError) {
         let now = self.clock().now();
-        let name = || self.source.name.clone();
+        let name = || self.keys.name.clone();
         let mut guard = self.state();
         let state = &mut *guard;
         let Exchange { request, returns, extension, .. } = exchange;
@@ -348,7 +348,7 @@ impl LocalSemaphore {
             self.schedule_renewal(state, now);
             return;
         }
-        tracing::debug!(name = %self.source.name, %error, "permits");
+        tracing::debug!(name = %self.keys.name, %error, "permits");
         let alone = request.requests.is_empty();
         state.send_separately |= refused && !alone && !(returns.is_empty() && request.checks.is_empty());
         if refused && alone && !returns.is_empty() {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::exchange::Source;
-use super::local_semaphore::{AcquireFailure, AcquireResult, Ask, LocalSemaphore};
+use super::exchange::SemaphoreKeys;
+use super::local_semaphore::{AcquireFailure, AcquireResult, LocalSemaphore, PermitRequest};
 use super::permit::Permit;
 use super::permit_set::PermitSet;
 use super::semaphore_state::{PendingReturn, RequestStatus};
@@ -69,15 +69,15 @@ impl SemaphoreRegistry {
     pub(super) fn enqueue(
         self: &Arc<Self>,
         client: &Client,
-        source: &Arc<Source>,
-        request: Ask,
+        keys: &Arc<SemaphoreKeys>,
+        request: PermitRequest,
         until: Instant,
         status: &Arc<RequestStatus>,
     ) -> (Arc<LocalSemaphore>, oneshot::Receiver<AcquireResult>, u64, Option<InlineTask>) {
         // Held until the request is queued: idle semaphores are removed under the same lock.
         let mut state = self.state();
-        let id = (source.key.clone(), source.leased, source.fair);
-        let new = || LocalSemaphore::new(&self.core, self, Arc::clone(source));
+        let id = (keys.key.clone(), keys.leased, keys.fair);
+        let new = || LocalSemaphore::new(&self.core, self, Arc::clone(keys));
         let semaphore = match state.closed {
             true => {
                 let semaphore = new();
@@ -93,22 +93,22 @@ impl SemaphoreRegistry {
     }
 
     /// Returns a guard without permits, or `None` if the client is shut down.
-    pub(super) fn empty_permit(self: &Arc<Self>, client: &Client, source: &Arc<Source>) -> Option<Permit> {
+    pub(super) fn empty_permit(self: &Arc<Self>, client: &Client, keys: &Arc<SemaphoreKeys>) -> Option<Permit> {
         let state = self.state();
         if state.closed {
             return None;
         }
-        let id = (source.key.clone(), source.leased, source.fair);
+        let id = (keys.key.clone(), keys.leased, keys.fair);
         let semaphore = state.semaphores.get(&id).cloned();
-        let semaphore = semaphore.unwrap_or_else(|| LocalSemaphore::new(&self.core, self, Arc::clone(source)));
+        let semaphore = semaphore.unwrap_or_else(|| LocalSemaphore::new(&self.core, self, Arc::clone(keys)));
         Some(Permit::new(client.clone(), semaphore, PermitSet::default()))
     }
 
     /// Removes a semaphore that is not in use.
     pub(super) fn remove_if_idle(&self, semaphore: &Arc<LocalSemaphore>) {
-        let source = &semaphore.source;
+        let keys = &semaphore.keys;
         let mut state = self.state();
-        let id = (source.key.clone(), source.leased, source.fair);
+        let id = (keys.key.clone(), keys.leased, keys.fair);
         if semaphore.is_idle() && state.semaphores.get(&id).is_some_and(|registered| Arc::ptr_eq(registered, semaphore))
         {
             state.semaphores.remove(&id);
@@ -126,12 +126,12 @@ impl SemaphoreRegistry {
         semaphores
             .iter()
             .filter(|semaphore| holds(semaphore))
-            .map(|semaphore| semaphore.source.name.to_string())
+            .map(|semaphore| semaphore.keys.name.to_string())
             .collect()
     }
 
     /// Counts semaphores, held permits and waiting requests, for tests and diagnosis.
-    pub(crate) fn in_hand(&self) -> (usize, usize, usize) {
+    pub(crate) fn stats(&self) -> (usize, usize, usize) {
         let semaphores: Vec<_> = self.state().semaphores.values().cloned().collect();
         semaphores.iter().fold((0, 0, 0), |(names, held, waiting), semaphore| {
             let state = semaphore.state();
@@ -264,7 +264,7 @@ impl LocalSemaphore {
         }
         state.extensions.clear();
         let leases: Vec<_> = state.leases.drain().map(|(_, lease)| lease).collect();
-        let plain = if self.source.leased { 0 } else { state.held + state.idle_permits.count };
+        let plain = if self.keys.leased { 0 } else { state.held + state.idle_permits.count };
         state.held = 0;
         state.idle_permits = PermitSet::default();
         for lease in &leases {

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::error::ReleaseError;
-use super::exchange::{CLIENT_TTL, ExchangeRequest, LeaseCheck, PermitRequest, Source, server_lease};
-use super::local_semaphore::{AcquireOutcome, AcquireResult, Ask, LocalSemaphore};
+use super::exchange::{CLIENT_TTL, ExchangeRequest, LeaseCheck, RequestArgs, SemaphoreKeys, server_lease};
+use super::local_semaphore::{AcquireOutcome, AcquireResult, LocalSemaphore, PermitRequest};
 use super::permit::Permit;
 use super::permit_set::{PermitId, PermitLease, PermitSet};
 use crate::clock::Instant;
@@ -62,7 +62,7 @@ impl RequestStatus {
 /// A waiting request.
 pub(super) struct Waiter {
     pub(super) id: u64,
-    pub(super) request: Ask,
+    pub(super) request: PermitRequest,
     pub(super) client: Client,
     pub(super) until: Instant,
     pub(super) status: Arc<RequestStatus>,
@@ -85,7 +85,7 @@ impl Waiter {
         should_request: &mut bool,
     ) {
         if self.may_be_queued {
-            cancelled_positions.push(queue_position(&semaphore.source, &semaphore.core.id, self));
+            cancelled_positions.push(queue_position(&semaphore.keys, &semaphore.core.id, self));
             *should_request = true;
         }
     }
@@ -219,7 +219,7 @@ impl SemaphoreState {
 
     pub(super) fn push(&mut self, waiter: Waiter) {
         self.first_timeout = self.first_timeout.min(waiter.until);
-        self.has_tries |= waiter.request.once;
+        self.has_tries |= waiter.request.try_only;
         self.queue.push_back(waiter);
     }
 
@@ -250,7 +250,7 @@ impl SemaphoreState {
     /// Returns whether try-only requests fail because others go first, in this process or
     /// elsewhere.
     pub(super) fn others_go_first(&self, now: Instant) -> bool {
-        let is_waiting = |waiter: &Waiter| !waiter.request.once && waiter.is_live(now);
+        let is_waiting = |waiter: &Waiter| !waiter.request.try_only && waiter.is_live(now);
         self.yield_plan.is_some() || self.contended && self.queue.iter().any(is_waiting)
     }
 
@@ -261,7 +261,7 @@ impl SemaphoreState {
         }
         self.has_tries = false;
         for at in (0..self.queue.len()).rev() {
-            if self.queue[at].request.once
+            if self.queue[at].request.try_only
                 && let Some(waiter) = self.queue.remove(at)
             {
                 let _ = waiter.result_sender.send(Ok(AcquireOutcome::TooFew));
@@ -278,7 +278,7 @@ impl SemaphoreState {
         if !fair && self.queue.front().is_some_and(may_be_granted) {
             return true;
         }
-        let is_unrequested = |waiter: &Waiter| waiter.request.once || fair && !waiter.may_be_queued;
+        let is_unrequested = |waiter: &Waiter| waiter.request.try_only || fair && !waiter.may_be_queued;
         (fair || self.has_tries) && self.queue.iter().take(self.batch_len()).any(is_unrequested)
     }
 
@@ -297,7 +297,7 @@ impl SemaphoreState {
 
     /// Notes whether a waiter has been left with too few permits.
     pub(super) fn update_contention(&mut self, fair: bool) {
-        let first = self.queue.iter().find(|waiter| !waiter.request.once);
+        let first = self.queue.iter().find(|waiter| !waiter.request.try_only);
         self.contended = first.is_some_and(|waiter| match fair {
             true => waiter.may_be_queued,
             false => i64::try_from(waiter.request.permits).is_ok_and(|permits| permits > self.left),
@@ -357,8 +357,8 @@ impl SemaphoreState {
         let returns = if paused { Vec::new() } else { self.take_returns() };
         let has_returns = !returns.is_empty();
         let ends_window =
-            has_returns && has_waiters && window_over && !semaphore.source.fair && self.yield_plan.is_none();
-        let wanted = self.should_request || has_returns || self.has_unrequested(semaphore.source.fair);
+            has_returns && has_waiters && window_over && !semaphore.keys.fair && self.yield_plan.is_none();
+        let wanted = self.should_request || has_returns || self.has_unrequested(semaphore.keys.fair);
         let separately = self.send_separately && (has_returns || now >= self.renew_at);
         self.send_separately &= !separately;
         let requests_permits = has_waiters && self.yield_plan.is_none() && !ends_window && wanted && !separately;
@@ -394,15 +394,15 @@ impl SemaphoreState {
             let batch_len = self.batch_len();
             for waiter in self.queue.iter_mut().take(batch_len) {
                 waiter.status.set_exchange(Some((&progress, now)));
-                waiter.may_be_queued = semaphore.source.fair && !waiter.request.once;
+                waiter.may_be_queued = semaphore.keys.fair && !waiter.request.try_only;
                 let position = if waiter.may_be_queued {
-                    queue_position(&semaphore.source, &semaphore.core.id, waiter)
+                    queue_position(&semaphore.keys, &semaphore.core.id, waiter)
                 } else {
                     Bytes::new()
                 };
                 let id_count = if waiter.request.lease.is_some() { waiter.request.permits } else { 0 };
                 let ids = (0..id_count).map(|_| PermitId::new()).collect();
-                request.requests.push(PermitRequest {
+                request.requests.push(RequestArgs {
                     id: waiter.id,
                     count: waiter.request.permits,
                     position,
@@ -471,7 +471,7 @@ impl SemaphoreState {
     /// In a server queue it polls often enough for this client to count as live.
     pub(super) fn next_poll(&self, semaphore: &LocalSemaphore, now: Instant) -> Instant {
         let settings = &semaphore.core.settings;
-        now + match (self.is_subscribed, semaphore.source.fair) {
+        now + match (self.is_subscribed, semaphore.keys.fair) {
             (false, _) => UNSUBSCRIBED_POLL.min(settings.poll_interval),
             (true, false) => settings.poll_interval,
             (true, true) => settings.poll_interval.min(CLIENT_TTL / 3),
@@ -492,7 +492,7 @@ impl SemaphoreState {
 
 /// Returns the position of a request in the server queue. It is unique, and contains the number of
 /// permits.
-fn queue_position(source: &Source, client: &str, waiter: &Waiter) -> Bytes {
-    debug_assert!(source.fair);
+fn queue_position(keys: &SemaphoreKeys, client: &str, waiter: &Waiter) -> Bytes {
+    debug_assert!(keys.fair);
     format!("{client}:{}:{}", waiter.request.permits, waiter.id).into()
 }

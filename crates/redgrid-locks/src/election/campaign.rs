@@ -21,7 +21,7 @@ use crate::{AcquireError, ReleaseError};
 const MAX_ID_BYTES: usize = 1024;
 
 /// A candidacy; awaiting it waits for the election. Made by [`Election::campaign`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Campaign {
     election: Election,

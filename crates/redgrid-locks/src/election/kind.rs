@@ -38,7 +38,7 @@ pub(super) fn leader_request(target: &LockKeys) -> Request {
 /// Proclaims the leader that holds `field`.
 pub(super) fn proclaim_request(target: &LockKeys, field: &[u8], term: Token, id: Bytes) -> Request {
     let request = PROCLAIM.with([target.key.clone(), leader_key(target)]).arg(field.to_vec()).arg(term.to_string());
-    request.arg(id).publish_here().arg(observer_channel(target)).idempotent()
+    request.arg(id).publish_arg().arg(observer_channel(target)).idempotent()
 }
 
 /// Calls a script on several elections, with two keys for each.
@@ -72,7 +72,7 @@ impl LockProtocol for Leading {
         let request = RESIGN
             .with([target.key.clone(), leader_key(target), target.poll_waiter_flag.clone()])
             .arg(claim.field.clone());
-        request.publish_here().arg(target.channel.clone()).arg(observer_channel(target)).idempotent()
+        request.publish_arg().arg(target.channel.clone()).arg(observer_channel(target)).idempotent()
     }
 
     fn retain(&self, claim: HoldArgs<'_>) -> Request {
@@ -92,7 +92,7 @@ impl LockProtocol for Leading {
         let add = |request: Request, claim: &HoldArgs<'_>| {
             request.arg(claim.field.clone()).arg(claim.target.channel.clone()).arg(observer_channel(claim.target))
         };
-        claims.iter().fold(on_elections(&RESIGN_MANY, claims).publish_here(), add).idempotent()
+        claims.iter().fold(on_elections(&RESIGN_MANY, claims).publish_arg(), add).idempotent()
     }
 }
 

@@ -18,28 +18,28 @@ use crate::guard::LockGuard;
 use crate::scripts::PLAIN;
 
 /// Acquires the lock for reading when awaited; made by [`RwLock::read`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Read(AcquireBuilder);
 
 /// Tries to acquire the lock for reading when awaited; made by [`RwLock::try_read`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct TryRead(AcquireBuilder);
 
 /// Acquires the lock for writing when awaited; made by [`RwLock::write`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Write(AcquireBuilder);
 
 /// Tries to acquire the lock for writing when awaited; made by [`RwLock::try_write`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct TryWrite(AcquireBuilder);
 
 /// Acquires the lock for reading, with the right to upgrade, when awaited; made by
 /// [`RwLock::upgradable_read`].
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct UpgradableRead(AcquireBuilder, Result<Arc<LockKeys>, InvalidName>);
 

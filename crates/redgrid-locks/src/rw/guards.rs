@@ -25,13 +25,13 @@ const POLLS_PER_INTERVAL: u32 = 3;
 ///
 /// It has no fencing token: readers change nothing. The guard is owned, `Send` and `Sync`. The
 /// lease is renewed while the guard lives, unless a fixed lease was set.
-#[must_use = "dropping the guard ends the read"]
+#[must_use = "dropping the guard releases the read lock"]
 pub struct ReadGuard(LockGuard);
 
 /// A lock that is held for writing, by one holder. Only that holder may read meanwhile.
 ///
 /// Dropping it releases the write in the background; [`WriteGuard::release`] waits for the result.
-#[must_use = "dropping the guard ends the write"]
+#[must_use = "dropping the guard releases the write lock"]
 pub struct WriteGuard(LockGuard);
 
 /// The methods that the guards of a read-write lock share with that of a lock.
@@ -271,7 +271,7 @@ fn try_request(grant: &HoldGuard) -> AcquireRequest {
 ///
 /// The right to upgrade is a second redgrid lock. Redisson has no such read: its writers and
 /// readers see an ordinary reader.
-#[must_use = "dropping the guard ends the read"]
+#[must_use = "dropping the guard releases the read lock"]
 #[derive(Debug)]
 pub struct UpgradableGuard {
     client: Client,
@@ -428,7 +428,7 @@ impl Announcement {
 impl Drop for Announcement {
     fn drop(&mut self) {
         if self.sent.is_some() {
-            self.client.run_later(kinds::withdraw_request(&self.target, self.waiter.clone(), self.number));
+            self.client.run_detached(kinds::withdraw_request(&self.target, self.waiter.clone(), self.number));
         }
     }
 }

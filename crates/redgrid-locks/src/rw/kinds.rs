@@ -19,9 +19,9 @@ static RELEASE_READ: Script<3> = Script::new("rw/release-read", include_str!("..
 static RELEASE_WRITE: Script<2> = Script::new("rw/release-write", include_str!("../scripts/rw_release_write.lua"));
 static RELEASE_MANY: BulkScript = BulkScript::new("rw/release-many", include_str!("../scripts/rw_release_many.lua"));
 static EXTEND: Script<2> = Script::new("rw/extend", include_str!("../scripts/rw_extend.lua"));
-static RETAIN: Script<3> = Script::new("rw/linger", include_str!("../scripts/rw_linger.lua"));
+static RETAIN: Script<3> = Script::new("rw/retain", include_str!("../scripts/rw_retain.lua"));
 static RENEW_READS: BulkScript = BulkScript::new("rw/renew", include_str!("../scripts/rw_renew.lua"));
-static TAKE_OVER: Script<1> = Script::new("rw/seize", include_str!("../scripts/rw_seize.lua"));
+static TAKE_OVER: Script<1> = Script::new("rw/takeover", include_str!("../scripts/rw_takeover.lua"));
 static EVICT_READER: Script<3> = Script::new("rw/evict-reader", include_str!("../scripts/rw_evict_reader.lua"));
 static EVICT_EXPIRED: BulkScript = BulkScript::new("rw/evict-expired", include_str!("../scripts/rw_evict_expired.lua"));
 
@@ -95,7 +95,7 @@ pub(crate) fn announce_request(target: &LockKeys, waiter: Bytes, number: u64) ->
 pub(crate) fn withdraw_request(target: &LockKeys, waiter: Bytes, number: u64) -> Request {
     let request =
         WITHDRAW.with([announcements_key(target), target.key.clone()]).arg(waiter).int(saturating_i64(number));
-    request.publish_here().arg(target.channel.clone()).idempotent()
+    request.publish_arg().arg(target.channel.clone()).idempotent()
 }
 
 fn saturating_i64(number: u64) -> i64 {
@@ -129,13 +129,13 @@ pub(crate) fn evict_reader_request(target: &LockKeys, reader: &Bytes, notices: &
     let claim = HoldArgs { target, field: reader, lease: Duration::ZERO };
     let request =
         EVICT_READER.with([lock_key(&claim), timeout_key(&claim), announcements_key(target)]).arg(reader.clone());
-    request.arg(notices.to_owned()).publish_here().arg(target.channel.clone())
+    request.arg(notices.to_owned()).publish_arg().arg(target.channel.clone())
 }
 
 fn evict_expired_request(target: &LockKeys, readers: &[(Bytes, usize)]) -> Request {
     let timeout_keys =
         readers.iter().flat_map(|(field, entries)| (1..=*entries).map(move |n| timeout_key_of(&target.key, field, n)));
-    let request = EVICT_EXPIRED.with(std::iter::once(target.key.clone()).chain(timeout_keys)).publish_here();
+    let request = EVICT_EXPIRED.with(std::iter::once(target.key.clone()).chain(timeout_keys)).publish_arg();
     let request = request.arg(target.channel.clone());
     let add = |request: Request, (field, entries): &(Bytes, usize)| request.arg(field.clone()).arg(entries.to_string());
     readers.iter().fold(request, add).idempotent()
@@ -160,7 +160,7 @@ impl LockProtocol for Reading {
             .arg(claim.field.clone());
         let converted_from = context.under.as_ref().map_or_else(Bytes::new, |field| writer_field(field));
         let since = i64::try_from(context.since).unwrap_or(i64::MAX);
-        let request = request.int(millis(claim.lease)).not_after_here().arg(converted_from).int(since);
+        let request = request.int(millis(claim.lease)).deadline_arg().arg(converted_from).int(since);
         request.int(i64::from(context.waits)).idempotent()
     }
 
@@ -177,7 +177,7 @@ impl LockProtocol for Reading {
         let request = RELEASE_READ
             .with([lock_key(&claim), timeout_key(&claim), announcements_key(claim.target)])
             .arg(claim.field.clone());
-        request.publish_here().arg(claim.target.channel.clone()).idempotent()
+        request.publish_arg().arg(claim.target.channel.clone()).idempotent()
     }
 
     /// Releases like `release`: readers of a process do not wait for each other.
@@ -188,12 +188,12 @@ impl LockProtocol for Reading {
     fn retain(&self, claim: HoldArgs<'_>) -> Request {
         let retained = timeout_key_of(&claim.target.key, &retained_field(claim.field), 1);
         let request = RETAIN.with([lock_key(&claim), timeout_key(&claim), retained]).arg(claim.field.clone());
-        request.int(millis(claim.lease)).publish_here().arg(claim.target.channel.clone()).idempotent()
+        request.int(millis(claim.lease)).publish_arg().arg(claim.target.channel.clone()).idempotent()
     }
 
     fn extend(&self, claim: HoldArgs<'_>) -> Request {
         let request = EXTEND.with([lock_key(&claim), timeout_key(&claim)]).arg(claim.field.clone());
-        request.int(millis(claim.lease)).not_after_here()
+        request.int(millis(claim.lease)).deadline_arg()
     }
 
     fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
@@ -204,7 +204,7 @@ impl LockProtocol for Reading {
 
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
         let request =
-            RELEASE_MANY.with(claims.iter().flat_map(|claim| [lock_key(claim), timeout_key(claim)])).publish_here();
+            RELEASE_MANY.with(claims.iter().flat_map(|claim| [lock_key(claim), timeout_key(claim)])).publish_arg();
         let add =
             |request: Request, claim: &HoldArgs<'_>| request.arg(claim.field.clone()).arg(claim.target.channel.clone());
         claims.iter().fold(request, add).idempotent()
@@ -248,7 +248,7 @@ impl LockProtocol for Writing {
         // A reader that upgrades announces itself under its own field.
         let waiter = if converted_from.is_empty() { Bytes::copy_from_slice(client) } else { converted_from.clone() };
         let announcement_ttl = if context.waits { millis(ANNOUNCEMENT_TTL) } else { 0 };
-        let request = request.int(millis(claim.lease)).not_after_here().arg(converted_from);
+        let request = request.int(millis(claim.lease)).deadline_arg().arg(converted_from);
         request.arg(waiter).int(announcement_ttl).idempotent()
     }
 
@@ -258,7 +258,7 @@ impl LockProtocol for Writing {
 
     fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request {
         let request =
-            TAKE_OVER.with([lock_key(&claim)]).arg(writer_field(claim.field)).int(millis(claim.lease)).not_after_here();
+            TAKE_OVER.with([lock_key(&claim)]).arg(writer_field(claim.field)).int(millis(claim.lease)).deadline_arg();
         with_takeover_from(request, notices, from, |holder| writer_field(holder)).idempotent()
     }
 
@@ -270,25 +270,25 @@ impl LockProtocol for Writing {
         let request = RELEASE_WRITE
             .with([lock_key(&claim), claim.target.poll_waiter_flag.clone()])
             .arg(writer_field(claim.field));
-        request.publish_here().arg(claim.target.channel.clone()).idempotent()
+        request.publish_arg().arg(claim.target.channel.clone()).idempotent()
     }
 
     fn retain(&self, claim: HoldArgs<'_>) -> Request {
         let request =
             RETAIN.with([lock_key(&claim), lock_key(&claim), lock_key(&claim)]).arg(writer_field(claim.field));
-        request.int(millis(claim.lease)).publish_here().arg(claim.target.channel.clone()).idempotent()
+        request.int(millis(claim.lease)).publish_arg().arg(claim.target.channel.clone()).idempotent()
     }
 
     /// The retained field must be removed: the holder may still read, and then renews the key.
     fn end_retained(&self, claim: HoldArgs<'_>) -> Option<Request> {
         let retained = retained_field(&writer_field(claim.field));
         let request = RELEASE_WRITE.with([lock_key(&claim), claim.target.poll_waiter_flag.clone()]).arg(retained);
-        Some(request.publish_here().arg(claim.target.channel.clone()).idempotent())
+        Some(request.publish_arg().arg(claim.target.channel.clone()).idempotent())
     }
 
     fn extend(&self, claim: HoldArgs<'_>) -> Request {
         let request = EXTEND.with([lock_key(&claim), lock_key(&claim)]).arg(writer_field(claim.field));
-        request.int(millis(claim.lease)).not_after_here()
+        request.int(millis(claim.lease)).deadline_arg()
     }
 
     fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
@@ -300,7 +300,7 @@ impl LockProtocol for Writing {
 
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
         let request =
-            RELEASE_MANY.with(claims.iter().flat_map(|claim| [lock_key(claim), lock_key(claim)])).publish_here();
+            RELEASE_MANY.with(claims.iter().flat_map(|claim| [lock_key(claim), lock_key(claim)])).publish_arg();
         let add = |request: Request, claim: &HoldArgs<'_>| {
             request.arg(writer_field(claim.field)).arg(claim.target.channel.clone())
         };
@@ -335,7 +335,7 @@ mod tests {
         let requests = evict_expired_requests(&target, &reply);
         assert_eq!(requests.len(), 1);
         let keys = ["R", "{R}:id:7:rwlock_timeout:1", "{R}:java:3:rwlock_timeout:1", "{R}:java:3:rwlock_timeout:2"];
-        assert_eq!(requests[0].touched(), keys.map(Bytes::from));
+        assert_eq!(requests[0].all_keys(), keys.map(Bytes::from));
         assert!(evict_expired_requests(&target, &[]).is_empty());
     }
 

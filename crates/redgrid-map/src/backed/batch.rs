@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use redgrid_codecs::{Decode, Encode};
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{BackgroundClient, Request, Script};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -64,7 +64,7 @@ where
     pub async fn remove_many(&self, keys: impl IntoIterator<Item = K>) -> Result<u64, BackedError> {
         let mut changes = BTreeMap::new();
         for key in keys {
-            let field = self.0.map.place.encoded(&self.0.map.keys, &key)?;
+            let field = self.0.map.object_ref.encoded(&self.0.map.keys, &key)?;
             changes.insert(field.clone(), (field, key, None));
         }
         self.change_many(changes.into_values().collect()).await
@@ -77,11 +77,11 @@ where
         // A chunk reserves capacity for all its keys at once, so it must not exceed the total
         // capacity.
         let max_chunk = match &self.0.mode {
-            Mode::Behind(queue) => queue.capacity(),
-            Mode::NoWriter | Mode::Through(_) => usize::MAX,
+            Mode::WriteBehind(queue) => queue.capacity(),
+            Mode::NoWriter | Mode::WriteThrough(_) => usize::MAX,
         };
         let mut removed = 0;
-        for chunk in parts(&changes, size).flat_map(|part| part.chunks(max_chunk)) {
+        for chunk in chunks(&changes, size).flat_map(|part| part.chunks(max_chunk)) {
             let (inner, chunk) = (Arc::clone(&self.0), chunk.to_vec());
             removed +=
                 self.run_in_task(|background| async move { inner.change_chunk(&background, chunk).await }).await?;
@@ -100,8 +100,8 @@ where
     async fn change_chunk(&self, background: &BackgroundClient, chunk: Vec<Change<K, V>>) -> Result<u64, BackedError> {
         let name = self.name()?;
         let permits = match &self.mode {
-            Mode::Behind(queue) => Some(queue.reserve(&name, chunk.len()).await?),
-            Mode::NoWriter | Mode::Through(_) => None,
+            Mode::WriteBehind(queue) => Some(queue.reserve(&name, chunk.len()).await?),
+            Mode::NoWriter | Mode::WriteThrough(_) => None,
         };
         let mut guards = Vec::with_capacity(chunk.len());
         for (field, ..) in &chunk {
@@ -132,7 +132,7 @@ where
             }
             changed => changed?,
         };
-        if let Mode::Behind(queue) = &self.mode {
+        if let Mode::WriteBehind(queue) = &self.mode {
             for ((field, key, value), permit) in chunk.into_iter().zip(permits) {
                 queue.push(field, key, value.map(|(value, _)| value), permit);
             }
@@ -151,26 +151,26 @@ where
     /// Changes the map. Returns the number of removed keys and, if the change may have to be
     /// undone, the previous values.
     async fn change_map(&self, chunk: &[Change<K, V>]) -> Result<(u64, Vec<Option<Bytes>>), ObjectError> {
-        let place = &self.map.place;
-        let (_, map) = place.named()?;
+        let object_ref = &self.map.object_ref;
+        let (_, map) = object_ref.name_and_key()?;
         let sets = chunk.iter().any(|(.., value)| value.is_some());
-        let return_previous = matches!(self.mode, Mode::Through(_));
+        let return_previous = matches!(self.mode, Mode::WriteThrough(_));
         let request = match (sets, return_previous) {
             (true, true) => SET_MANY.with([map.clone()]),
             (false, true) => REMOVE_MANY.with([map.clone()]),
-            (true, false) => place.command("HSET")?,
-            (false, false) => place.command("HDEL")?,
+            (true, false) => object_ref.command("HSET")?,
+            (false, false) => object_ref.command("HDEL")?,
         };
         let args = chunk.iter().flat_map(|(field, _, value)| {
             std::iter::once(field.clone()).chain(value.as_ref().map(|(_, bytes)| bytes.clone()))
         });
         let request = args.fold(request, Request::arg);
         if return_previous {
-            let previous: Vec<Option<Bytes>> = place.change(request).await?;
+            let previous: Vec<Option<Bytes>> = object_ref.change(request).await?;
             let removed = if sets { 0 } else { previous.iter().flatten().count() as u64 };
             return Ok((removed, previous));
         }
-        let count: u64 = place.change(request).await?;
+        let count: u64 = object_ref.change(request).await?;
         Ok((if sets { 0 } else { count }, Vec::new()))
     }
 }

@@ -24,8 +24,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Builder of a map in front of a store; created by [`Map::backed`].
-#[must_use = "there is no map before it is built"]
-pub struct Backing<K, V, KC, VC> {
+#[must_use = "does nothing until `build` is called"]
+pub struct BackedMapBuilder<K, V, KC, VC> {
     map: Map<K, V, KC, VC>,
     pub(super) loader: Option<Arc<dyn Loader<K, V>>>,
     writer: Option<Arc<dyn Writer<K, V>>>,
@@ -67,18 +67,25 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// # Ok(()) }
     /// ```
     #[doc(alias = "MapOptions")]
-    pub fn backed(&self) -> Backing<K, V, KC, VC> {
+    pub fn backed(&self) -> BackedMapBuilder<K, V, KC, VC> {
         let store_options = StoreOptions {
             attempts: ATTEMPTS,
             retry_interval: RETRY_INTERVAL,
             store_timeout: STORE_TIMEOUT,
             exclusive: false,
         };
-        Backing { map: self.clone(), loader: None, writer: None, write_behind: None, on_loss: None, store_options }
+        BackedMapBuilder {
+            map: self.clone(),
+            loader: None,
+            writer: None,
+            write_behind: None,
+            on_loss: None,
+            store_options,
+        }
     }
 }
 
-impl<K, V, KC: Codec, VC: Codec> Backing<K, V, KC, VC> {
+impl<K, V, KC: Codec, VC: Codec> BackedMapBuilder<K, V, KC, VC> {
     /// Loads entries that are not in the map from the store.
     #[doc(alias = "loaderAsync")]
     pub fn loader(self, loader: impl Loader<K, V>) -> Self
@@ -86,18 +93,18 @@ impl<K, V, KC: Codec, VC: Codec> Backing<K, V, KC, VC> {
         K: Send + Sync + 'static,
         V: 'static,
     {
-        Backing { loader: Some(Arc::new(loader)), ..self }
+        BackedMapBuilder { loader: Some(Arc::new(loader)), ..self }
     }
 
-    /// Writes changes to the store. The call returns afterwards, unless [`Backing::write_behind`]
-    /// is set.
+    /// Writes changes to the store. The call returns afterwards, unless
+    /// [`BackedMapBuilder::write_behind`] is set.
     #[doc(alias = "writerAsync")]
     pub fn writer(self, writer: impl Writer<K, V>) -> Self
     where
         K: Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
-        Backing { writer: Some(Arc::new(writer)), ..self }
+        BackedMapBuilder { writer: Some(Arc::new(writer)), ..self }
     }
 
     /// Queues changes in this process and writes them in batches. The call returns when the map has
@@ -106,14 +113,14 @@ impl<K, V, KC: Codec, VC: Codec> Backing<K, V, KC, VC> {
     #[doc(alias = "writeBehindBatchSize")]
     #[doc(alias = "writeBehindDelay")]
     pub fn write_behind(self, write_behind: WriteBehind) -> Self {
-        Backing { write_behind: Some(write_behind), ..self }
+        BackedMapBuilder { write_behind: Some(write_behind), ..self }
     }
 
     /// Sets a callback for changes of the map that will not be written behind.
     ///
     /// It is called after the last attempt, and at the end of a shutdown.
     pub fn on_loss(self, callback: impl Fn(Loss<K>) + Send + Sync + 'static) -> Self {
-        Backing { on_loss: Some(Arc::new(callback)), ..self }
+        BackedMapBuilder { on_loss: Some(Arc::new(callback)), ..self }
     }
 
     /// Sets the number of attempts of a write, 1 to 1,000. The default is 1. Loads are attempted
@@ -155,7 +162,7 @@ impl<K, V, KC: Codec, VC: Codec> Backing<K, V, KC, VC> {
     }
 }
 
-impl<K, V, KC, VC> Backing<K, V, KC, VC>
+impl<K, V, KC, VC> BackedMapBuilder<K, V, KC, VC>
 where
     K: Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -172,8 +179,8 @@ where
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if an option is out of range;
     /// [`Failure::InvalidName`](crate::Failure::InvalidName).
     pub fn build(self) -> Result<BackedMap<K, V, KC, VC>, ObjectError> {
-        let Backing { map, loader, writer, write_behind, on_loss, store_options } = self;
-        let (name, _) = map.place.named()?;
+        let BackedMapBuilder { map, loader, writer, write_behind, on_loss, store_options } = self;
+        let (name, _) = map.object_ref.name_and_key()?;
         let invalid = |option, expected: &'static str, got: String| {
             Err(ObjectError::invalid_argument(name, option, expected, got))
         };
@@ -190,12 +197,12 @@ where
         let mode = match (writer, write_behind) {
             (None, None) => Mode::NoWriter,
             (None, Some(_)) => return invalid("write_behind", "a writer beside it", "none".into()),
-            (Some(writer), None) => Mode::Through(writer),
+            (Some(writer), None) => Mode::WriteThrough(writer),
             (Some(writer), Some(write_behind)) => {
                 if let Some((option, expected, got)) = write_behind.first_invalid() {
                     return invalid(option, expected, got);
                 }
-                Mode::Behind(Queue::start(map.place.client(), write_behind, store_options, writer, on_loss))
+                Mode::WriteBehind(Queue::start(map.object_ref.client(), write_behind, store_options, writer, on_loss))
             }
         };
         Ok(BackedMap(Arc::new(Inner {
@@ -209,9 +216,9 @@ where
     }
 }
 
-impl<K, V, KC, VC> fmt::Debug for Backing<K, V, KC, VC> {
+impl<K, V, KC, VC> fmt::Debug for BackedMapBuilder<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Backing");
+        let mut debug = f.debug_struct("BackedMapBuilder");
         debug.field("loader", &self.loader.is_some()).field("writer", &self.writer.is_some());
         debug
             .field("write_behind", &self.write_behind)

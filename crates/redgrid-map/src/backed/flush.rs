@@ -48,7 +48,7 @@ where
     }
 
     pub(super) async fn run(mut self, background: BackgroundClient) {
-        let mut shutdown_ended = std::pin::pin!(background.nearly_closed(self.queue.write_behind.flush_within));
+        let mut shutdown_ended = std::pin::pin!(background.nearly_closed(self.queue.write_behind.flush_timeout));
         loop {
             if background.is_closing() && !self.closing {
                 self.queue.permits.close();

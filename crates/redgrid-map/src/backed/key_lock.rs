@@ -40,8 +40,8 @@ impl<K, V, KC: Codec, VC: Codec> Inner<K, V, KC, VC> {
     /// Locks a key. The wait is limited to the time that two calls before it take with a hanging
     /// store.
     pub(super) async fn lock_key(&self, field: &Bytes) -> Result<KeyGuard, BackedError> {
-        let (name, map) = self.map.place.named()?;
-        let client = self.map.place.client();
+        let (name, map) = self.map.object_ref.name_and_key()?;
+        let client = self.map.object_ref.client();
         // Names contain no zero byte, so this registry key is not that of another object.
         let mutex = client.shared(&[&map[..], b"\0", &field[..]].concat().into(), KeyMutex::default);
         let max_wait = 2 * (self.store_options.max_write_time() + client.patience());

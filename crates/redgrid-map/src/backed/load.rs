@@ -14,7 +14,7 @@ use redgrid_codecs::{Decode, Encode};
 use redgrid_core::object::ObjectError;
 
 use super::key_lock::{KeyGuard, lock_lost};
-use super::store::{BackedError, Fault, TookTooLong};
+use super::store::{BackedError, StoreError, StoreTimeout};
 use super::store_call::call_store;
 use super::write_task::join;
 use super::{BackedMap, Inner, Mode};
@@ -65,7 +65,7 @@ where
         if let Some(value) = self.0.map.get(key).await? {
             return Ok(Some(value));
         }
-        let field = self.0.map.place.encoded(&self.0.map.keys, key)?;
+        let field = self.0.map.object_ref.encoded(&self.0.map.keys, key)?;
         let found = self.load_missing(key, &field).await?;
         Ok(self.0.map.decode_value(&field, found)?)
     }
@@ -108,7 +108,7 @@ where
         if self.0.map.contains_key(key).await? {
             return Ok(true);
         }
-        let field = self.0.map.place.encoded(&self.0.map.keys, key)?;
+        let field = self.0.map.object_ref.encoded(&self.0.map.keys, key)?;
         Ok(self.load_missing(key, &field).await?.is_some())
     }
 
@@ -133,7 +133,7 @@ where
                     let mut keys = keys?;
                     match tokio::time::timeout(within, keys.next()).await {
                         Ok(key) => key.map(|key| (key, Some(keys))),
-                        Err(_) => Some((Err(TookTooLong(within).into()), None)),
+                        Err(_) => Some((Err(StoreTimeout(within).into()), None)),
                     }
                 });
                 self.load_each(keys.boxed(), replaced, at_once).await
@@ -163,14 +163,14 @@ where
 
     async fn load_each(
         &self,
-        keys: BoxStream<'_, Result<K, Fault>>,
+        keys: BoxStream<'_, Result<K, StoreError>>,
         replaced: bool,
         at_once: usize,
     ) -> Result<Loaded, BackedError> {
         let name = self.0.name()?;
-        let load_one = async |key: Result<K, Fault>| {
+        let load_one = async |key: Result<K, StoreError>| {
             let key = key.map_err(|fault| BackedError::NotLoaded { name: name.clone(), source: fault.into() })?;
-            let field = self.0.map.place.encoded(&self.0.map.keys, &key)?;
+            let field = self.0.map.object_ref.encoded(&self.0.map.keys, &key)?;
             if replaced {
                 let (inner, key, field) = (Arc::clone(&self.0), key.clone(), field.clone());
                 let load = tokio::spawn(async move { inner.load(key, field, true).await });
@@ -255,13 +255,14 @@ where
         if !replaced {
             // Read from the primary: a replica may be behind. Another process may have loaded the
             // key while this one waited.
-            let current: Option<Bytes> = map.place.ask(map.place.command("HGET")?.arg(field.clone())).await?;
+            let current: Option<Bytes> =
+                map.object_ref.read_primary(map.object_ref.command("HGET")?.arg(field.clone())).await?;
             if current.is_some() {
                 return Ok(current);
             }
         }
         let mut pending = None;
-        if let Mode::Behind(queue) = &self.mode {
+        if let Mode::WriteBehind(queue) = &self.mode {
             // The store is behind the map: a pending change is newer than the store's value.
             pending = queue.pending_value(&field);
         }
@@ -278,10 +279,10 @@ where
             (None, None) => None,
         };
         let Some(value) = loaded else { return Ok(None) };
-        let value = map.place.encoded(&map.values, &value)?;
+        let value = map.object_ref.encoded(&map.values, &value)?;
         if replaced {
-            let request = map.place.command("HSET")?.arg(field).arg(value.clone());
-            map.place.change::<i64>(request).await?;
+            let request = map.object_ref.command("HSET")?.arg(field).arg(value.clone());
+            map.object_ref.change::<i64>(request).await?;
             return Ok(Some(value));
         }
         let current: Option<Bytes> = map.run_script(&INSERT_IF_ABSENT, [field, value.clone()]).await?;

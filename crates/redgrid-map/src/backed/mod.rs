@@ -19,13 +19,13 @@ use std::time::Duration;
 use redgrid_core::Name;
 use redgrid_core::object::ObjectError;
 
-pub use self::builder::Backing;
+pub use self::builder::BackedMapBuilder;
 use self::builder::StoreOptions;
 pub use self::load::Loaded;
 use self::load::PendingLoads;
 use self::queue::Queue;
-pub use self::store::{BackedError, Fault, Loader, TookTooLong, Writer};
-pub use self::write_behind::{Behind, Loss, WriteBehind};
+pub use self::store::{BackedError, Loader, StoreError, StoreTimeout, Writer};
+pub use self::write_behind::{Loss, WriteBehind, WriteBehindStats};
 use self::write_task::InFlightChanges;
 use crate::map::Map;
 
@@ -72,8 +72,8 @@ struct Inner<K, V, KC, VC> {
 enum Mode<K, V> {
     /// There is no writer: changes stay in the map.
     NoWriter,
-    Through(Arc<dyn Writer<K, V>>),
-    Behind(Queue<K, V>),
+    WriteThrough(Arc<dyn Writer<K, V>>),
+    WriteBehind(Queue<K, V>),
 }
 
 impl<K, V, KC, VC> BackedMap<K, V, KC, VC> {
@@ -85,10 +85,10 @@ impl<K, V, KC, VC> BackedMap<K, V, KC, VC> {
     /// Returns the numbers of pending, written and lost keys of the write-behind queue.
     ///
     /// All are 0 for a map that writes through.
-    pub fn behind(&self) -> Behind {
+    pub fn write_behind_stats(&self) -> WriteBehindStats {
         match &self.0.mode {
-            Mode::Behind(queue) => queue.stats(),
-            Mode::NoWriter | Mode::Through(_) => Behind::default(),
+            Mode::WriteBehind(queue) => queue.stats(),
+            Mode::NoWriter | Mode::WriteThrough(_) => WriteBehindStats::default(),
         }
     }
 
@@ -102,15 +102,15 @@ impl<K, V, KC, VC> BackedMap<K, V, KC, VC> {
     /// Pending changes are written even if the future is dropped.
     pub async fn flush(&self, within: Duration) -> bool {
         match &self.0.mode {
-            Mode::Behind(queue) => queue.flush(within).await,
-            Mode::NoWriter | Mode::Through(_) => self.0.changes_in_flight.wait_until_none(within).await,
+            Mode::WriteBehind(queue) => queue.flush(within).await,
+            Mode::NoWriter | Mode::WriteThrough(_) => self.0.changes_in_flight.wait_until_none(within).await,
         }
     }
 }
 
 impl<K, V, KC: redgrid_codecs::Codec, VC: redgrid_codecs::Codec> Inner<K, V, KC, VC> {
     fn name(&self) -> Result<Name, ObjectError> {
-        Ok(self.map.place.named()?.0.clone())
+        Ok(self.map.object_ref.name_and_key()?.0.clone())
     }
 }
 
@@ -124,8 +124,8 @@ impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for BackedMap<K, V, KC, VC
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = match &self.0.mode {
             Mode::NoWriter => "none",
-            Mode::Through(_) => "through",
-            Mode::Behind(_) => "behind",
+            Mode::WriteThrough(_) => "through",
+            Mode::WriteBehind(_) => "behind",
         };
         let mut debug = f.debug_struct("BackedMap");
         debug.field("map", &self.0.map).field("loader", &self.0.loader.is_some()).field("writes", &mode).finish()

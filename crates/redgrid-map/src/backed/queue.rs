@@ -14,7 +14,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, watc
 use super::builder::{OnLoss, StoreOptions};
 use super::flush::FlushTask;
 use super::store::{BackedError, Writer};
-use super::write_behind::{Behind, Loss, WriteBehind};
+use super::write_behind::{Loss, WriteBehind, WriteBehindStats};
 
 /// The client was shut down before the pending changes were written.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
@@ -49,7 +49,7 @@ pub(super) struct QueueState<K, V> {
     pub(super) enqueued: u64,
     /// The first so many keys that were enqueued are written without a delay.
     pub(super) flush_up_to: u64,
-    pub(super) totals: Behind,
+    pub(super) totals: WriteBehindStats,
     /// The number of changes that wait for capacity.
     pub(super) capacity_waiters: usize,
     /// No handle is left.
@@ -87,7 +87,7 @@ where
                 enqueued: 0,
                 flush_up_to: 0,
                 capacity_waiters: 0,
-                totals: Behind::default(),
+                totals: WriteBehindStats::default(),
                 handles_dropped: false,
                 closed: false,
             }),
@@ -105,7 +105,7 @@ where
     ///
     /// Without the permits the caller must change nothing.
     pub(super) async fn reserve(&self, name: &Name, count: usize) -> Result<Vec<OwnedSemaphorePermit>, BackedError> {
-        let WriteBehind { capacity, room_within: waited, .. } = self.0.write_behind;
+        let WriteBehind { capacity, capacity_timeout: waited, .. } = self.0.write_behind;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let mut permits = Arc::clone(&self.0.permits).try_acquire_many_owned(count);
         if let Err(TryAcquireError::NoPermits) = permits {
@@ -171,9 +171,9 @@ where
 }
 
 impl<K, V> Queue<K, V> {
-    pub(super) fn stats(&self) -> Behind {
+    pub(super) fn stats(&self) -> WriteBehindStats {
         let state = self.0.state();
-        Behind { waiting: state.pending.len() + state.in_flight.len(), ..state.totals }
+        WriteBehindStats { waiting: state.pending.len() + state.in_flight.len(), ..state.totals }
     }
 
     pub(super) async fn flush(&self, within: Duration) -> bool {

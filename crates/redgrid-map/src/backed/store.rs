@@ -11,19 +11,19 @@ use redgrid_core::Name;
 use redgrid_core::object::ObjectError;
 
 /// The error of a store: any error.
-pub type Fault = Box<dyn Error + Send + Sync>;
+pub type StoreError = Box<dyn Error + Send + Sync>;
 
 /// Loads entries that are not in the map from a store.
 ///
 /// ```
 /// use std::collections::BTreeMap;
-/// use redgrid_map::{Fault, Loader, async_trait};
+/// use redgrid_map::{StoreError, Loader, async_trait};
 ///
 /// struct Prices(BTreeMap<String, u64>);
 ///
 /// #[async_trait]
 /// impl Loader<String, u64> for Prices {
-///     async fn load(&self, key: &String) -> Result<Option<u64>, Fault> {
+///     async fn load(&self, key: &String) -> Result<Option<u64>, StoreError> {
 ///         Ok(self.0.get(key).copied())
 ///     }
 /// }
@@ -35,15 +35,15 @@ pub trait Loader<K: Send + Sync + 'static, V: 'static>: Send + Sync + 'static {
     /// Returns the store's value of a key; `None` if the store does not have it.
     ///
     /// The future is dropped if it exceeds
-    /// [`Backing::store_timeout`](crate::Backing::store_timeout).
-    async fn load(&self, key: &K) -> Result<Option<V>, Fault>;
+    /// [`BackedMapBuilder::store_timeout`](crate::BackedMapBuilder::store_timeout).
+    async fn load(&self, key: &K) -> Result<Option<V>, StoreError>;
 
     /// Returns all keys of the store, for [`BackedMap::load_all`](crate::BackedMap::load_all). The
     /// default is none.
     ///
     /// The next key may take as long as a call.
     #[doc(alias = "loadAllKeys")]
-    fn keys(&self) -> BoxStream<'_, Result<K, Fault>> {
+    fn keys(&self) -> BoxStream<'_, Result<K, StoreError>> {
         empty().boxed()
     }
 }
@@ -58,16 +58,16 @@ pub trait Loader<K: Send + Sync + 'static, V: 'static>: Send + Sync + 'static {
 #[doc(alias = "MapWriterAsync")]
 pub trait Writer<K: Send + Sync + 'static, V: Send + Sync + 'static>: Send + Sync + 'static {
     /// Sets the values of keys. No key occurs twice.
-    async fn write(&self, entries: &[(K, V)]) -> Result<(), Fault>;
+    async fn write(&self, entries: &[(K, V)]) -> Result<(), StoreError>;
 
     /// Removes keys. The store may not have them.
-    async fn delete(&self, keys: &[K]) -> Result<(), Fault>;
+    async fn delete(&self, keys: &[K]) -> Result<(), StoreError>;
 }
 
 /// A call to the store exceeded its time limit. Whether the call took effect is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the store took longer than {0:?}")]
-pub struct TookTooLong(pub Duration);
+pub struct StoreTimeout(pub Duration);
 
 /// What failed in a map in front of a store, and what is true afterwards.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -88,14 +88,14 @@ pub enum BackedError {
     NotLoaded {
         /// The map.
         name: Name,
-        /// The store's error, or [`TookTooLong`].
+        /// The store's error, or [`StoreTimeout`].
         #[source]
         source: Arc<dyn Error + Send + Sync>,
     },
     /// The store rejected a change in every attempt. The map has its previous value again, unless
     /// another client has changed it meanwhile.
     ///
-    /// After [`TookTooLong`] the store may have the change nevertheless.
+    /// After [`StoreTimeout`] the store may have the change nevertheless.
     #[error("the store of `{name}` rejected a change {attempts} times, the map was changed back: {source}")]
     NotStored {
         /// The map.

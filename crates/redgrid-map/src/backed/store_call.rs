@@ -6,14 +6,14 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 use super::builder::StoreOptions;
-use super::store::{Fault, TookTooLong, Writer};
+use super::store::{StoreError, StoreTimeout, Writer};
 
 /// Runs one call to a store in a task, so that a panic of the store is an error like any other.
 ///
 /// The call ends at its time limit, and when the returned future is dropped.
 pub(super) async fn call_store<T: Send + 'static>(
     store_options: &StoreOptions,
-    call: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    call: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, Arc<dyn Error + Send + Sync>> {
     let task = tokio::spawn(call);
     let _abort = AbortOnDrop(task.abort_handle());
@@ -21,7 +21,7 @@ pub(super) async fn call_store<T: Send + 'static>(
         Ok(Ok(Ok(value))) => Ok(value),
         Ok(Ok(Err(fault))) => Err(fault.into()),
         Ok(Err(panic)) => Err(Arc::new(panic)),
-        Err(_) => Err(Arc::new(TookTooLong(store_options.store_timeout))),
+        Err(_) => Err(Arc::new(StoreTimeout(store_options.store_timeout))),
     }
 }
 

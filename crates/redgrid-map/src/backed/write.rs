@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
 use redgrid_core::BackgroundClient;
-use redgrid_core::object::{ObjectError, Rounds};
+use redgrid_core::object::{CasLoop, ObjectError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::key_lock::KeyGuard;
@@ -142,11 +142,11 @@ where
     pub async fn compare_and_set(&self, key: K, expected: &V, new: V) -> Result<bool, BackedError> {
         let inner = Arc::clone(&self.0);
         let (field, bytes) = inner.map.encode_entry(&key, &new)?;
-        let expected = self.0.map.place.encoded(&self.0.map.values, expected)?;
+        let expected = self.0.map.object_ref.encoded(&self.0.map.values, expected)?;
         let change = async move {
-            let (_, map) = inner.map.place.named()?;
+            let (_, map) = inner.map.object_ref.name_and_key()?;
             let request = compare_and_set(map, false, [field, expected.clone(), bytes.clone()]);
-            let is_set: bool = inner.map.place.change(request).await?;
+            let is_set: bool = inner.map.object_ref.change(request).await?;
             Ok(reply_flag(is_set.then_some(AppliedChange { previous: Some(expected), new: Some(bytes) })))
         };
         Ok(self.apply(key, Some(new), true, change).await?.is_some())
@@ -166,9 +166,9 @@ where
         let inner = Arc::clone(&self.0);
         let (field, expected) = inner.map.encode_entry(&key, expected)?;
         let change = async move {
-            let (_, map) = inner.map.place.named()?;
+            let (_, map) = inner.map.object_ref.name_and_key()?;
             let request = compare_and_remove(map, false, [field, expected.clone()]);
-            let is_removed: bool = inner.map.place.change(request).await?;
+            let is_removed: bool = inner.map.object_ref.change(request).await?;
             Ok(reply_flag(is_removed.then_some(AppliedChange { previous: Some(expected), new: None })))
         };
         Ok(self.apply(key, None, false, change).await?.is_some())
@@ -188,7 +188,7 @@ where
     #[doc(alias = "fastRemove")]
     pub async fn remove(&self, key: K) -> Result<Option<V>, BackedError> {
         let inner = Arc::clone(&self.0);
-        let field = inner.map.place.encoded(&inner.map.keys, &key)?;
+        let field = inner.map.object_ref.encoded(&inner.map.keys, &key)?;
         let change = async move {
             let previous: Option<Bytes> = inner.map.run_script(&REMOVE, [field]).await?;
             Ok((previous.clone(), Some(AppliedChange { previous, new: None })))
@@ -223,21 +223,21 @@ where
     ) -> Result<Option<V>, BackedError> {
         let name = self.0.name()?;
         let map = &self.0.map;
-        let field = map.place.encoded(&map.keys, &key)?;
-        let mut rounds = Rounds::of(map.place.client(), &name);
+        let field = map.object_ref.encoded(&map.keys, &key)?;
+        let mut cas_loop = CasLoop::new(map.object_ref.client(), &name);
         loop {
             self.get(&key).await?;
-            let previous = map.read_stored(&rounds, &field).await?;
+            let previous = map.read_stored(&cas_loop, &field).await?;
             let new = change(map.decode_value(&field, previous.clone())?);
             if previous.is_none() && new.is_none() {
                 return Ok(None);
             }
             let (inner, new_value) = (Arc::clone(&self.0), new.clone());
-            let new_bytes = new.as_ref().map(|new| map.place.encoded(&map.values, new)).transpose()?;
+            let new_bytes = new.as_ref().map(|new| map.object_ref.encoded(&map.values, new)).transpose()?;
             let owned_field = field.clone();
             let attempt = async move {
-                let rounds = Rounds::of(inner.map.place.client(), &inner.name()?);
-                match inner.map.try_replace(&rounds, &owned_field, previous.clone(), new_value.as_ref()).await? {
+                let cas_loop = CasLoop::new(inner.map.object_ref.client(), &inner.name()?);
+                match inner.map.try_replace(&cas_loop, &owned_field, previous.clone(), new_value.as_ref()).await? {
                     Attempt::Done => Ok(reply_flag(Some(AppliedChange { previous, new: new_bytes }))),
                     Attempt::Conflict(_) => Ok(reply_flag(None)),
                 }
@@ -245,12 +245,12 @@ where
             if self.apply(key.clone(), new.clone(), new.is_some(), attempt).await?.is_some() {
                 return Ok(new);
             }
-            rounds.lost().await?;
+            cas_loop.lost().await?;
         }
     }
 
     fn decode_reply(&self, key: &K, bytes: Option<Bytes>) -> Result<Option<V>, BackedError> {
-        let field = self.0.map.place.encoded(&self.0.map.keys, key)?;
+        let field = self.0.map.object_ref.encoded(&self.0.map.keys, key)?;
         Ok(self.0.map.decode_value(&field, bytes)?)
     }
 
@@ -267,11 +267,11 @@ where
         change: impl Future<Output = ChangeResult> + Send + 'static,
     ) -> Result<Option<Bytes>, BackedError> {
         let inner = Arc::clone(&self.0);
-        let field = inner.map.place.encoded(&inner.map.keys, &key)?;
+        let field = inner.map.object_ref.encoded(&inner.map.keys, &key)?;
         self.run_in_task(|background| async move {
             let permit = match &inner.mode {
-                Mode::Behind(queue) => queue.reserve(&inner.name()?, 1).await?.pop(),
-                Mode::NoWriter | Mode::Through(_) => None,
+                Mode::WriteBehind(queue) => queue.reserve(&inner.name()?, 1).await?.pop(),
+                Mode::NoWriter | Mode::WriteThrough(_) => None,
             };
             let guard = inner.lock_key_unless_closing(&background, &field).await?;
             let outcome =
@@ -303,7 +303,7 @@ where
         let (reply, applied) = match change.await {
             Err(error) if verifiable && is_unanswered(&error) => {
                 let encode =
-                    |value: V| Ok::<_, ObjectError>((self.map.place.encoded(&self.map.values, &value)?, value));
+                    |value: V| Ok::<_, ObjectError>((self.map.object_ref.encoded(&self.map.values, &value)?, value));
                 let value = value.map(encode).transpose()?.map(|(bytes, value)| (value, bytes));
                 let permits = permit.into_iter().collect();
                 let changes = vec![(field, key, value)];
@@ -314,7 +314,7 @@ where
         };
         let Some(applied) = applied else { return Ok(reply) };
         match (&self.mode, permit) {
-            (Mode::Behind(queue), Some(permit)) => queue.push(field, key, value, permit),
+            (Mode::WriteBehind(queue), Some(permit)) => queue.push(field, key, value, permit),
             _ => {
                 let write = StoreWrite::of([(key, value)]);
                 self.write_through(background, guards, &write, vec![(field, applied)]).await?;

@@ -27,19 +27,19 @@ pub struct WriteBehind {
     /// process dies. The default is 10,000.
     ///
     /// When it is reached, pending changes are written at once, and a new change waits for capacity
-    /// up to [`WriteBehind::room_within`].
+    /// up to [`WriteBehind::capacity_timeout`].
     pub capacity: usize,
     /// How long a change waits for capacity, up to an hour. The default is 5 s.
     ///
     /// After that it ends with [`BackedError::Full`](crate::BackedError::Full), and nothing is
     /// changed.
-    pub room_within: Duration,
+    pub capacity_timeout: Duration,
     /// How long a shutdown of the client continues to write pending changes, up to an hour. The
     /// default is 10 s. The rest is reported as lost.
     ///
     /// A shutdown with a shorter total time ends the writes shortly before that time is over. After
     /// the client's last handle is dropped, they end after 5 s.
-    pub flush_within: Duration,
+    pub flush_timeout: Duration,
 }
 
 impl Default for WriteBehind {
@@ -48,8 +48,8 @@ impl Default for WriteBehind {
             batch: 50,
             delay: Duration::from_secs(1),
             capacity: 10_000,
-            room_within: Duration::from_secs(5),
-            flush_within: Duration::from_secs(10),
+            capacity_timeout: Duration::from_secs(5),
+            flush_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -64,7 +64,8 @@ impl WriteBehind {
         if !(1..=10_000_000).contains(&self.capacity) {
             return Some(("capacity", "1 to 10,000,000", self.capacity.to_string()));
         }
-        let times = [("delay", self.delay), ("room_within", self.room_within), ("flush_within", self.flush_within)];
+        let times =
+            [("delay", self.delay), ("capacity_timeout", self.capacity_timeout), ("flush_timeout", self.flush_timeout)];
         let too_long = times.into_iter().find(|(_, time)| *time > hour);
         too_long.map(|(option, time)| (option, "up to an hour", format!("{time:?}")))
     }
@@ -72,7 +73,7 @@ impl WriteBehind {
 
 /// Numbers of changes that are pending behind a map, written and lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Behind {
+pub struct WriteBehindStats {
     /// Number of keys that are pending or in flight.
     pub waiting: usize,
     /// Number of keys that were written. A key that was changed several times while it was pending

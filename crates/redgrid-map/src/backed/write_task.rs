@@ -78,7 +78,7 @@ impl<K, V, KC: Codec, VC: Codec> BackedMap<K, V, KC, VC> {
         T: Send + 'static,
         W: Future<Output = Result<T, BackedError>> + Send + 'static,
     {
-        let (name, client) = (self.0.name()?, self.0.map.place.client());
+        let (name, client) = (self.0.name()?, self.0.map.object_ref.client());
         if client.is_shut_down() {
             return Err(BackedError::Closed { name });
         }
@@ -129,7 +129,7 @@ where
         write: &StoreWrite<K, V>,
         applied: Vec<(Bytes, AppliedChange)>,
     ) -> Result<(), BackedError> {
-        let Mode::Through(writer) = &self.mode else { return Ok(()) };
+        let Mode::WriteThrough(writer) = &self.mode else { return Ok(()) };
         let (name, attempts) = (self.name()?, self.store_options.attempts);
         let Err(source) = self.write_to_store(background, guards, write, writer).await else { return Ok(()) };
         // A key that cannot be changed back does not prevent the others from being changed back.
@@ -164,13 +164,13 @@ where
         field: Bytes,
         change: AppliedChange,
     ) -> Result<(), ObjectError> {
-        let (_, map) = self.map.place.named()?;
+        let (_, map) = self.map.object_ref.name_and_key()?;
         let request = match (change.previous, change.new) {
             (None, None) => return Ok(()),
             (Some(previous), Some(new)) if previous == new => return Ok(()),
             (Some(previous), Some(new)) => compare_and_set(map, false, [field, new, previous]),
             (None, Some(new)) => compare_and_remove(map, false, [field, new]),
-            (Some(previous), None) => self.map.place.command("HSETNX")?.arg(field).arg(previous),
+            (Some(previous), None) => self.map.object_ref.command("HSETNX")?.arg(field).arg(previous),
         };
         self.run_during_shutdown::<bool>(background, request).await.map(drop)
     }
@@ -189,28 +189,28 @@ where
         if matches!(self.mode, Mode::NoWriter) {
             return Ok(());
         }
-        let place = &self.map.place;
-        let request = changes.iter().map(|(field, ..)| field.clone()).fold(place.command("HMGET")?, Request::arg);
+        let object_ref = &self.map.object_ref;
+        let request = changes.iter().map(|(field, ..)| field.clone()).fold(object_ref.command("HMGET")?, Request::arg);
         let current: Vec<Option<Bytes>> =
             match (&self.mode, self.run_during_shutdown(background, request.idempotent()).await) {
                 (_, Ok(current)) => current,
-                (Mode::Behind(queue), Err(_)) => {
+                (Mode::WriteBehind(queue), Err(_)) => {
                     queue.report_lost(changes.into_iter().map(|(_, key, _)| key).collect(), Arc::new(error.clone()));
                     return Ok(());
                 }
-                (Mode::NoWriter | Mode::Through(_), Err(_)) => return Ok(()),
+                (Mode::NoWriter | Mode::WriteThrough(_), Err(_)) => return Ok(()),
             };
         let applied = changes.into_iter().zip(current);
         let applied =
             applied.filter(|((.., value), current)| value.as_ref().map(|(_, bytes)| bytes) == current.as_ref());
         let applied = applied.map(|((field, key, value), _)| (field, key, value.map(|(value, _)| value)));
         match &self.mode {
-            Mode::Behind(queue) => {
+            Mode::WriteBehind(queue) => {
                 for ((field, key, value), permit) in applied.zip(permits) {
                     queue.push(field, key, value, permit);
                 }
             }
-            Mode::Through(writer) => {
+            Mode::WriteThrough(writer) => {
                 let applied: Vec<_> = applied.map(|(_, key, value)| (key, value)).collect();
                 if !applied.is_empty() {
                     // The result is ignored: the call returns the unknown outcome, and the previous

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
-use redgrid_core::object::{Ending, NewEnding, ObjectError};
+use redgrid_core::object::{ExpireCondition, Expiry, ObjectError};
 
 use super::MultimapObject;
 use crate::kind::Kind;
@@ -14,7 +14,7 @@ impl<Y: Kind> MultimapObject<Y> {
     /// are inserted meanwhile expire with it.
     #[doc(alias = "expire")]
     pub fn expire_in(&self, lifetime: Duration) -> Expire<Y> {
-        Expire { object: self.clone(), ending: NewEnding::after(lifetime) }
+        Expire { object: self.clone(), expiry: Expiry::after(lifetime) }
     }
 
     /// Sets the expiry of the map by the server's clock, with the values of all keys. A past time
@@ -22,7 +22,7 @@ impl<Y: Kind> MultimapObject<Y> {
     #[doc(alias = "expireAt")]
     #[doc(alias = "expire")]
     pub fn expire_at(&self, at: SystemTime) -> Expire<Y> {
-        Expire { object: self.clone(), ending: NewEnding::at(at) }
+        Expire { object: self.clone(), expiry: Expiry::at(at) }
     }
 
     /// Renames the map, with the values of all keys, when awaited. Lifetimes are unchanged.
@@ -63,10 +63,10 @@ impl<Y: Kind> MultimapObject<Y> {
 /// # Cancel safety
 ///
 /// A request that was already sent is executed even if the future is dropped.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Expire<Y> {
     object: MultimapObject<Y>,
-    ending: NewEnding,
+    expiry: Expiry,
 }
 
 impl<Y: Kind> Expire<Y> {
@@ -75,14 +75,14 @@ impl<Y: Kind> Expire<Y> {
     #[doc(alias = "expireIfNotSet")]
     #[doc(alias = "expireIfGreater")]
     #[doc(alias = "expireIfLess")]
-    pub fn only_if(mut self, ending: Ending) -> Self {
-        self.ending = self.ending.only_if(ending);
+    pub fn only_if(mut self, condition: ExpireCondition) -> Self {
+        self.expiry = self.expiry.only_if(condition);
         self
     }
 
     async fn run(self) -> Result<bool, ObjectError> {
-        let (name, _) = self.object.map.place.named()?;
-        let (command, millis, condition) = self.ending.words(name)?;
+        let (name, _) = self.object.map.object_ref.name_and_key()?;
+        let (command, millis, condition) = self.expiry.args(name)?;
         self.object.set_expiry(command, millis, condition).await
     }
 }
@@ -99,7 +99,7 @@ impl<Y: Kind> Expire<Y> {
 /// # Cancel safety
 ///
 /// A request that was already sent is executed even if the future is dropped.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Rename<Y> {
     object: MultimapObject<Y>,
     to: String,
@@ -128,7 +128,7 @@ impl<Y: Kind> Rename<Y> {
 /// # Cancel safety
 ///
 /// A request that was already sent is executed even if the future is dropped.
-#[must_use = "nothing is asked of the server until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct Copy<Y> {
     object: MultimapObject<Y>,
     to: String,

@@ -7,7 +7,7 @@ use std::fmt;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Raw};
 use redgrid_core::name::suffixed;
-use redgrid_core::object::{Lifetime, ObjectError, Rounds};
+use redgrid_core::object::{CasLoop, Lifetime, ObjectError};
 use redgrid_core::{BulkScript, Failure, Name, Request};
 
 pub use self::builders::{Copy, Expire, Rename};
@@ -21,12 +21,15 @@ macro_rules! whole_script {
     ($name:ident, $script:literal) => {
         static $name: BulkScript = BulkScript::new(
             concat!("multimap/", $script),
-            concat!(include_str!("../scripts/same.lua"), include_str!(concat!("../scripts/", $script, ".lua"))),
+            concat!(
+                include_str!("../scripts/whole_prelude.lua"),
+                include_str!(concat!("../scripts/", $script, ".lua"))
+            ),
         );
     };
 }
 
-whole_script!(EXPIRE, "live_whole");
+whole_script!(EXPIRE, "expire_whole");
 whole_script!(MOVE, "move_whole");
 static MEMORY: BulkScript = BulkScript::new("multimap/memory", include_str!("../scripts/memory.lua"));
 
@@ -61,7 +64,7 @@ impl<Y: Kind> MultimapObject<Y> {
     /// Returns the name; `None` if it is invalid.
     #[doc(alias = "getName")]
     pub fn name(&self) -> Option<&Name> {
-        self.map.place.name()
+        self.map.object_ref.name()
     }
 
     /// Returns whether the map exists: whether it has keys that have not expired.
@@ -110,7 +113,7 @@ impl<Y: Kind> MultimapObject<Y> {
     pub async fn touch(&self) -> Result<bool, ObjectError> {
         self.purge_expired().await?;
         let (map, expiry_key) = self.object_keys()?;
-        let touched: u64 = self.map.place.ask(Request::command("TOUCH").keys([map, expiry_key])).await?;
+        let touched: u64 = self.map.object_ref.read_primary(Request::command("TOUCH").keys([map, expiry_key])).await?;
         let mut scan = self.map.scan_all()?;
         loop {
             let page = Multimap::<Bytes, Bytes, Raw, Raw, Y>::next_page(&mut scan, PAGE as usize).await?;
@@ -118,7 +121,7 @@ impl<Y: Kind> MultimapObject<Y> {
                 return Ok(touched > 0);
             }
             let request = Request::command("TOUCH").keys(page.into_iter().map(|key| key.values_key));
-            let _: u64 = self.map.place.ask(request).await?;
+            let _: u64 = self.map.object_ref.read_primary(request).await?;
         }
     }
 
@@ -138,14 +141,18 @@ impl<Y: Kind> MultimapObject<Y> {
     pub async fn memory(&self) -> Result<Option<u64>, ObjectError> {
         self.purge_expired().await?;
         let (map, expiry_key) = self.object_keys()?;
-        let mut sum: u64 = self.map.place.ask(MEMORY.with([map, expiry_key])).await?;
+        let mut sum: u64 = self.map.object_ref.read_primary(MEMORY.with([map, expiry_key])).await?;
         let mut scan = self.map.scan_all()?;
         loop {
             let page = Multimap::<Bytes, Bytes, Raw, Raw, Y>::next_page(&mut scan, PAGE as usize).await?;
             if page.is_empty() {
                 return Ok((sum > 0).then_some(sum));
             }
-            sum += self.map.place.ask::<u64>(MEMORY.with(page.into_iter().map(|key| key.values_key))).await?;
+            sum += self
+                .map
+                .object_ref
+                .read_primary::<u64>(MEMORY.with(page.into_iter().map(|key| key.values_key)))
+                .await?;
         }
     }
 
@@ -162,7 +169,7 @@ impl<Y: Kind> MultimapObject<Y> {
     #[doc(alias = "getExpireTime")]
     pub async fn lifetime(&self) -> Result<Lifetime, ObjectError> {
         self.purge_expired().await?;
-        Ok(Lifetime::of(self.map.place.ask(self.map.place.command("PTTL")?).await?))
+        Ok(Lifetime::of(self.map.object_ref.read_primary(self.map.object_ref.command("PTTL")?).await?))
     }
 
     /// Removes the lifetime of the map. Returns whether it had one. Lifetimes of single keys are
@@ -190,18 +197,18 @@ impl<Y: Kind> MultimapObject<Y> {
 
     /// Returns the keys of the map and of its sorted set of expiries.
     fn object_keys(&self) -> Result<(Bytes, Bytes), ObjectError> {
-        let (_, map) = self.map.place.named()?;
+        let (_, map) = self.map.object_ref.name_and_key()?;
         Ok((map.clone(), expiry_key_of::<Y>(map)))
     }
 
     /// Returns the stored hashes of all keys of a map.
-    async fn hashes(&self, rounds: &Rounds, map: &Bytes) -> Result<Vec<Bytes>, ObjectError> {
-        let len: u64 = rounds.read(Request::command("HLEN").key(map.clone())).await?;
+    async fn hashes(&self, cas_loop: &CasLoop, map: &Bytes) -> Result<Vec<Bytes>, ObjectError> {
+        let len: u64 = cas_loop.read(Request::command("HLEN").key(map.clone())).await?;
         if len > MAX_KEYS {
             let expected = format_args!("up to {MAX_KEYS}, as all of them change in one step");
-            return Err(self.map.place.invalid("number of keys", expected, len));
+            return Err(self.map.object_ref.invalid("number of keys", expected, len));
         }
-        rounds.read(Request::command("HVALS").key(map.clone())).await
+        cas_loop.read(Request::command("HVALS").key(map.clone())).await
     }
 
     async fn set_expiry(
@@ -210,40 +217,40 @@ impl<Y: Kind> MultimapObject<Y> {
         millis: Bytes,
         condition: &'static str,
     ) -> Result<bool, ObjectError> {
-        let (name, map) = self.map.place.named()?;
+        let (name, map) = self.map.object_ref.name_and_key()?;
         self.purge_expired().await?;
-        let mut rounds = Rounds::of(self.map.place.client(), name);
+        let mut cas_loop = CasLoop::new(self.map.object_ref.client(), name);
         loop {
             let prefix = suffixed(map, "");
-            let values_keys = self.hashes(&rounds, map).await?.into_iter().map(|hash| values_key_of(&prefix, &hash));
+            let values_keys = self.hashes(&cas_loop, map).await?.into_iter().map(|hash| values_key_of(&prefix, &hash));
             let request = EXPIRE.with([map.clone(), expiry_key_of::<Y>(map)].into_iter().chain(values_keys));
             let request = request.arg(Y::LIFETIME_MODE.name()).arg(prefix.clone()).arg(command).arg(millis.clone());
-            match rounds.change::<i64>(request.arg(condition)).await? {
-                -2 => rounds.lost().await?,
+            match cas_loop.change::<i64>(request.arg(condition)).await? {
+                -2 => cas_loop.lost().await?,
                 status => return Ok(status == 1),
             };
         }
     }
 
     async fn move_to(&self, command: &'static str, to: &str, replaces: bool) -> Result<bool, ObjectError> {
-        let place = &self.map.place;
-        let (name, map) = place.named()?;
-        let other = place.beside("name", to)?;
+        let object_ref = &self.map.object_ref;
+        let (name, map) = object_ref.name_and_key()?;
+        let other = object_ref.same_slot_key("name", to)?;
         let (prefix, other_prefix) = (suffixed(map, ""), suffixed(&other, ""));
         if other != map && prefix == other_prefix {
-            return Err(place.invalid("name", "one whose keys are not those of the object itself", to));
+            return Err(object_ref.invalid("name", "one whose keys are not those of the object itself", to));
         }
         self.purge_expired().await?;
-        match (MultimapObject::<Y> { map: Multimap::new(place.client(), to) }).purge_expired().await {
+        match (MultimapObject::<Y> { map: Multimap::new(object_ref.client(), to) }).purge_expired().await {
             // The other name belongs to an object of another type.
             Ok(()) | Err(ObjectError::Failed(Failure::Refused { .. })) => {}
             Err(error) => return Err(error),
         }
-        let mut rounds = Rounds::of(place.client(), name);
+        let mut cas_loop = CasLoop::new(object_ref.client(), name);
         loop {
-            let hashes = self.hashes(&rounds, map).await?;
+            let hashes = self.hashes(&cas_loop, map).await?;
             let replaced_hashes =
-                if replaces && other != map { self.hashes(&rounds, &other).await? } else { Vec::new() };
+                if replaces && other != map { self.hashes(&cas_loop, &other).await? } else { Vec::new() };
             let keys = [map.clone(), expiry_key_of::<Y>(map), other.clone(), expiry_key_of::<Y>(&other)].into_iter();
             let keys = keys.chain(hashes.iter().map(|hash| values_key_of(&prefix, hash)));
             let keys = keys.chain(hashes.iter().map(|hash| values_key_of(&other_prefix, hash)));
@@ -251,8 +258,8 @@ impl<Y: Kind> MultimapObject<Y> {
             let count = i64::try_from(hashes.len()).unwrap_or(i64::MAX);
             let request = MOVE.with(keys).arg(prefix.clone()).arg(other_prefix.clone());
             let request = request.arg(command).int(replaces.into());
-            match rounds.change::<i64>(request.int(count)).await? {
-                -2 => rounds.lost().await?,
+            match cas_loop.change::<i64>(request.int(count)).await? {
+                -2 => cas_loop.lost().await?,
                 -1 => return Err(ObjectError::Absent { name: name.clone() }),
                 status => return Ok(status == 1),
             };

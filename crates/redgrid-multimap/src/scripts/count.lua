@@ -1,4 +1,4 @@
--- count.lua: number of keys of a multimap. After head.lua.
+-- count.lua: number of keys of a multimap. After key_prelude.lua.
 --
 -- ARGV[2]  maximum number of expired keys to return
 -- Returns  {number of keys, including the expired ones; expired keys}

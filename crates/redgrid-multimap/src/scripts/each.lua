@@ -1,8 +1,8 @@
 -- each.lua: runs the same command on the values of several keys of a multimap.
 --
 -- KEYS     the values of each key, sets or lists; then, if ARGV[1] is `ends`, the expiries, as in
---          head.lua
--- ARGV[1]  lifetime mode, as in head.lua
+--          key_prelude.lua
+-- ARGV[1]  lifetime mode, as in key_prelude.lua
 -- ARGV[2]  number of words of the command
 -- ARGV[3…] a read command without its key, such as SCARD or LRANGE 0 -1; then, if ARGV[1] is
 --          `ends`, each key

@@ -1,4 +1,4 @@
--- insert.lua: adds values to a key of a multimap. After head.lua.
+-- insert.lua: adds values to a key of a multimap. After key_prelude.lua.
 --
 -- KEYS[2]  values of the key, a set or a list
 -- ARGV[2]  key

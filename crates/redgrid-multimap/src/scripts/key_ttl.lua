@@ -1,4 +1,4 @@
--- key_ttl.lua: remaining lifetime of a key of a multimap. After head.lua.
+-- key_ttl.lua: remaining lifetime of a key of a multimap. After key_prelude.lua.
 --
 -- KEYS[2]  values of the key, a set or a list
 -- ARGV[2]  key

@@ -1,4 +1,4 @@
--- keys.lua: keys of a multimap that have not expired. After head.lua.
+-- keys.lua: keys of a multimap that have not expired. After key_prelude.lua.
 --
 -- Returns  the keys
 --

@@ -1,4 +1,4 @@
--- move_whole.lua: renames or copies a multimap. After same.lua.
+-- move_whole.lua: renames or copies a multimap. After whole_prelude.lua.
 --
 -- KEYS[1]  map, a hash
 -- KEYS[2]  expiries of its keys, a sorted set

@@ -1,5 +1,5 @@
 -- remove.lua: removes a value of a key of a multimap, and the key with its last value. After
--- head.lua.
+-- key_prelude.lua.
 --
 -- KEYS[2]  values of the key, a set or a list
 -- ARGV[2]  key

@@ -1,4 +1,4 @@
--- remove_keys.lua: removes keys of a multimap with all their values. After head.lua.
+-- remove_keys.lua: removes keys of a multimap with all their values. After key_prelude.lua.
 --
 -- KEYS[2…] the values of each key, sets or lists
 -- ARGV[2]  any, or over: only expired keys

@@ -1,4 +1,4 @@
--- replace.lua: replaces or removes the values of a key of a multimap. After head.lua.
+-- replace.lua: replaces or removes the values of a key of a multimap. After key_prelude.lua.
 --
 -- KEYS[2]  values of the key, a set or a list
 -- ARGV[2]  key

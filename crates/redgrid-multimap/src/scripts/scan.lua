@@ -1,4 +1,4 @@
--- scan.lua: a page of the keys of a multimap that have not expired. After head.lua.
+-- scan.lua: a page of the keys of a multimap that have not expired. After key_prelude.lua.
 --
 -- ARGV[2]  cursor, 0 at first
 -- ARGV[3]  COUNT of the page, about the number of keys

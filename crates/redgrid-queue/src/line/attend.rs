@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
-use redgrid_core::object::parts;
+use redgrid_core::object::chunks;
 use redgrid_core::{BackgroundClient, OrderedSubscription, ServerError};
 
 use super::{Items, Left, Line, Source, Taken};
@@ -234,7 +234,7 @@ impl<S: Source> Line<S> {
             let mut state = self.state();
             let spare: Vec<(u64, Bytes)> = std::mem::take(&mut state.spare).into_iter().collect();
             // The last first: the first are to be in front of them.
-            let last = parts(&spare, |(_, item)| item.len()).last().map_or(0, <[_]>::len);
+            let last = chunks(&spare, |(_, item)| item.len()).last().map_or(0, <[_]>::len);
             let (stays, goes) = spare.split_at(spare.len() - last);
             state.spare = stays.iter().cloned().collect();
             state.returning = goes.iter().cloned().collect();

@@ -71,7 +71,7 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
         let (element, mut passed) = (self.of.encoded(value)?, None);
         loop {
-            let found: Found = self.of.place.ask(self.find(passed.as_ref(), &element)?).await?;
+            let found: Found = self.of.place.read_primary(self.find(passed.as_ref(), &element)?).await?;
             passed = match found {
                 (1, Some(found)) => {
                     let gone: u64 = self.of.place.change(self.of.place.command("ZREM")?.arg(found.clone())).await?;

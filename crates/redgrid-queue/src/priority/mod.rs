@@ -6,7 +6,7 @@ mod take;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{Object, ObjectError, layouts, parts};
+use redgrid_core::object::{Object, ObjectError, chunks, layouts};
 use redgrid_core::{Client, Script};
 
 use crate::elements::{CANCEL, Elements, channel, queue};
@@ -176,12 +176,12 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     where
         T: 'a,
     {
-        let (name, key) = self.of.place.named()?;
+        let (name, key) = self.of.place.name_and_key()?;
         let encoded = values.into_iter().map(|(value, priority)| Ok((priority, self.of.encoded(value)?)));
         let values: Vec<(i64, Bytes)> = encoded.collect::<Result<_, ObjectError>>()?;
         let mut pushed = Vec::with_capacity(values.len());
-        for part in parts(&values, |(_, value)| value.len()) {
-            let request = PRIORITIZE.with([key.clone()]).publish_here().arg(channel(key));
+        for part in chunks(&values, |(_, value)| value.len()) {
+            let request = PRIORITIZE.with([key.clone()]).publish_arg().arg(channel(key));
             let request = part.iter().fold(request, |request, (priority, value)| {
                 request.arg(Bytes::copy_from_slice(&ordered(*priority))).arg(value.clone())
             });

@@ -39,7 +39,7 @@ impl Source for InOrder {
     }
 
     fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest {
-        let request = PUT_BACK.with([unique, self.key.clone()]).publish_here().arg(channel(&self.key));
+        let request = PUT_BACK.with([unique, self.key.clone()]).publish_arg().arg(channel(&self.key));
         items.iter().cloned().fold(request, IdempotentRequest::arg)
     }
 }
@@ -186,9 +186,9 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     #[doc(alias = "move")]
     #[doc(alias = "pollLastAndOfferFirstTo")]
     pub async fn move_to(&self, from: End, to: impl AsRef<str>, to_end: End) -> Result<Option<(i64, T)>, ObjectError> {
-        let (key, to) = (self.of.key()?, self.of.place.beside("to", to)?);
+        let (key, to) = (self.of.key()?, self.of.place.same_slot_key("to", to)?);
         let request = MOVE_OUT.with([key, to.clone()]).int(from.of(0, -1)).arg(to_end.of("LPUSH", "RPUSH"));
-        let moved: Option<Bytes> = self.of.place.change(request.publish_here().arg(channel(&to))).await?;
+        let moved: Option<Bytes> = self.of.place.change(request.publish_arg().arg(channel(&to))).await?;
         moved.map(|member| self.one(&member)).transpose()
     }
 
@@ -262,7 +262,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     }
 
     async fn taken_within(&self, end: End, within: Option<Duration>) -> Result<Option<(i64, T)>, ObjectError> {
-        let (name, key) = self.of.place.named()?;
+        let (name, key) = self.of.place.name_and_key()?;
         let line: Arc<Line<InOrder>> =
             Line::of(self.of.place.client(), &end.line_of(key), || InOrder { key: key.clone(), end });
         let taken = taking::take(self.of.place.client(), &[(name.clone(), line)], within).await?;

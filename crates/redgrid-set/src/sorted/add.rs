@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::Script;
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 
 use super::ScoredSortedSet;
 use super::score::encode_score;
@@ -141,12 +141,12 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         C: Encode<Q>,
     {
         let (entries, mut sum) = (self.inner.encode_scored(entries)?, 0);
-        for chunk in parts(&entries, |(score, value)| score.len() + value.len()) {
-            let request = self.inner.place.command("ZADD")?;
+        for chunk in chunks(&entries, |(score, value)| score.len() + value.len()) {
+            let request = self.inner.object_ref.command("ZADD")?;
             let request = options.iter().fold(request, |request, option| request.arg(*option));
             let request =
                 chunk.iter().fold(request, |request, (score, value)| request.arg(score.clone()).arg(value.clone()));
-            sum += self.inner.place.change::<u64>(request).await?;
+            sum += self.inner.object_ref.change::<u64>(request).await?;
         }
         Ok(sum)
     }
@@ -171,7 +171,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         C: Encode<Q>,
     {
         let (by, value) = (encode_score(self.inner.name()?, by)?, self.inner.encode(value)?);
-        self.inner.place.change(self.inner.place.command("ZINCRBY")?.arg(by).arg(value)).await
+        self.inner.object_ref.change(self.inner.object_ref.command("ZINCRBY")?.arg(by).arg(value)).await
     }
 
     /// Sets the score of a value. Returns the number of values before it then.
@@ -296,7 +296,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ) -> Result<Vec<u64>, ObjectError> {
         let request = self.inner.script(&ADD_AND_RANK)?.arg(add).arg(rank);
         let request = entries.into_iter().fold(request, |request, (score, value)| request.arg(score).arg(value));
-        self.inner.place.change(request).await
+        self.inner.object_ref.change(request).await
     }
 }
 

@@ -28,7 +28,7 @@ pub enum Aggregate {
 /// The other sets are given by name, and all names must share a slot. Up to 1,000 other sets are
 /// allowed. Plain sets may be among them: their values have the score 1.
 #[derive(Debug)]
-#[must_use = "nothing is asked of the server yet"]
+#[must_use = "does nothing until one of its methods is awaited"]
 pub struct ScoredCombination<T, C> {
     combination: Combination<T, C>,
     weights: Vec<f64>,

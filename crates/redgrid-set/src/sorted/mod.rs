@@ -79,7 +79,7 @@ macro_rules! ordered_methods {
                 C: Encode<Q>,
             {
                 let value = self.inner.encode(value)?;
-                self.inner.place.read(self.inner.place.command("ZRANK")?.arg(value)).await
+                self.inner.object_ref.read(self.inner.object_ref.command("ZRANK")?.arg(value)).await
             }
 
             /// Returns the number of values after a value; `None` if the set does not contain it.
@@ -98,7 +98,7 @@ macro_rules! ordered_methods {
                 C: Encode<Q>,
             {
                 let value = self.inner.encode(value)?;
-                self.inner.place.read(self.inner.place.command("ZREVRANK")?.arg(value)).await
+                self.inner.object_ref.read(self.inner.object_ref.command("ZREVRANK")?.arg(value)).await
             }
 
             /// Returns the range of these ranks, from 0 for the first value; after [`Range::rev`],
@@ -126,7 +126,11 @@ macro_rules! ordered_methods {
             #[doc(alias = "toArray")]
             pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
                 self.inner.decode_all(
-                    &self.inner.place.read::<Vec<_>>(self.inner.place.command("ZRANGE")?.int(0).int(-1)).await?,
+                    &self
+                        .inner
+                        .object_ref
+                        .read::<Vec<_>>(self.inner.object_ref.command("ZRANGE")?.int(0).int(-1))
+                        .await?,
                 )
             }
         }

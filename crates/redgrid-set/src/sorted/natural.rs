@@ -8,7 +8,7 @@ use std::ops::RangeBounds;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use redgrid_codecs::{Codec, Decode, Encode, Natural, Ordered, Text};
-use redgrid_core::object::{ObjectError, parts};
+use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Client, Pairs};
 
 use super::{RETAIN, Range, ordered_methods};
@@ -73,7 +73,7 @@ impl<T, C: Codec> SortedSet<T, C> {
         C: Ordered<Q>,
     {
         let value = self.inner.encode(value)?;
-        self.inner.place.change(self.inner.place.command("ZADD")?.int(0).arg(value)).await
+        self.inner.object_ref.change(self.inner.object_ref.command("ZADD")?.int(0).arg(value)).await
     }
 
     /// Inserts values, up to 500 or about 4 MiB a request. Returns the number of new values.
@@ -97,10 +97,10 @@ impl<T, C: Codec> SortedSet<T, C> {
         C: Ordered<Q>,
     {
         let (values, mut sum) = (self.inner.encode_all(values)?, 0);
-        for chunk in parts(&values, Bytes::len) {
-            let request = self.inner.place.command("ZADD")?;
+        for chunk in chunks(&values, Bytes::len) {
+            let request = self.inner.object_ref.command("ZADD")?;
             let request = chunk.iter().fold(request, |request, value| request.int(0).arg(value.clone()));
-            sum += self.inner.place.change::<u64>(request).await?;
+            sum += self.inner.object_ref.change::<u64>(request).await?;
         }
         Ok(sum)
     }
@@ -228,7 +228,7 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
 
     async fn pop_some(&self, command: &'static str, count: u32) -> Result<Vec<T>, ObjectError> {
         let Pairs(found): Pairs<Bytes, f64> =
-            self.inner.place.change(self.inner.place.command(command)?.int(count.into())).await?;
+            self.inner.object_ref.change(self.inner.object_ref.command(command)?.int(count.into())).await?;
         found.iter().map(|(value, _)| self.inner.decode(value)).collect()
     }
 }
@@ -281,7 +281,7 @@ impl<T: 'static, C: Decode<T>> SortedSet<T, C> {
 }
 
 async fn page<T, C: Codec>(inner: &Elements<T, C>, from: Bytes, to: Bytes) -> Result<Vec<Bytes>, ObjectError> {
-    let request = inner.place.command("ZRANGE")?.arg(from).arg(to).arg("BYLEX").arg("LIMIT").int(0).int(PAGE);
+    let request = inner.object_ref.command("ZRANGE")?.arg(from).arg(to).arg("BYLEX").arg("LIMIT").int(0).int(PAGE);
     // From the primary, whatever the read mode: a replica may lag behind the previous page.
-    inner.place.ask(request).await
+    inner.object_ref.read_primary(request).await
 }

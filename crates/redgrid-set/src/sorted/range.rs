@@ -13,7 +13,7 @@ use crate::elements::Elements;
 /// A range of a sorted set; returned by `by_rank`, `by_score` and `by_value`.
 ///
 /// A request is sent by the methods that read, count, remove or store the range.
-#[must_use = "nothing is asked of the server yet"]
+#[must_use = "does nothing until one of its methods is awaited"]
 pub struct Range<T, C> {
     inner: Elements<T, C>,
     span: Result<Span, ObjectError>,
@@ -124,13 +124,15 @@ impl<T, C: Codec> Range<T, C> {
     #[doc(alias = "countTail")]
     pub async fn count(self) -> Result<u64, ObjectError> {
         let span = self.unlimited()?;
-        let request = self.inner.place.command(span.command(["ZCARD", "ZCOUNT", "ZLEXCOUNT"]))?;
+        let request = self.inner.object_ref.command(span.command(["ZCARD", "ZCOUNT", "ZLEXCOUNT"]))?;
         match span {
             Span::Ranks(first, end) => {
-                let len: i64 = self.inner.place.read(request).await?;
+                let len: i64 = self.inner.object_ref.read(request).await?;
                 Ok((end.unwrap_or(len).min(len) - first).max(0).unsigned_abs())
             }
-            Span::Scores(from, to) | Span::Values(from, to) => self.inner.place.read(request.arg(from).arg(to)).await,
+            Span::Scores(from, to) | Span::Values(from, to) => {
+                self.inner.object_ref.read(request.arg(from).arg(to)).await
+            }
         }
     }
 
@@ -151,7 +153,7 @@ impl<T, C: Codec> Range<T, C> {
     pub async fn remove(self) -> Result<u64, ObjectError> {
         let span = self.unlimited()?;
         let request =
-            self.inner.place.command(span.command(["ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"]))?;
+            self.inner.object_ref.command(span.command(["ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"]))?;
         let request = match span {
             Span::Ranks(first, end) => {
                 let (first, last) = rank_bounds(first, end);
@@ -165,7 +167,7 @@ impl<T, C: Codec> Range<T, C> {
             }
             Span::Scores(from, to) | Span::Values(from, to) => request.arg(from).arg(to),
         };
-        self.inner.place.change(request).await
+        self.inner.object_ref.change(request).await
     }
 
     /// Stores the values with their scores under another name, in one step, and replaces what is
@@ -183,10 +185,10 @@ impl<T, C: Codec> Range<T, C> {
     #[doc(alias = "rangeTo")]
     #[doc(alias = "revRangeTo")]
     pub async fn store(self, name: impl AsRef<str>) -> Result<u64, ObjectError> {
-        let into = self.inner.place.beside("name", name)?;
-        let (_, key) = self.inner.place.named()?;
+        let into = self.inner.object_ref.same_slot_key("name", name)?;
+        let (_, key) = self.inner.object_ref.name_and_key()?;
         let request = self.arguments(Request::command("ZRANGESTORE").key(into).key(key.clone()))?;
-        self.inner.place.change(request).await
+        self.inner.object_ref.change(request).await
     }
 }
 
@@ -208,8 +210,8 @@ impl<T, C: Decode<T>> Range<T, C> {
     #[doc(alias = "rangeHeadReversed")]
     #[doc(alias = "rangeTailReversed")]
     pub async fn values(self) -> Result<Vec<T>, ObjectError> {
-        let request = self.arguments(self.inner.place.command("ZRANGE")?)?;
-        self.inner.decode_all(&self.inner.place.read::<Vec<_>>(request).await?)
+        let request = self.arguments(self.inner.object_ref.command("ZRANGE")?)?;
+        self.inner.decode_all(&self.inner.object_ref.read::<Vec<_>>(request).await?)
     }
 
     /// Returns the values with their scores, in one reply.
@@ -229,8 +231,8 @@ impl<T, C: Decode<T>> Range<T, C> {
             // All scores are 0.
             return Ok(self.values().await?.into_iter().map(|value| (value, 0.0)).collect());
         }
-        let request = self.arguments(self.inner.place.command("ZRANGE")?)?.arg("WITHSCORES");
-        let found: Pairs<Bytes, f64> = self.inner.place.read(request).await?;
+        let request = self.arguments(self.inner.object_ref.command("ZRANGE")?)?.arg("WITHSCORES");
+        let found: Pairs<Bytes, f64> = self.inner.object_ref.read(request).await?;
         self.inner.decode_entries(found)
     }
 }
@@ -309,7 +311,7 @@ fn reversed_range_error(name: &Name, got: String) -> ObjectError {
 impl<T, C: Debug> Debug for Range<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Range");
-        debug.field("name", &self.inner.place.name()).field("span", &self.span).field("rev", &self.rev);
+        debug.field("name", &self.inner.object_ref.name()).field("span", &self.span).field("rev", &self.rev);
         debug.field("limit", &self.limit).finish()
     }
 }

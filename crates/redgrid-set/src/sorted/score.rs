@@ -22,7 +22,7 @@ impl<T, C: Codec> Elements<T, C> {
         C: Encode<Q>,
     {
         let value = self.encode(value)?;
-        self.place.read(self.place.command("ZSCORE")?.arg(value)).await
+        self.object_ref.read(self.object_ref.command("ZSCORE")?.arg(value)).await
     }
 
     pub(crate) async fn scores<'a, Q: ?Sized + 'a>(
@@ -33,7 +33,7 @@ impl<T, C: Codec> Elements<T, C> {
         C: Encode<Q>,
     {
         let values = self.encode_all(values)?;
-        self.read_parts("ZMSCORE", &values).await
+        self.read_chunks("ZMSCORE", &values).await
     }
 
     /// Encodes values with their scores as pairs of score and value, as commands expect them.

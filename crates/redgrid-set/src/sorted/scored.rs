@@ -138,7 +138,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         C: Encode<Q>,
     {
         let value = self.inner.encode(value)?;
-        self.inner.place.ask(self.inner.script(&RANK_AND_SCORE)?.arg(command).arg(value)).await
+        self.inner.object_ref.read_primary(self.inner.script(&RANK_AND_SCORE)?.arg(command).arg(value)).await
     }
 
     /// Returns for each value, in their order, the number of values after it, in one step. Up to
@@ -162,7 +162,10 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         C: Encode<Q>,
     {
         let values = self.inner.encode_limited(values)?;
-        self.inner.place.ask(values.into_iter().fold(self.inner.script(&RANKS)?.arg("ZREVRANK"), Request::arg)).await
+        self.inner
+            .object_ref
+            .read_primary(values.into_iter().fold(self.inner.script(&RANKS)?.arg("ZREVRANK"), Request::arg))
+            .await
     }
 
     /// Replaces a value by another with the same score. Returns whether the set contained the
@@ -183,7 +186,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         C: Encode<Q>,
     {
         let (value, by) = (self.inner.encode(value)?, self.inner.encode(by)?);
-        self.inner.place.change(self.inner.script(&REPLACE)?.arg(value).arg(by)).await
+        self.inner.object_ref.change(self.inner.script(&REPLACE)?.arg(value).arg(by)).await
     }
 
     /// Returns the range of these scores.
@@ -303,7 +306,7 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     }
 
     async fn pop_some(&self, command: &'static str, count: u32) -> Result<Vec<(T, f64)>, ObjectError> {
-        let found = self.inner.place.change(self.inner.place.command(command)?.int(count.into())).await?;
+        let found = self.inner.object_ref.change(self.inner.object_ref.command(command)?.int(count.into())).await?;
         self.inner.decode_entries(found)
     }
 
@@ -359,13 +362,14 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
         others: impl IntoIterator<Item = N>,
         count: u32,
     ) -> Result<Option<(String, Vec<(T, f64)>)>, ObjectError> {
-        let (mut names, mut keys) = (vec![self.inner.name()?.to_string()], vec![self.inner.place.named()?.1.clone()]);
+        let (mut names, mut keys) =
+            (vec![self.inner.name()?.to_string()], vec![self.inner.object_ref.name_and_key()?.1.clone()]);
         for other in others {
-            keys.push(self.inner.place.beside("name", &other)?);
+            keys.push(self.inner.object_ref.same_slot_key("name", &other)?);
             names.push(other.as_ref().to_owned());
         }
         let request = POP_OF_ANY.with(keys).arg(command).int(count.into());
-        let found: Option<(u64, Pairs<Bytes, f64>)> = self.inner.place.change(request).await?;
+        let found: Option<(u64, Pairs<Bytes, f64>)> = self.inner.object_ref.change(request).await?;
         let Some((index, found)) = found else { return Ok(None) };
         let index = usize::try_from(index).unwrap_or_default().min(names.len() - 1);
         Ok(Some((names.swap_remove(index), self.inner.decode_entries(found)?)))
@@ -383,8 +387,8 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     /// As for [`ScoredSortedSet::first`].
     #[doc(alias = "randomEntries")]
     pub async fn random_entries(&self, count: u32) -> Result<Vec<(T, f64)>, ObjectError> {
-        let request = self.inner.place.command("ZRANDMEMBER")?.int(count.into()).arg("WITHSCORES");
-        self.inner.decode_entries(self.inner.place.read(request).await?)
+        let request = self.inner.object_ref.command("ZRANDMEMBER")?.int(count.into()).arg("WITHSCORES");
+        self.inner.decode_entries(self.inner.object_ref.read(request).await?)
     }
 }
 
@@ -394,14 +398,14 @@ impl<T: 'static, C: Decode<T>> ScoredSortedSet<T, C> {
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> Scan<T> {
         let inner = self.inner.clone();
-        Scan::by("ZSCAN", 2, self.inner.place.clone(), move |found| inner.decode(&found[0]))
+        Scan::by("ZSCAN", 2, self.inner.object_ref.clone(), move |found| inner.decode(&found[0]))
     }
 
     /// Returns a stream of all values with their scores, in no order.
     #[doc(alias = "entryIterator")]
     pub fn entries(&self) -> Scan<(T, f64)> {
         let inner = self.inner.clone();
-        Scan::by("ZSCAN", 2, self.inner.place.clone(), move |found| {
+        Scan::by("ZSCAN", 2, self.inner.object_ref.clone(), move |found| {
             let (name, score) = (inner.name()?, Reply::Bytes(found[1].clone()).into_typed());
             Ok((inner.decode(&found[0])?, score.map_err(|source| ObjectError::of(name, source))?))
         })

@@ -26,7 +26,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.part_of(key).await?.set(key, value).await
+        self.shard_of(key).await?.set(key, value).await
     }
 
     /// Sets the value of a key that is not in the map. Returns whether it was set.
@@ -44,7 +44,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.part_of(key).await?.set_if_absent(key, value).await
+        self.shard_of(key).await?.set_if_absent(key, value).await
     }
 
     /// Sets the value of a key that is in the map. Returns whether it was set.
@@ -63,7 +63,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.part_of(key).await?.set_if_exists(key, value).await
+        self.shard_of(key).await?.set_if_exists(key, value).await
     }
 
     /// Sets the values of many keys, on their shards in parallel, up to 500 entries or about 4 MiB
@@ -113,7 +113,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.part_of(key).await?.compare_and_set(key, expected, new).await
+        self.shard_of(key).await?.compare_and_set(key, expected, new).await
     }
 
     /// Removes a key if its value is `expected`. Returns whether it was removed.
@@ -153,7 +153,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.part_of(key).await?.insert(key, value).await
+        self.shard_of(key).await?.insert(key, value).await
     }
 
     /// Sets the value of a key that is not in the map. Otherwise returns its value.
@@ -171,7 +171,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.part_of(key).await?.insert_if_absent(key, value).await
+        self.shard_of(key).await?.insert_if_absent(key, value).await
     }
 
     /// Sets the value of a key that is in the map. Returns the previous value.
@@ -189,7 +189,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.part_of(key).await?.replace(key, value).await
+        self.shard_of(key).await?.replace(key, value).await
     }
 
     /// Changes the value of a key in place, whatever others do meanwhile, like [`Map::update`].
@@ -208,7 +208,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.part_of(key).await?.update(key, change).await
+        self.shard_of(key).await?.update(key, change).await
     }
 
     /// Replaces the value of a key, or its absence, by the result of `change`, like [`Map::alter`].
@@ -232,7 +232,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        self.part_of(key).await?.alter(key, change).await
+        self.shard_of(key).await?.alter(key, change).await
     }
 }
 
@@ -253,7 +253,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
         KC: Encode<Q>,
         VC: Numeric<V>,
     {
-        self.part_of(key).await?.add(key, by).await
+        self.shard_of(key).await?.add(key, by).await
     }
 
     /// Removes keys, on their shards in parallel, up to 500 keys or about 4 MiB a request. Returns

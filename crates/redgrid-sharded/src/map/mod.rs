@@ -102,7 +102,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// The shard layout may be stored. Nothing else is changed.
-    pub async fn part_of<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
+    pub async fn shard_of<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
@@ -125,7 +125,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     where
         KC: Encode<Q>,
     {
-        self.sharded.place.encoded(&self.sharded.options.0, key)
+        self.sharded.object_ref.encoded(&self.sharded.options.0, key)
     }
 
     /// Groups keys, or items with keys, by shard.
@@ -197,7 +197,7 @@ impl<K, V, KC: Codec, VC: Codec> fmt::Debug for ShardedMap<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (keys, values) = &self.sharded.options;
         let mut debug = f.debug_struct("ShardedMap");
-        debug.field("name", &self.sharded.place.name()).field("keys", keys).field("values", values);
+        debug.field("name", &self.sharded.object_ref.name()).field("keys", keys).field("values", values);
         debug.finish_non_exhaustive()
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 
 /// The options of a [`Cluster`], see [`Cluster::builder`].
 #[derive(Debug, Clone)]
-#[must_use = "no node runs until `start` is awaited"]
+#[must_use = "does nothing until `start` is awaited"]
 pub struct ClusterBuilder {
     primaries: usize,
     replicas_per_primary: usize,

@@ -17,7 +17,7 @@ use futures_util::stream::unfold;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::events::Gap;
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{BackgroundClient, Client, ConnectionId, Failure, Reply, Request, ServerError, Watch};
 use tokio::sync::{Notify, oneshot};
 
@@ -37,7 +37,7 @@ pub(super) struct Options {
 
 /// The state of a subscriber, shared by [`Deliveries`] and its [`Delivery`]s.
 pub(super) struct Subscriber {
-    place: Place,
+    object_ref: ObjectRef,
     keys: [Bytes; 2],
     id: Bytes,
     options: Options,
@@ -80,7 +80,7 @@ enum ServerPosition {
 
 impl Subscriber {
     fn client(&self) -> &Client {
-        self.place.client()
+        self.object_ref.client()
     }
 
     fn window(&self) -> MutexGuard<'_, Window> {
@@ -105,7 +105,7 @@ impl Subscriber {
         let Some(acknowledged_up_to) = acknowledged_up_to else { return Ok(()) };
         // Requests a resync also if this future is dropped.
         let resync = ResyncGuard(self);
-        let is_acknowledged = self.place.change::<bool>(self.acknowledge_request(acknowledged_up_to)).await?;
+        let is_acknowledged = self.object_ref.change::<bool>(self.acknowledge_request(acknowledged_up_to)).await?;
         if is_acknowledged {
             std::mem::forget(resync);
         }
@@ -144,18 +144,18 @@ fn parse_position((status, last): (i64, String)) -> Result<ServerPosition, Serve
 
 impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
     pub(super) async fn subscribe(
-        place: Place,
+        object_ref: ObjectRef,
         codec: C,
         id: String,
         from_beginning: bool,
         options: Options,
     ) -> Result<Self, ObjectError> {
-        let keys = keys(&place)?;
-        let client = place.client().clone();
+        let keys = keys(&object_ref)?;
+        let client = object_ref.client().clone();
         // Before the registration, so that no message falls in between.
         let watch = client.watch_unpolled(channel(&keys), &keys[0]);
         let subscriber = Subscriber {
-            place,
+            object_ref,
             keys,
             id: id.into(),
             options,
@@ -166,8 +166,8 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         };
         let synced_connection = client.epoch_of(&subscriber.keys[0]);
         let from = if from_beginning { "0-0" } else { "$" };
-        let name = subscriber.place.named()?.0;
-        let reply = subscriber.place.change(subscriber.register_request(from.to_owned())).await?;
+        let name = subscriber.object_ref.name_and_key()?.0;
+        let reply = subscriber.object_ref.change(subscriber.register_request(from.to_owned())).await?;
         match parse_position(reply).map_err(|source| ObjectError::of(name, source))? {
             ServerPosition::Existing(last) | ServerPosition::New(last) => subscriber.window().restart(last, true),
             ServerPosition::Missing => subscriber.request_resync(),
@@ -202,7 +202,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
     ///
     /// While the maximum number of messages is unacknowledged, it waits until one is acknowledged.
     /// After [`SubscriptionError::Unavailable`] and [`Refused`](SubscriptionError::Refused) the
-    /// next call retries, after a pause of `look_every`.
+    /// next call retries, after a pause of `poll_interval`.
     ///
     /// # Cancel safety
     ///
@@ -263,7 +263,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
     pub async fn leave(self) -> Result<(), ObjectError> {
         let request = LEAVE.with(self.subscriber.keys.clone()).arg(self.subscriber.id.clone()).idempotent();
         let Deliveries { subscriber, .. } = self;
-        subscriber.place.change::<bool>(request).await.map(drop)
+        subscriber.object_ref.change::<bool>(request).await.map(drop)
     }
 
     /// Resyncs if necessary, and reads messages if there is capacity and nothing to deliver.
@@ -291,8 +291,8 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         };
         let request = READ.with(subscriber.keys.clone()).arg(subscriber.id.clone()).arg(from.to_string());
         let request = request.int(i64::try_from(capacity).unwrap_or(i64::MAX));
-        let mut reply: Vec<Reply> = subscriber.place.ask(request).await?;
-        let name = subscriber.place.named()?.0;
+        let mut reply: Vec<Reply> = subscriber.object_ref.read_primary(request).await?;
+        let name = subscriber.object_ref.name_and_key()?.0;
         let unexpected = |source| ObjectError::of(name, source);
         if reply.len() < 2 {
             // Evicted, or never known to this primary: the resync registers it again.
@@ -323,10 +323,10 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
     /// It may be dropped, and repeated.
     async fn resync(&self) -> Result<(), ObjectError> {
         let subscriber = &*self.subscriber;
-        let name = subscriber.place.named()?.0;
+        let name = subscriber.object_ref.name_and_key()?.0;
         let acknowledged_up_to = subscriber.window().acknowledged_up_to();
         let register = async |from: String| {
-            let reply = subscriber.place.ask(subscriber.register_request(from)).await?;
+            let reply = subscriber.object_ref.read_primary(subscriber.register_request(from)).await?;
             parse_position(reply).map_err(|source| ObjectError::of(name, source))
         };
         // First a request that does not create the subscriber: only one reply reports a new
@@ -343,7 +343,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
         // If acknowledgements did not arrive they are repeated. If they are not on a primary that
         // has taken over, the messages are delivered again.
         let is_acknowledged = last >= acknowledged_up_to
-            || subscriber.place.ask::<bool>(subscriber.acknowledge_request(acknowledged_up_to)).await?;
+            || subscriber.object_ref.read_primary::<bool>(subscriber.acknowledge_request(acknowledged_up_to)).await?;
         let redeliver_acknowledged = !is_acknowledged || subscriber.gap_pending.load(Ordering::Acquire);
         let after = if is_acknowledged { last.max(acknowledged_up_to) } else { last };
         subscriber.window().restart(after, redeliver_acknowledged);
@@ -352,7 +352,7 @@ impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
 
     fn delivery(&self, ready: Ready) -> Delivery<T> {
         let Ready { id, payload, redelivered } = ready;
-        let message = self.subscriber.place.decoded(&self.codec, &payload, || Some(id.to_string()));
+        let message = self.subscriber.object_ref.decoded(&self.codec, &payload, || Some(id.to_string()));
         Delivery::new(id, redelivered, message, Arc::clone(&self.subscriber))
     }
 }
@@ -407,7 +407,7 @@ impl Renewal {
 impl<T, C> fmt::Debug for Deliveries<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Deliveries");
-        let Subscriber { place, options, .. } = &*self.subscriber;
-        debug.field("name", &place.name()).field("options", options).finish_non_exhaustive()
+        let Subscriber { object_ref, options, .. } = &*self.subscriber;
+        debug.field("name", &object_ref.name()).field("options", options).finish_non_exhaustive()
     }
 }

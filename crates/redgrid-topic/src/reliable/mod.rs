@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
 use redgrid_core::name::{companion, suffixed};
-use redgrid_core::object::{Object, ObjectError, Place, layouts};
+use redgrid_core::object::{Object, ObjectError, ObjectRef, layouts};
 use redgrid_core::{Client, Request, Script};
 
 pub use self::deliveries::Deliveries;
@@ -56,7 +56,7 @@ macro_rules! reliable_topic {
         #[doc(alias = "RReliableTopic")]
         #[doc(alias = "RedissonReliableTopic")]
         pub struct ReliableTopic<T, C $($codec)*> {
-            place: Place,
+            object_ref: ObjectRef,
             codec: C,
             messages: PhantomData<fn() -> T>,
         }
@@ -86,7 +86,7 @@ impl<T, C: Codec + Default> ReliableTopic<T, C> {
     ///
     /// No request is sent: the first call reports an invalid name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        ReliableTopic { place: Place::new(client, name), codec: C::default(), messages: PhantomData }
+        ReliableTopic { object_ref: ObjectRef::new(client, name), codec: C::default(), messages: PhantomData }
     }
 }
 
@@ -96,7 +96,7 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     /// Deleting the object deletes its messages and subscribers. Active subscribers then receive a
     /// gap and are registered again.
     pub fn object(&self) -> Object {
-        self.place.object(layouts::reliable_topic)
+        self.object_ref.object(layouts::reliable_topic)
     }
 
     /// Publishes a message. The request is sent once.
@@ -113,12 +113,12 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     where
         C: Encode<Q>,
     {
-        let message = self.place.encoded(&self.codec, message)?;
-        let keys = keys(&self.place)?;
+        let message = self.object_ref.encoded(&self.codec, message)?;
+        let keys = keys(&self.object_ref)?;
         let channel = channel(&keys);
-        let request = PUBLISH.with(keys).arg(message).publish_here().arg(channel);
-        let (id, subscribers): (String, u64) = self.place.change(request).await?;
-        let name = self.place.named()?.0;
+        let request = PUBLISH.with(keys).arg(message).publish_arg().arg(channel);
+        let (id, subscribers): (String, u64) = self.object_ref.change(request).await?;
+        let name = self.object_ref.name_and_key()?.0;
         let id = MessageId::parse(&id).map_err(|source| ObjectError::of(name, source))?;
         Ok(Published { id, subscribers })
     }
@@ -130,7 +130,7 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     where
         C: Clone,
     {
-        SubscribeReliably::new(&self.place, self.codec.clone())
+        SubscribeReliably::new(&self.object_ref, self.codec.clone())
     }
 
     /// Returns the number of kept messages.
@@ -147,7 +147,7 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        self.place.ask(self.place.command("XLEN")?).await
+        self.object_ref.read_primary(self.object_ref.command("XLEN")?).await
     }
 
     /// Returns whether no messages are kept.
@@ -176,8 +176,8 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "countSubscribers")]
     pub async fn count_subscribers(&self) -> Result<u64, ObjectError> {
-        let [_, leases] = keys(&self.place)?;
-        self.place.ask(Request::command("ZCARD").key(leases)).await
+        let [_, leases] = keys(&self.object_ref)?;
+        self.object_ref.read_primary(Request::command("ZCARD").key(leases)).await
     }
 
     /// Removes a subscriber with its unacknowledged messages, and returns whether it existed.
@@ -196,13 +196,13 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     #[doc(alias = "removeAllListeners")]
     pub async fn remove_subscriber(&self, subscriber: impl AsRef<str>) -> Result<bool, ObjectError> {
         let subscriber = Bytes::copy_from_slice(subscriber.as_ref().as_bytes());
-        self.place.change(LEAVE.with(keys(&self.place)?).arg(subscriber)).await
+        self.object_ref.change(LEAVE.with(keys(&self.object_ref)?).arg(subscriber)).await
     }
 }
 
 /// Returns the keys of the stream and of the subscribers' leases.
-fn keys(place: &Place) -> Result<[Bytes; 2], ObjectError> {
-    let key = place.named()?.1;
+fn keys(object_ref: &ObjectRef) -> Result<[Bytes; 2], ObjectError> {
+    let key = object_ref.name_and_key()?.1;
     Ok([key.clone(), suffixed(key, "timeout")])
 }
 

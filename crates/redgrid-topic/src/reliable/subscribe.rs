@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_codecs::{Codec, Decode};
-use redgrid_core::object::{ObjectError, Place};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use uuid::Uuid;
 
 use super::deliveries::{Deliveries, Options};
@@ -36,9 +36,9 @@ const DEFAULT_REDELIVERY_DELAY: Duration = Duration::from_secs(1);
 
 /// Registers a subscriber when awaited; made by
 /// [`ReliableTopic::subscribe`](super::ReliableTopic::subscribe).
-#[must_use = "no subscriber is registered until this is awaited"]
+#[must_use = "does nothing until awaited"]
 pub struct SubscribeReliably<T, C> {
-    place: Place,
+    object_ref: ObjectRef,
     codec: C,
     subscriber: Option<String>,
     from_beginning: bool,
@@ -47,7 +47,7 @@ pub struct SubscribeReliably<T, C> {
 }
 
 impl<T, C> SubscribeReliably<T, C> {
-    pub(super) fn new(place: &Place, codec: C) -> Self {
+    pub(super) fn new(object_ref: &ObjectRef, codec: C) -> Self {
         let options = Options {
             lease: DEFAULT_LEASE,
             max_unacknowledged: DEFAULT_MAX_UNACKNOWLEDGED,
@@ -55,7 +55,7 @@ impl<T, C> SubscribeReliably<T, C> {
             redelivery_delay: DEFAULT_REDELIVERY_DELAY,
         };
         SubscribeReliably {
-            place: place.clone(),
+            object_ref: object_ref.clone(),
             codec,
             subscriber: None,
             from_beginning: false,
@@ -101,7 +101,7 @@ impl<T, C> SubscribeReliably<T, C> {
     ///
     /// At the limit, no more messages are read until some are acknowledged. A higher limit needs
     /// more memory, and a lower one more requests.
-    pub fn at_most(mut self, messages: usize) -> Self {
+    pub fn max_unacknowledged(mut self, messages: usize) -> Self {
         self.options.max_unacknowledged = messages;
         self
     }
@@ -110,14 +110,14 @@ impl<T, C> SubscribeReliably<T, C> {
     ///
     /// Messages that redgrid publishes are announced at once. The poll finds the messages that
     /// Redisson publishes, and those published while a connection was lost.
-    pub fn look_every(mut self, interval: Duration) -> Self {
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.options.poll_interval = interval;
         self
     }
 
     /// Sets the delay after which a dropped delivery is delivered again, up to 1 h. The default is
     /// 1 s.
-    pub fn again_after(mut self, pause: Duration) -> Self {
+    pub fn redelivery_delay(mut self, pause: Duration) -> Self {
         self.options.redelivery_delay = pause;
         self
     }
@@ -125,29 +125,37 @@ impl<T, C> SubscribeReliably<T, C> {
 
 impl<T, C: Codec + Decode<T>> SubscribeReliably<T, C> {
     async fn run(self) -> Result<Deliveries<T, C>, ObjectError> {
-        let SubscribeReliably { place, codec, subscriber, from_beginning, options, .. } = self;
-        place.named()?;
+        let SubscribeReliably { object_ref, codec, subscriber, from_beginning, options, .. } = self;
+        object_ref.name_and_key()?;
         let subscriber = subscriber.unwrap_or_else(|| Uuid::new_v4().simple().to_string());
         if !(1..=256).contains(&subscriber.len()) {
-            return Err(place.invalid(
+            return Err(object_ref.invalid(
                 "subscriber",
                 "an id of 1 to 256 bytes",
                 format_args!("{} bytes", subscriber.len()),
             ));
         }
         if !LEASE_RANGE.contains(&options.lease) {
-            return Err(place.invalid("lease", "1 s to 3650 days", format_args!("{:?}", options.lease)));
+            return Err(object_ref.invalid("lease", "1 s to 3650 days", format_args!("{:?}", options.lease)));
         }
         if !MAX_UNACKNOWLEDGED_RANGE.contains(&options.max_unacknowledged) {
-            return Err(place.invalid("at_most", "1 to 10000 messages", options.max_unacknowledged));
+            return Err(object_ref.invalid("max_unacknowledged", "1 to 10000 messages", options.max_unacknowledged));
         }
         if !POLL_INTERVAL_RANGE.contains(&options.poll_interval) {
-            return Err(place.invalid("look_every", "10 ms to 1 h", format_args!("{:?}", options.poll_interval)));
+            return Err(object_ref.invalid(
+                "poll_interval",
+                "10 ms to 1 h",
+                format_args!("{:?}", options.poll_interval),
+            ));
         }
         if options.redelivery_delay > *POLL_INTERVAL_RANGE.end() {
-            return Err(place.invalid("again_after", "up to 1 h", format_args!("{:?}", options.redelivery_delay)));
+            return Err(object_ref.invalid(
+                "redelivery_delay",
+                "up to 1 h",
+                format_args!("{:?}", options.redelivery_delay),
+            ));
         }
-        Deliveries::subscribe(place, codec, subscriber, from_beginning, options).await
+        Deliveries::subscribe(object_ref, codec, subscriber, from_beginning, options).await
     }
 }
 
@@ -171,6 +179,6 @@ impl<T: 'static, C: Codec + Decode<T> + Send + 'static> IntoFuture for Subscribe
 impl<T, C> fmt::Debug for SubscribeReliably<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("SubscribeReliably");
-        debug.field("name", &self.place.name()).field("options", &self.options).finish_non_exhaustive()
+        debug.field("name", &self.object_ref.name()).field("options", &self.options).finish_non_exhaustive()
     }
 }

@@ -63,7 +63,7 @@ impl Client {
     /// # Cancel safety
     ///
     /// As [`Client::run`].
-    pub async fn run_undivided<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
+    pub async fn run_same_slot<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
         self.run_with(request, self.clock().now() + self.patience(), RetryPolicy::Together).await
     }
 
@@ -100,7 +100,7 @@ impl Client {
     /// Sends a request once in the background, for callers that cannot wait, such as a `Drop`.
     ///
     /// The result is not reported.
-    pub fn run_later(&self, request: Request) {
+    pub fn run_detached(&self, request: Request) {
         self.0.table.run_detached(request);
     }
 }

@@ -70,8 +70,8 @@ impl Node {
         loop {
             let (name, head) = self.words(request, whole);
             let args = self.arguments(request, limit, head)?;
-            if request.aside {
-                return Box::pin(self.aside.send((name, args))).await;
+            if request.dedicated {
+                return Box::pin(self.dedicated.send((name, args))).await;
             }
             let answer = link.send(name, args).await;
             let Err(ServerError::Refused { message, .. }) = &answer else { return answer };
@@ -126,7 +126,7 @@ impl Node {
     ///
     /// A script is sent as its `whole` text or as its hash.
     fn words(&self, request: &Request, whole: bool) -> (Named, Option<Value>) {
-        let reading = request.writes_nothing && !self.is_without_read_only();
+        let reading = request.read_only && !self.is_without_read_only();
         match &request.what {
             What::Command(name) => (Named::Any(name.clone()), None),
             What::Script(body) => {
@@ -139,7 +139,7 @@ impl Node {
                 (Named::Known(name), Some(Value::from(what)))
             }
             What::Function { name, .. } => {
-                let function = if request.writes_nothing { "FCALL_RO" } else { "FCALL" };
+                let function = if request.read_only { "FCALL_RO" } else { "FCALL" };
                 (Named::Known(function), Some(Value::from(name.clone())))
             }
             // The parts are sent instead.
@@ -157,7 +157,7 @@ impl Node {
     /// Returns whether `message` reports that the server lacks the command of this request. The
     /// result is stored.
     fn lacks_read_only(&self, request: &Request, message: &str) -> bool {
-        let lacks = request.writes_nothing && !self.is_without_read_only() && is_without(message);
+        let lacks = request.read_only && !self.is_without_read_only() && is_without(message);
         if let Some(epoch) = self.commands.epoch().borrow().as_ref().filter(|_| lacks) {
             self.without_read_only.store(epoch.connection, Ordering::Relaxed);
             return true;

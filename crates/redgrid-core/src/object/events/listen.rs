@@ -30,7 +30,7 @@ const LISTEN: &str = "listen to events";
 /// [`Listen::to`].
 ///
 /// The stream has the events from then on.
-#[must_use = "nothing is listened to until this is awaited"]
+#[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct Listen {
     target: Result<Target, ObjectError>,
@@ -121,7 +121,7 @@ impl Listen {
     /// default.
     ///
     /// More cost memory. With fewer, a burst causes a [`Gap`](super::Gap) earlier.
-    pub fn keeping(mut self, notifications: usize) -> Self {
+    pub fn buffer(mut self, notifications: usize) -> Self {
         self.kept = notifications;
         self
     }
@@ -140,7 +140,7 @@ impl Listen {
             return invalid("kinds", "names of events, as `hset`", format!("{name:?}"));
         }
         if !KEPT_RANGE.contains(&self.kept) {
-            return invalid("keeping", "1 to 1048576 notifications", self.kept.to_string());
+            return invalid("buffer", "1 to 1048576 notifications", self.kept.to_string());
         }
         if client.is_shut_down() {
             return Err(match client.ended() {

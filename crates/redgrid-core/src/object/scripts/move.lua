@@ -7,14 +7,14 @@
 --          absent one of the others keeps it
 -- ARGV[4]  the number of keys by which the object exists
 -- Returns  1: done; 0: another object has the name; -1: the object is absent
-local half, own, faces = #KEYS / 2, tonumber(ARGV[3]), tonumber(ARGV[4])
-if redis.call('EXISTS', unpack(KEYS, 1, faces)) == 0 then
+local half, own, primary = #KEYS / 2, tonumber(ARGV[3]), tonumber(ARGV[4])
+if redis.call('EXISTS', unpack(KEYS, 1, primary)) == 0 then
     return -1
 end
 if KEYS[1] == KEYS[half + 1] then
     return 1
 end
-if ARGV[2] == '0' and redis.call('EXISTS', unpack(KEYS, half + 1, half + faces)) > 0 then
+if ARGV[2] == '0' and redis.call('EXISTS', unpack(KEYS, half + 1, half + primary)) > 0 then
     return 0
 end
 for i = 1, half do

@@ -3,10 +3,10 @@
 -- KEYS     those of the object; first those by which it exists
 -- ARGV[1]  the number of keys by which it exists
 -- Returns  1: one of these keys had a lifetime; 0: none had
-local faces, result = tonumber(ARGV[1]), 0
+local primary, result = tonumber(ARGV[1]), 0
 for i = 1, #KEYS do
     local had = redis.call('PERSIST', KEYS[i])
-    if i <= faces and had == 1 then
+    if i <= primary and had == 1 then
         result = 1
     end
 end

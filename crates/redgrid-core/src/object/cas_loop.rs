@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::{ObjectError, Place};
+use super::{ObjectError, ObjectRef};
 use crate::clock::Instant;
 use crate::connection::{Client, FromReply, Reply, Request, jittered};
 use crate::error::ServerError;
@@ -50,7 +50,7 @@ impl Drop for UpdateTurn {
 /// The attempts of one call that changes an object which others may change meanwhile.
 ///
 /// All of them together have the client's patience.
-pub struct Rounds {
+pub struct CasLoop {
     client: Client,
     name: Name,
     until: Instant,
@@ -63,12 +63,12 @@ pub struct Rounds {
     _turn: Option<UpdateTurn>,
 }
 
-impl Rounds {
+impl CasLoop {
     /// Creates the attempts of a call about `name`.
-    pub fn of(client: &Client, name: &Name) -> Rounds {
+    pub fn new(client: &Client, name: &Name) -> CasLoop {
         let (now, patience) = (client.clock().now(), client.patience());
         let (until, last) = (now + patience, now + patience.saturating_sub(client.response_timeout() / 2));
-        Rounds { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, _turn: None }
+        CasLoop { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, _turn: None }
     }
 
     /// Waits for its turn among the tasks of this client that change `key`.
@@ -83,8 +83,8 @@ impl Rounds {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the queue.
-    pub async fn in_line(client: &Client, name: &Name, key: &Bytes) -> Result<Rounds, ObjectError> {
-        let mut rounds = Rounds::of(client, name);
+    pub async fn serialized(client: &Client, name: &Name, key: &Bytes) -> Result<CasLoop, ObjectError> {
+        let mut cas_loop = CasLoop::new(client, name);
         let turns = client.shared(key, UpdateTurns::default);
         let round_trip = client.core().topology.primary(key).time().round_trip();
         let stall_timeout = STALL_TIMEOUT.max(4 * round_trip);
@@ -97,16 +97,16 @@ impl Rounds {
                 biased;
                 guard = &mut turn_lock => {
                     let turn = UpdateTurn { turns: Arc::clone(&turns), _guard: guard };
-                    rounds._turn = Some(turn);
-                    return Ok(rounds);
+                    cas_loop._turn = Some(turn);
+                    return Ok(cas_loop);
                 }
                 () = client.closing() => return Err(ObjectError::of(name, client.ended())),
-                () = client.clock().sleep_until((now + stall_timeout).min(rounds.last)) => {
-                    if client.clock().now() >= rounds.last {
+                () = client.clock().sleep_until((now + stall_timeout).min(cas_loop.last)) => {
+                    if client.clock().now() >= cas_loop.last {
                         return Err(unavailable("other tasks were in front until its time was over"));
                     }
                     if turns.completed.load(Ordering::Relaxed) == seen {
-                        return Ok(rounds);
+                        return Ok(cas_loop);
                     }
                 }
             }
@@ -119,16 +119,16 @@ impl Rounds {
     ///
     /// # Errors
     ///
-    /// As [`Rounds::in_line`]; [`Failure::InvalidName`](crate::Failure::InvalidName).
+    /// As [`CasLoop::serialized`]; [`Failure::InvalidName`](crate::Failure::InvalidName).
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves the queue.
-    pub async fn of_part(place: &Place, part: &[u8]) -> Result<Rounds, ObjectError> {
-        let (name, key) = place.named()?;
+    pub async fn serialized_part(object_ref: &ObjectRef, part: &[u8]) -> Result<CasLoop, ObjectError> {
+        let (name, key) = object_ref.name_and_key()?;
         // A name contains no 0 byte, so the key is no other object's.
         let turn_key: Bytes = [&key[..], b"\0", part].concat().into();
-        Rounds::in_line(place.client(), name, &turn_key).await
+        CasLoop::serialized(object_ref.client(), name, &turn_key).await
     }
 
     /// Returns the stored value.
@@ -211,11 +211,11 @@ impl Rounds {
 
     /// Notes that another client was faster, and the stored value if it was reported.
     ///
-    /// [`Rounds::stored`] begins with it.
+    /// [`CasLoop::stored`] begins with it.
     ///
     /// # Errors
     ///
-    /// As [`Rounds::lost`].
+    /// As [`CasLoop::lost`].
     ///
     /// # Cancel safety
     ///
@@ -243,7 +243,7 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
 
 /// The reply of a script that compares before it changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Compared {
+pub enum CasReply {
     /// The value was the expected one, and is changed.
     Done,
     /// The value was another one. It is given if it was requested; `None` in it means that nothing
@@ -252,13 +252,13 @@ pub enum Compared {
 }
 
 /// 1 if it is done; otherwise 0, or a list with the stored value.
-impl FromReply for Compared {
+impl FromReply for CasReply {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         match reply {
             Reply::Array(mut found) if found.len() <= 1 => {
-                Option::<Bytes>::from_reply(found.pop().unwrap_or(Reply::Nil)).map(Compared::Other)
+                Option::<Bytes>::from_reply(found.pop().unwrap_or(Reply::Nil)).map(CasReply::Other)
             }
-            other => Ok(if bool::from_reply(other)? { Compared::Done } else { Compared::Other(None) }),
+            other => Ok(if bool::from_reply(other)? { CasReply::Done } else { CasReply::Other(None) }),
         }
     }
 }

@@ -5,8 +5,8 @@
 //! [`layouts`](super::layouts); this module has what they share.
 //!
 //! The object of a key is derived from the key itself, so only shapes count that users do not give
-//! as names. A companion whose key may be another user's object (`{a}:timeout`) is in [`BESIDE`],
-//! and has to be checked on the server.
+//! as names. A companion whose key may be another user's object (`{a}:timeout`) is in
+//! [`COMPANION_SUFFIXES`], and has to be checked on the server.
 
 use std::sync::LazyLock;
 
@@ -17,22 +17,22 @@ use crate::name::{companion, suffixed, tagged};
 
 /// What happens to a key if the object to which it belongs is deleted by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum OnDelete {
     /// It is deleted, too.
-    Goes,
+    Delete,
     /// It is the object itself: nothing is stored under the plain name.
-    Is,
+    Primary,
     /// It is the object itself if nothing is stored under the plain name, and a companion
     /// otherwise: the capacity of a ring.
-    IsAlone,
+    PrimaryIfAlone,
     /// It protects from late requests: tokens, fences, stored replies. It expires, or is to stay.
-    Stays,
+    Keep,
 }
 
 /// A prefix of keys, before the braces.
 struct Prefix {
     text: String,
-    fate: Fate,
+    on_delete: OnDelete,
     /// An id may follow the name, and a number or a word may follow the id.
     with_id: bool,
 }
@@ -41,20 +41,20 @@ struct Prefix {
 ///
 /// These are keys of single clients and rounds, short-lived ones, and those that outlive their
 /// object.
-const OTHER_PREFIXES: [(&str, Fate, bool); 13] = [
-    ("redgrid_adder", Fate::Is, false),
-    ("redgrid_wait", Fate::Goes, false),
-    ("redgrid_rate", Fate::Goes, true),
-    ("redgrid_adder_round", Fate::Goes, true),
-    ("redgrid_adder_saved", Fate::Stays, true),
-    ("redgrid_once", Fate::Stays, true),
-    ("redgrid_queue_back", Fate::Stays, true),
-    ("redgrid_fence", Fate::Stays, true),
-    ("redgrid_renamed", Fate::Stays, false),
-    ("redisson_lock_token", Fate::Stays, false),
-    ("redgrid_quorum_token", Fate::Stays, false),
-    ("redisson_unlock_latch", Fate::Stays, true),
-    ("redgrid_commit", Fate::Stays, false),
+const OTHER_PREFIXES: [(&str, OnDelete, bool); 13] = [
+    ("redgrid_adder", OnDelete::Primary, false),
+    ("redgrid_wait", OnDelete::Delete, false),
+    ("redgrid_rate", OnDelete::Delete, true),
+    ("redgrid_adder_round", OnDelete::Delete, true),
+    ("redgrid_adder_saved", OnDelete::Keep, true),
+    ("redgrid_once", OnDelete::Keep, true),
+    ("redgrid_queue_back", OnDelete::Keep, true),
+    ("redgrid_fence", OnDelete::Keep, true),
+    ("redgrid_renamed", OnDelete::Keep, false),
+    ("redisson_lock_token", OnDelete::Keep, false),
+    ("redgrid_quorum_token", OnDelete::Keep, false),
+    ("redisson_unlock_latch", OnDelete::Keep, true),
+    ("redgrid_commit", OnDelete::Keep, false),
 ];
 
 /// Suffix of the key with the time when the process of a quorum's server began to vote.
@@ -66,21 +66,21 @@ const MAX_KEY_LEN: usize = 2_048;
 /// All prefixes of docs/keys.md.
 static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
     let mut all: Vec<Prefix> = Vec::new();
-    let others = OTHER_PREFIXES.iter().map(|(text, fate, with_id)| (format!("{text}:"), *fate, *with_id));
-    let keys = ALL.iter().flat_map(|kind| (kind.keys)(b"x").into_iter().enumerate().map(|at| (at, kind.faces)));
-    let layouts = keys.filter_map(|((at, key), faces)| {
+    let others = OTHER_PREFIXES.iter().map(|(text, on_delete, with_id)| (format!("{text}:"), *on_delete, *with_id));
+    let keys = ALL.iter().flat_map(|kind| (kind.keys)(b"x").into_iter().enumerate().map(|at| (at, kind.primary_keys)));
+    let layouts = keys.filter_map(|((at, key), primary_keys)| {
         let text = std::str::from_utf8(&key).ok()?.strip_suffix("{x}").filter(|text| !text.is_empty())?.to_owned();
-        let fate = match (at < faces, faces) {
-            (true, 1) => Fate::Is,
-            (true, _) => Fate::IsAlone,
-            (false, _) => Fate::Goes,
+        let on_delete = match (at < primary_keys, primary_keys) {
+            (true, 1) => OnDelete::Primary,
+            (true, _) => OnDelete::PrimaryIfAlone,
+            (false, _) => OnDelete::Delete,
         };
-        Some((text, fate, false))
+        Some((text, on_delete, false))
     });
-    for (text, fate, with_id) in others.chain(layouts) {
+    for (text, on_delete, with_id) in others.chain(layouts) {
         // The queue of a companion that is itself a lock is found by its own prefix.
         if !text.trim_end_matches(':').contains(':') && !all.iter().any(|known| known.text == text) {
-            all.push(Prefix { text, fate, with_id });
+            all.push(Prefix { text, on_delete, with_id });
         }
     }
     all
@@ -92,20 +92,20 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
 /// Others are the block size of a generator, and the configuration of a Bloom filter. Another
 /// object may have exactly that name. So the types of both keys are read before the key counts as a
 /// companion.
-pub const BESIDE: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
+pub const COMPANION_SUFFIXES: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
-/// Index in [`BESIDE`] of the key by which an empty Bloom filter exists.
+/// Index in [`COMPANION_SUFFIXES`] of the key by which an empty Bloom filter exists.
 pub const FILTER_CONFIG: usize = 4;
 
-/// Returns the keys by which an object exists ([`faces`]), followed by all others that may belong
-/// to it.
+/// Returns the keys by which an object exists ([`primary_keys`]), followed by all others that may
+/// belong to it.
 ///
 /// Most of them are absent.
-pub fn belongings(key: &[u8]) -> Vec<Bytes> {
-    let beside = beside(key);
-    let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !beside.contains(own));
-    let more = OTHER_PREFIXES.iter().filter(|(_, fate, with_id)| *fate != Fate::Stays && !with_id);
-    let mut own = faces(key);
+pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
+    let suffixed_companions = suffixed_companions(key);
+    let all = ALL.iter().flat_map(|kind| (kind.keys)(key)).filter(|own| !suffixed_companions.contains(own));
+    let more = OTHER_PREFIXES.iter().filter(|(_, on_delete, with_id)| *on_delete != OnDelete::Keep && !with_id);
+    let mut own = primary_keys(key);
     for key in all.chain(more.map(|(prefix, ..)| companion(prefix, key))) {
         if !own.contains(&key) {
             own.push(key);
@@ -118,74 +118,79 @@ pub fn belongings(key: &[u8]) -> Vec<Bytes> {
 ///
 /// The object exists if one of them does, or if the configuration of a Bloom filter does
 /// ([`FILTER_CONFIG`]).
-pub fn faces(key: &[u8]) -> Vec<Bytes> {
-    let face = |prefix: &Prefix| [prefix.text.as_bytes(), &tagged(key)].concat().into();
-    let faces = PREFIXES.iter().filter(|prefix| matches!(prefix.fate, Fate::Is | Fate::IsAlone)).map(face);
-    [Bytes::copy_from_slice(key)].into_iter().chain(faces).collect()
+pub fn primary_keys(key: &[u8]) -> Vec<Bytes> {
+    let key_of = |prefix: &Prefix| [prefix.text.as_bytes(), &tagged(key)].concat().into();
+    let primary_keys = PREFIXES
+        .iter()
+        .filter(|prefix| matches!(prefix.on_delete, OnDelete::Primary | OnDelete::PrimaryIfAlone))
+        .map(key_of);
+    [Bytes::copy_from_slice(key)].into_iter().chain(primary_keys).collect()
 }
 
-/// Returns the keys of the companions [`BESIDE`] an object, which may be absent.
-pub fn beside(key: &[u8]) -> [Bytes; 5] {
-    BESIDE.map(|suffix| suffixed(key, suffix))
+/// Returns the keys of the companions of an object with [`COMPANION_SUFFIXES`], which may be
+/// absent.
+pub fn suffixed_companions(key: &[u8]) -> [Bytes; 5] {
+    COMPANION_SUFFIXES.map(|suffix| suffixed(key, suffix))
 }
 
 /// Returns the key of the object to which a key belongs by its shape, and what happens to it.
 ///
 /// Returns `None` if the key is an object itself, or may be one.
-pub fn belongs_to(key: &[u8]) -> Option<(Bytes, Fate)> {
+pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     if key.len() > MAX_KEY_LEN {
         return None;
     }
     if key.strip_suffix(SERVER_INCARNATION).is_some_and(|rest| rest.is_empty() || rest.ends_with(b":")) {
-        return Some((Bytes::copy_from_slice(key), Fate::Stays));
+        return Some((Bytes::copy_from_slice(key), OnDelete::Keep));
     }
-    let (object, fate) = by_shape(key)?;
+    let (object, on_delete) = by_shape(key)?;
     // The queue of a companion that is itself a lock, or the stored reply of a round. Companions
     // are nested no deeper.
-    let of_round = || by_id(&object).filter(|_| fate == Fate::Stays).map(|perhaps| (perhaps.object, fate));
+    let of_round =
+        || by_id(&object).filter(|_| on_delete == OnDelete::Keep).map(|candidate| (candidate.object, on_delete));
     match by_shape(&object).or_else(of_round) {
-        Some((outer, _)) if fate == Fate::Stays => Some((outer, fate)),
-        Some((outer, _)) => Some((outer, Fate::Goes)),
-        None => Some((object, fate)),
+        Some((outer, _)) if on_delete == OnDelete::Keep => Some((outer, on_delete)),
+        Some((outer, _)) => Some((outer, OnDelete::Delete)),
+        None => Some((object, on_delete)),
     }
 }
 
 /// The object that a key may belong to. Its name may be another user's, so it has to be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Perhaps {
+pub struct MaybeOwned {
     /// The key of the object whose companion it may be.
     pub object: Bytes,
     /// The condition under which it is.
-    pub proof: Proof,
+    pub evidence: Evidence,
 }
 
 /// The condition under which a key belongs to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Proof {
-    /// The types of both keys: it would be the companion at this index of [`BESIDE`].
-    Kinds(usize),
+pub enum Evidence {
+    /// The types of both keys: it would be the companion at this index of [`COMPANION_SUFFIXES`].
+    Types(usize),
     /// This key exists.
-    There(Bytes),
+    Exists(Bytes),
     /// The object is a multimap: the key would hold the values of one of its keys.
     Multimap,
 }
 
 /// Returns the object whose companion this key may be.
-pub fn may_be_beside(key: &[u8]) -> Option<Perhaps> {
+pub fn possible_owner(key: &[u8]) -> Option<MaybeOwned> {
     if key.len() > MAX_KEY_LEN {
         return None;
     }
     let by_name = |(at, suffix): (usize, &&str)| {
         let object = untagged(key.strip_suffix(suffix.as_bytes())?.strip_suffix(b":")?)?;
-        Some(Perhaps { object, proof: Proof::Kinds(at) })
+        Some(MaybeOwned { object, evidence: Evidence::Types(at) })
     };
-    BESIDE.iter().enumerate().find_map(by_name).or_else(|| by_id(key)).or_else(|| by_hash(key))
+    COMPANION_SUFFIXES.iter().enumerate().find_map(by_name).or_else(|| by_id(key)).or_else(|| by_hash(key))
 }
 
 /// Recognizes the values of a multimap's key: `{name}:<hash of the key>`.
-fn by_hash(key: &[u8]) -> Option<Perhaps> {
+fn by_hash(key: &[u8]) -> Option<MaybeOwned> {
     let (before, [hash]) = last_segments(key)?;
-    Some(Perhaps { object: untagged(before).filter(|_| is_hash(hash))?, proof: Proof::Multimap })
+    Some(MaybeOwned { object: untagged(before).filter(|_| is_hash(hash))?, evidence: Evidence::Multimap })
 }
 
 /// Returns whether these bytes can be the hash of a multimap's key.
@@ -195,43 +200,43 @@ pub fn is_hash(text: &[u8]) -> bool {
     text.len() == 22 && text.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
-fn by_shape(key: &[u8]) -> Option<(Bytes, Fate)> {
+fn by_shape(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     by_prefix(key).or_else(|| reader_lease(key)).or_else(|| by_suffix(key))
 }
 
-fn by_prefix(key: &[u8]) -> Option<(Bytes, Fate)> {
+fn by_prefix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     let (known, rest) = PREFIXES.iter().find_map(|known| Some((known, key.strip_prefix(known.text.as_bytes())?)))?;
     let rest = if known.with_id { strip_id(rest) } else { rest };
-    Some((untagged(rest)?, known.fate))
+    Some((untagged(rest)?, known.on_delete))
 }
 
 /// Recognizes the lease of a reader, a shape that users do not give as a name.
-fn reader_lease(key: &[u8]) -> Option<(Bytes, Fate)> {
+fn reader_lease(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     let (before, [id, _, word, number]) = last_segments(key)?;
     let is_lease = is_id(id) && word == b"rwlock_timeout" && is_number(number);
-    Some((untagged(before).filter(|_| is_lease)?, Fate::Goes))
+    Some((untagged(before).filter(|_| is_lease)?, OnDelete::Delete))
 }
 
 /// Recognizes the options of a cache and the lifetimes of a multimap's keys, by suffixes that users
 /// do not give as names.
-fn by_suffix(key: &[u8]) -> Option<(Bytes, Fate)> {
+fn by_suffix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     let (before, [word]) = last_segments(key)?;
     let is_known = [CACHE_OPTIONS, SET_MULTIMAP_ENDS, LIST_MULTIMAP_ENDS].iter().any(|known| known.as_bytes() == word);
-    Some((untagged(before).filter(|_| is_known)?, Fate::Goes))
+    Some((untagged(before).filter(|_| is_known)?, OnDelete::Delete))
 }
 
 /// Recognizes the permits of a single client, and a round of an adder.
-fn by_id(key: &[u8]) -> Option<Perhaps> {
+fn by_id(key: &[u8]) -> Option<MaybeOwned> {
     let (before, [first, last]) = last_segments(key)?;
-    let index_of = |word: &[u8]| BESIDE.iter().position(|suffix| suffix.as_bytes() == word);
+    let index_of = |word: &[u8]| COMPANION_SUFFIXES.iter().position(|suffix| suffix.as_bytes() == word);
     match (first, last) {
         (b"value" | b"permits", id) if is_id(id) => {
-            Some(Perhaps { object: untagged(before)?, proof: Proof::Kinds(index_of(first)?) })
+            Some(MaybeOwned { object: untagged(before)?, evidence: Evidence::Types(index_of(first)?) })
         }
         (id, b"counter" | b"semaphore") if is_id(id) => {
             let object = untagged(before)?;
             let round = [&companion("redgrid_adder_round", &object)[..], b":", id].concat();
-            Some(Perhaps { object, proof: Proof::There(round.into()) })
+            Some(MaybeOwned { object, evidence: Evidence::Exists(round.into()) })
         }
         _ => None,
     }
@@ -291,36 +296,36 @@ mod tests {
     const CLIENT: &str = "b8a8d7c6-0f4e-4a7b-9a53-2d7e7a1c9f00";
     const ROUND: &str = "0123456789abcdef0123456789abcdef";
 
-    fn of(key: &str) -> Option<(String, Fate)> {
-        belongs_to(key.as_bytes()).map(|(object, fate)| (String::from_utf8(object.to_vec()).unwrap(), fate))
+    fn of(key: &str) -> Option<(String, OnDelete)> {
+        owner_of(key.as_bytes()).map(|(object, on_delete)| (String::from_utf8(object.to_vec()).unwrap(), on_delete))
     }
 
     #[test]
     fn keys_of_an_object_lead_back_to_its_name() {
         for name in ["a", "orders:42", "a{b}", "{a}b", "prod:a", "x:{y}:z"] {
-            let beside_all = beside(name.as_bytes());
+            let suffixed = suffixed_companions(name.as_bytes());
             for own in ALL.iter().flat_map(|kind| (kind.keys)(name.as_bytes())) {
-                assert!(belongings(name.as_bytes()).contains(&own) != beside_all.contains(&own), "{own:?}");
+                assert!(owned_keys(name.as_bytes()).contains(&own) != suffixed.contains(&own), "{own:?}");
             }
-            let all = belongings(name.as_bytes());
+            let all = owned_keys(name.as_bytes());
             assert_eq!(all[0], name);
             for key in &all[1..] {
-                let (object, fate) = belongs_to(key).unwrap();
-                assert_eq!((&object[..], fate != Fate::Stays), (name.as_bytes(), true), "{key:?}");
+                let (object, on_delete) = owner_of(key).unwrap();
+                assert_eq!((&object[..], on_delete != OnDelete::Keep), (name.as_bytes(), true), "{key:?}");
                 assert!(same_slot(key, name.as_bytes()), "{key:?}");
             }
-            assert_eq!(belongs_to(name.as_bytes()), None);
-            for key in beside(name.as_bytes()) {
-                assert_eq!((belongs_to(&key), may_be_beside(&key).unwrap().object), (None, name.into()), "{key:?}");
+            assert_eq!(owner_of(name.as_bytes()), None);
+            for key in suffixed_companions(name.as_bytes()) {
+                assert_eq!((owner_of(&key), possible_owner(&key).unwrap().object), (None, name.into()), "{key:?}");
             }
-            assert!(faces(name.as_bytes()).iter().all(|face| all.contains(face)));
+            assert!(primary_keys(name.as_bytes()).iter().all(|primary| all.contains(primary)));
         }
     }
 
     #[test]
     fn ids_behind_a_name_are_no_part_of_it() {
-        let goes = |name: &str| Some((name.to_owned(), Fate::Goes));
-        let stays = |name: &str| Some((name.to_owned(), Fate::Stays));
+        let goes = |name: &str| Some((name.to_owned(), OnDelete::Delete));
+        let stays = |name: &str| Some((name.to_owned(), OnDelete::Keep));
         assert_eq!(of(&format!("{{R}}:{CLIENT}:7:rwlock_timeout:1")), goes("R"));
         assert_eq!(of(&format!("a{{R}}:{CLIENT}:7:rwlock_timeout:1")), goes("a{R}"));
         assert_eq!(of(&format!("redgrid_rate:{{R}}:{CLIENT}")), goes("R"));
@@ -336,40 +341,40 @@ mod tests {
             assert_eq!(of(&round), goes(latch));
         }
         assert_eq!(of("redisson_lock_queue:redgrid_rw_line:{R}"), goes("R"));
-        assert_eq!(of("redgrid_barrier:{R}"), Some(("R".to_owned(), Fate::Is)));
-        assert_eq!(of("redisson_rb:{R}"), Some(("R".to_owned(), Fate::IsAlone)));
+        assert_eq!(of("redgrid_barrier:{R}"), Some(("R".to_owned(), OnDelete::Primary)));
+        assert_eq!(of("redisson_rb:{R}"), Some(("R".to_owned(), OnDelete::PrimaryIfAlone)));
     }
 
     #[test]
     fn a_key_with_an_id_that_may_be_an_object_of_its_own_has_to_be_checked() {
-        let perhaps = |key: String| {
+        let candidate = |key: String| {
             assert_eq!(of(&key), None, "{key}");
-            may_be_beside(key.as_bytes()).map(|perhaps| (perhaps.object, perhaps.proof))
+            possible_owner(key.as_bytes()).map(|candidate| (candidate.object, candidate.evidence))
         };
-        assert_eq!(perhaps(format!("{{R}}:value:{CLIENT}")), Some(("R".into(), Proof::Kinds(1))));
-        assert_eq!(perhaps(format!("a{{R}}:permits:{CLIENT}")), Some(("a{R}".into(), Proof::Kinds(2))));
-        let round = Proof::There(format!("redgrid_adder_round:{{R}}:{ROUND}").into());
+        assert_eq!(candidate(format!("{{R}}:value:{CLIENT}")), Some(("R".into(), Evidence::Types(1))));
+        assert_eq!(candidate(format!("a{{R}}:permits:{CLIENT}")), Some(("a{R}".into(), Evidence::Types(2))));
+        let round = Evidence::Exists(format!("redgrid_adder_round:{{R}}:{ROUND}").into());
         for word in ["counter", "semaphore"] {
-            assert_eq!(perhaps(format!("{{R}}:{ROUND}:{word}")), Some(("R".into(), round.clone())));
+            assert_eq!(candidate(format!("{{R}}:{ROUND}:{word}")), Some(("R".into(), round.clone())));
         }
-        assert_eq!(perhaps(format!("a:value:{CLIENT}")), None);
-        let values = perhaps("{R}:V7p3tUdzrwY3/qsccaFtGw".into());
-        assert_eq!(values, Some(("R".into(), Proof::Multimap)));
-        assert_eq!(perhaps("{R}:V7p3tUdzrwY3/qsccaFtG".into()), None);
+        assert_eq!(candidate(format!("a:value:{CLIENT}")), None);
+        let values = candidate("{R}:V7p3tUdzrwY3/qsccaFtGw".into());
+        assert_eq!(values, Some(("R".into(), Evidence::Multimap)));
+        assert_eq!(candidate("{R}:V7p3tUdzrwY3/qsccaFtG".into()), None);
         // Waiters for a lock of that name have their own queue.
         let lock = format!("{{R}}:{CLIENT}:semaphore");
-        assert_eq!(of(&format!("redisson_lock_queue:{lock}")), Some((lock, Fate::Goes)));
+        assert_eq!(of(&format!("redisson_lock_queue:{lock}")), Some((lock, OnDelete::Delete)));
     }
 
     #[test]
     fn the_cursor_of_a_list_goes_with_it_and_the_server_incarnation_stays() {
-        assert_eq!(of("__redisson_list_cursor_{a:b}"), Some(("a:b".to_owned(), Fate::Goes)));
+        assert_eq!(of("__redisson_list_cursor_{a:b}"), Some(("a:b".to_owned(), OnDelete::Delete)));
         assert_eq!(of("__redisson_list_cursor_a"), None);
-        assert_eq!(of("{a:b}:redisson_options"), Some(("a:b".to_owned(), Fate::Goes)));
+        assert_eq!(of("{a:b}:redisson_options"), Some(("a:b".to_owned(), OnDelete::Delete)));
         assert_eq!(of("a:redisson_options"), None);
-        assert_eq!(of("{a:b}:redisson_set_multimap_ttl"), Some(("a:b".to_owned(), Fate::Goes)));
+        assert_eq!(of("{a:b}:redisson_set_multimap_ttl"), Some(("a:b".to_owned(), OnDelete::Delete)));
         for key in ["redgrid_birth", "prod:redgrid_birth"] {
-            assert_eq!(of(key), Some((key.to_owned(), Fate::Stays)));
+            assert_eq!(of(key), Some((key.to_owned(), OnDelete::Keep)));
         }
         assert_eq!(of("my_redgrid_birth"), None);
     }
@@ -378,11 +383,11 @@ mod tests {
     fn a_foreign_key_is_read_at_no_cost() {
         // Each level would copy the rest.
         let nested = "redgrid_wait:".repeat(10_000) + "{a}";
-        assert_eq!((of(&nested), may_be_beside(nested.as_bytes())), (None, None));
+        assert_eq!((of(&nested), possible_owner(nested.as_bytes())), (None, None));
         let some = "redgrid_wait:".repeat(100) + "{a}";
-        assert_eq!(of(&some), Some(("redgrid_wait:".repeat(98) + "{a}", Fate::Goes)));
+        assert_eq!(of(&some), Some(("redgrid_wait:".repeat(98) + "{a}", OnDelete::Delete)));
         let colons = ":".repeat(1 << 20) + "{a}:value";
-        assert_eq!((of(&colons), may_be_beside(colons.as_bytes())), (None, None));
+        assert_eq!((of(&colons), possible_owner(colons.as_bytes())), (None, None));
     }
 
     #[test]
@@ -391,7 +396,7 @@ mod tests {
         {
             assert_eq!(of(name), None, "{name}");
         }
-        assert_eq!(may_be_beside(b"a:timeout"), None);
-        assert_eq!(may_be_beside(b"timeout"), None);
+        assert_eq!(possible_owner(b"a:timeout"), None);
+        assert_eq!(possible_owner(b"timeout"), None);
     }
 }

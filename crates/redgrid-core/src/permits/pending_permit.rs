@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::error::AcquireError;
-use super::exchange::Source;
-use super::local_semaphore::{AcquireFailure, AcquireOutcome, AcquireResult, Ask, LocalSemaphore};
+use super::exchange::SemaphoreKeys;
+use super::local_semaphore::{AcquireFailure, AcquireOutcome, AcquireResult, LocalSemaphore, PermitRequest};
 use super::permit::Permit;
 use super::semaphore_state::RequestStatus;
 use crate::clock::Instant;
@@ -23,10 +23,10 @@ use crate::observe::{About, Observed};
 /// A pending request for permits.
 ///
 /// Dropping it cancels the request and returns what was granted meanwhile.
-pub struct Ticket {
+pub struct PendingPermit {
     client: Client,
     semaphore: Arc<LocalSemaphore>,
-    request: Ask,
+    request: PermitRequest,
     id: u64,
     entered: Instant,
     until: Instant,
@@ -38,13 +38,13 @@ pub struct Ticket {
 
 impl Client {
     /// Requests permits; every kind of semaphore uses this.
-    pub fn permits(&self, source: &Arc<Source>, request: Ask) -> Ticket {
+    pub fn permits(&self, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
         let entered = self.clock().now();
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
         let status = Arc::default();
         let (semaphore, receiver, id, inline_loop) =
-            self.semaphores().enqueue(self, source, request.clone(), until, &status);
-        Ticket {
+            self.semaphores().enqueue(self, keys, request.clone(), until, &status);
+        PendingPermit {
             client: self.clone(),
             semaphore,
             request,
@@ -59,7 +59,7 @@ impl Client {
     }
 }
 
-impl Ticket {
+impl PendingPermit {
     /// Waits for the permits. Returns `None` if the request was try-only and there were too few.
     ///
     /// # Errors
@@ -71,8 +71,8 @@ impl Ticket {
     /// Dropping the future gives up the position in the queue. Permits that the server had granted
     /// are returned in the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<Permit>, AcquireError>> + Send + use<> {
-        let source = Arc::clone(&self.semaphore.source);
-        let about = About { kind: source.kind(), name: &source.name };
+        let keys = Arc::clone(&self.semaphore.keys);
+        let about = About { kind: keys.kind(), name: &keys.name };
         let span = Observed::acquire(about, self.client.clock(), self.entered);
         span.around(self.wait())
     }
@@ -84,7 +84,7 @@ impl Ticket {
             None => self.client.patience() + self.request.durability.timeout() + GRACE,
         };
         // A try-only request waits less for an unreachable server.
-        let mut gives_up_early = self.request.once && !self.client.core().is_connected(&self.semaphore.source.key);
+        let mut gives_up_early = self.request.try_only && !self.client.core().is_connected(&self.semaphore.keys.key);
         let early_timeout = self.client.response_timeout() + GRACE;
         let mut contact = self.entered;
         let result = loop {
@@ -124,7 +124,7 @@ impl Ticket {
             return Err(self.timeout_error(now));
         }
         let wait = self.request.wait.map(|_| self.until.since(now));
-        let mut again = self.client.permits(&self.semaphore.source, Ask { wait, ..self.request.clone() });
+        let mut again = self.client.permits(&self.semaphore.keys, PermitRequest { wait, ..self.request.clone() });
         again.entered = self.entered;
         again.wait().await
     }
@@ -146,7 +146,7 @@ impl Ticket {
 
     /// Converts the result; `None` if the permits were not taken in time.
     fn convert_result(&self, result: Option<AcquireResult>) -> Option<Result<Option<Permit>, AcquireError>> {
-        let name = || self.semaphore.source.name.clone();
+        let name = || self.semaphore.keys.name.clone();
         let operation = || AcquireError::operation(&self.semaphore.source.name);
         let failed = AcquireError::Failed;
         let now = self.client.clock().now();
@@ -174,7 +174,7 @@ impl Ticket {
     }
 
     fn timeout_error(&self, now: Instant) -> AcquireError {
-        let name = self.semaphore.source.name.clone();
+        let name = self.semaphore.keys.name.clone();
         let (contact, timeout) = (self.contact(), self.client.core().settings.response_timeout);
         // After a loss of contact that is longer than the response timeout, the server counts as
         // unavailable.
@@ -189,7 +189,7 @@ impl Ticket {
             AcquireError::TimedOut { name, waited: now.since(self.entered) }
         } else {
             let operation = AcquireError::operation(&name);
-            AcquireError::Failed(match self.client.core().no_contact(&self.semaphore.source.key) {
+            AcquireError::Failed(match self.client.core().no_contact(&self.semaphore.keys.key) {
                 source @ ServerError::Unauthorized { .. } => Failure::Unauthorized { operation, source },
                 source => Failure::Unavailable { operation, source },
             })
@@ -201,7 +201,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PendingPermit {
     fn drop(&mut self) {
         if !self.done {
             // An offer from now on finds a closed receiver; an earlier one is returned here.

@@ -1,4 +1,4 @@
--- live_whole.lua: sets or removes the expiry of a whole multimap. After same.lua.
+-- expire_whole.lua: sets or removes the expiry of a whole multimap. After whole_prelude.lua.
 --
 -- KEYS[1]  map, a hash
 -- KEYS[2]  expiries of its keys, a sorted set

@@ -1,6 +1,6 @@
--- line_wait.lua: join the queue, stay in it, or learn of a notification.
+-- notify_wait.lua: join the queue, stay in it, or learn of a notification.
 --
--- KEYS     the hash, the queue, notified participants: see line.lua
+-- KEYS     the hash, the queue, notified participants: see notify_queue.lua
 -- ARGV[1]  not after     microseconds since 1970 by this server's clock; later than that, nothing
 --                        is done
 -- ARGV[2]  id            of the participant

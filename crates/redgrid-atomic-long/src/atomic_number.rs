@@ -7,10 +7,10 @@ use redgrid_core::IdempotentScript;
 use self::sealed::Kind;
 
 /// The type of a shared number: `i64` or `f64`.
-pub trait Numeral: Kind {}
+pub trait AtomicNumber: Kind {}
 
-impl Numeral for i64 {}
-impl Numeral for f64 {}
+impl AtomicNumber for i64 {}
+impl AtomicNumber for f64 {}
 
 /// A number of either type, in errors.
 #[derive(Debug, Clone, Copy, PartialEq)]

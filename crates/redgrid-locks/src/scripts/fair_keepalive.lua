@@ -1,4 +1,5 @@
--- fair_keep.lua: keep the queue positions of one process alive, remove expired ones, find the head.
+-- fair_keepalive.lua: keep the queue positions of one process alive, remove expired ones, find the
+-- head.
 --
 -- KEYS[1]  lock       hash; one field, the holder; absent when free
 -- KEYS[2]  queue      list of holders in their order, Redisson's

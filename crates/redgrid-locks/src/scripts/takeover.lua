@@ -1,4 +1,4 @@
--- seize.lua: take over a lock, whichever holder has it, and notify the holders that lose it.
+-- takeover.lua: take over a lock, whichever holder has it, and notify the holders that lose it.
 --
 -- KEYS[1]  lock          hash; its fields are the holders
 -- KEYS[2]  token         string; the last token, if tokens are counted

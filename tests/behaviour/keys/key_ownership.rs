@@ -1,7 +1,7 @@
 //! What belongs to an object, and what does not.
 
 use redgrid_barrier::Event;
-use redgrid_core::object::belongings::{belongs_to, may_be_beside};
+use redgrid_core::object::key_ownership::{owner_of, possible_owner};
 use redgrid_keys::{Keys, Kind};
 use redgrid_list::List;
 use redgrid_tests::{client, server};
@@ -23,7 +23,8 @@ async fn what_belongs_to_an_object_goes_with_it() {
         };
         assert_eq!(told, 11);
         let left: Vec<_> = left(&observer).await.into_iter().filter(|key| !outlives(key) && key != "another").collect();
-        // The waiter of the fair lock and the one at the barrier may have come again; what a client has for itself ends by itself.
+        // The waiter of the fair lock and the one at the barrier may have come again; what a client
+        // has for itself ends by itself.
         let is_again = |key: &String| {
             let is_readers = !by_pattern && key.ends_with(":rwlock_timeout:1");
             key.contains("{fair}") || key == "fair" || key.contains("{barrier}") || is_readers
@@ -116,8 +117,8 @@ fn every_key_that_the_page_has_leads_to_its_object() {
     for row in page {
         let mut columns = row.split(" | ");
         let (names, kind) = (columns.next().unwrap(), columns.next().unwrap());
-        // Of an object itself, of a name that the type makes, of parts and of the locks of a map's keys, which are objects themselves; and
-        // what Redisson has in a slot of its own.
+        // Of an object itself, of a name that the type makes, of parts and of the locks of a map's
+        // keys, which are objects themselves; and what Redisson has in a slot of its own.
         let own = ["`name`", "`icr:", "`{name}:<hash>", "`name:{<tag>}`", "`{name}:shards`", "`<name>:"];
         let is_own = own.iter().any(|own| names.starts_with(own));
         if kind.starts_with("channel") || is_own || !names.starts_with('`') {
@@ -128,8 +129,8 @@ fn every_key_that_the_page_has_leads_to_its_object() {
             let ids = ["<client id>", "<round>", "<member>", "<id>"];
             let key = ids.into_iter().fold(key, |key, of| key.replace(of, id)).replace("<number>", "7");
             assert!(!key.contains('<'), "{name}");
-            let of = belongs_to(key.as_bytes()).map(|(object, _)| object);
-            let of = of.or_else(|| may_be_beside(key.as_bytes()).map(|perhaps| perhaps.object));
+            let of = owner_of(key.as_bytes()).map(|(object, _)| object);
+            let of = of.or_else(|| possible_owner(key.as_bytes()).map(|candidate| candidate.object));
             let expected = if name == "redgrid_birth" { name } else { "R" };
             assert_eq!(of.as_deref(), Some(expected.as_bytes()), "{name}");
             seen += 1;

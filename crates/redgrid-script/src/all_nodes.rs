@@ -6,13 +6,13 @@ use crate::error::CallError;
 
 /// The results of a call at all primaries, one for each shard of a cluster.
 #[derive(Debug, Clone)]
-pub struct Everywhere<T> {
+pub struct AllNodes<T> {
     results: Vec<(NodeId, Result<T, CallError>)>,
 }
 
-impl<T> Everywhere<T> {
+impl<T> AllNodes<T> {
     pub(crate) fn new(results: impl IntoIterator<Item = (NodeId, Result<T, CallError>)>) -> Self {
-        Everywhere { results: results.into_iter().collect() }
+        AllNodes { results: results.into_iter().collect() }
     }
 
     /// Returns the result of each primary.
@@ -27,7 +27,7 @@ impl<T> Everywhere<T> {
     /// use redgrid_script::Script;
     ///
     /// let keys = Script::new("return redis.call('DBSIZE')").reads();
-    /// let all: i64 = keys.call().query_everywhere::<i64>(client).await?.reduce(0, |sum, keys| sum + keys)?;
+    /// let all: i64 = keys.call().query_all_nodes::<i64>(client).await?.reduce(0, |sum, keys| sum + keys)?;
     /// # Ok(()) }
     /// ```
     ///

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use redgrid_codecs::{Decode, Encode};
 
-use super::{Layout, Object, ObjectError, parts};
+use super::{Layout, Object, ObjectError, chunks};
 use crate::connection::{Client, FromReply, Request};
 use crate::fence::{Fence, Write};
 use crate::name::{InvalidName, Name};
@@ -16,19 +16,19 @@ use crate::token::Token;
 /// An invalid name is kept until the first request. Errors of requests are [`ObjectError`]s that
 /// contain the name.
 #[derive(Clone)]
-pub struct Place {
+pub struct ObjectRef {
     client: Client,
     key: Result<(Name, Bytes), InvalidName>,
 }
 
-impl Place {
+impl ObjectRef {
     /// Creates it without a request.
-    pub fn new(client: &Client, name: impl AsRef<str>) -> Place {
+    pub fn new(client: &Client, name: impl AsRef<str>) -> ObjectRef {
         let key = Name::new(name).map(|name| {
             let key = client.key(&name);
             (name, key)
         });
-        Place { client: client.clone(), key }
+        ObjectRef { client: client.clone(), key }
     }
 
     /// Returns the client.
@@ -41,7 +41,7 @@ impl Place {
     /// # Errors
     ///
     /// [`Failure::InvalidName`](crate::Failure::InvalidName).
-    pub fn named(&self) -> Result<(&Name, &Bytes), ObjectError> {
+    pub fn name_and_key(&self) -> Result<(&Name, &Bytes), ObjectError> {
         self.key.as_ref().map(|(name, key)| (name, key)).map_err(|invalid| invalid.clone().into())
     }
 
@@ -61,8 +61,8 @@ impl Place {
     ///
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if it is in another slot of a
     /// cluster, [`Failure::InvalidName`](crate::Failure::InvalidName).
-    pub fn beside(&self, option: &'static str, other: impl AsRef<str>) -> Result<Bytes, ObjectError> {
-        let (name, key) = self.named()?;
+    pub fn same_slot_key(&self, option: &'static str, other: impl AsRef<str>) -> Result<Bytes, ObjectError> {
+        let (name, key) = self.name_and_key()?;
         let other = self.client.key(&Name::new(other)?);
         if self.client.slot(key) == self.client.slot(&other) {
             return Ok(other);
@@ -73,7 +73,7 @@ impl Place {
 
     /// Returns the error of an argument that is not allowed.
     pub fn invalid(&self, option: &'static str, expected: impl fmt::Display, got: impl fmt::Display) -> ObjectError {
-        match self.named() {
+        match self.name_and_key() {
             Ok((name, _)) => ObjectError::invalid_argument(name, option, expected.to_string(), got),
             Err(invalid) => invalid,
         }
@@ -85,7 +85,7 @@ impl Place {
     ///
     /// [`Failure::InvalidName`](crate::Failure::InvalidName).
     pub fn command(&self, name: &'static str) -> Result<Request, ObjectError> {
-        Ok(Request::command(name).key(self.named()?.1.clone()))
+        Ok(Request::command(name).key(self.name_and_key()?.1.clone()))
     }
 
     /// Sends a request that only reads, to a replica if the read mode says so.
@@ -98,7 +98,7 @@ impl Place {
     ///
     /// Dropping the future changes nothing.
     pub async fn read<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        self.ask(request.reads()).await
+        self.read_primary(request.reads()).await
     }
 
     /// Sends a request that only reads, to the primary.
@@ -110,8 +110,8 @@ impl Place {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn ask<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let (name, _) = self.named()?;
+    pub async fn read_primary<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
+        let (name, _) = self.name_and_key()?;
         self.client.run(request.idempotent()).await.map_err(|source| ObjectError::of_read(name, source))
     }
 
@@ -127,7 +127,7 @@ impl Place {
     ///
     /// A request that was sent is executed even if the future is dropped.
     pub async fn change<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let (name, _) = self.named()?;
+        let (name, _) = self.name_and_key()?;
         self.client.run(request).await.map_err(|source| ObjectError::of(name, source))
     }
 
@@ -141,7 +141,7 @@ impl Place {
     ///
     /// A request that was sent is executed even if the future is dropped.
     pub async fn fenced(&self, write: Write, token: Token) -> Result<i64, ObjectError> {
-        let (name, _) = self.named()?;
+        let (name, _) = self.name_and_key()?;
         self.fenced_by(&Fence::new(&self.client, name.as_str()), write, token).await
     }
 
@@ -155,7 +155,7 @@ impl Place {
     ///
     /// A request that was sent is executed even if the future is dropped.
     pub async fn fenced_by(&self, fence: &Fence, write: Write, token: Token) -> Result<i64, ObjectError> {
-        let (name, _) = self.named()?;
+        let (name, _) = self.name_and_key()?;
         let outcome = fence.write(name.as_str(), write, token).await;
         outcome.map_err(|source| ObjectError::of_fence(name, source))
     }
@@ -166,7 +166,7 @@ impl Place {
     ///
     /// [`ObjectError::Encode`], or that of the name.
     pub fn encoded<T: ?Sized>(&self, codec: &impl Encode<T>, value: &T) -> Result<Bytes, ObjectError> {
-        let (name, _) = self.named()?;
+        let (name, _) = self.name_and_key()?;
         codec.encode(value).map_err(|source| ObjectError::encode(name, codec.name(), source))
     }
 
@@ -174,7 +174,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// As [`Place::encoded`], for the first that fails.
+    /// As [`ObjectRef::encoded`], for the first that fails.
     pub fn encoded_all<'a, T: ?Sized + 'a>(
         &self,
         codec: &impl Encode<T>,
@@ -195,13 +195,13 @@ impl Place {
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
-    pub async fn change_parts(
+    pub async fn change_chunks(
         &self,
         values: &[Bytes],
         request: impl Fn() -> Result<Request, ObjectError>,
     ) -> Result<u64, ObjectError> {
         let mut sum = 0;
-        for chunk in parts(values, Bytes::len) {
+        for chunk in chunks(values, Bytes::len) {
             sum += self.change::<u64>(chunk.iter().cloned().fold(request()?, Request::arg)).await?;
         }
         Ok(sum)
@@ -218,13 +218,13 @@ impl Place {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn read_parts<T: FromReply>(
+    pub async fn read_chunks<T: FromReply>(
         &self,
         values: &[Bytes],
         request: impl Fn() -> Result<Request, ObjectError>,
     ) -> Result<Vec<T>, ObjectError> {
         let mut all = Vec::with_capacity(values.len());
-        for chunk in parts(values, Bytes::len) {
+        for chunk in chunks(values, Bytes::len) {
             all.extend(self.read::<Vec<T>>(chunk.iter().cloned().fold(request()?, Request::arg)).await?);
         }
         Ok(all)
@@ -243,12 +243,12 @@ impl Place {
         bytes: &Bytes,
         field: impl FnOnce() -> Option<String>,
     ) -> Result<T, ObjectError> {
-        let (name, _) = self.named()?;
+        let (name, _) = self.name_and_key()?;
         codec.decode(bytes).map_err(|source| ObjectError::decode(name, field(), codec.name(), source))
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place").field("name", &self.name()).finish_non_exhaustive()
     }

@@ -7,7 +7,7 @@ const MAX_ITEMS: usize = 500;
 const MAX_BYTES: usize = 4 << 20;
 
 /// Splits `all` into chunks of at most 500 items or 4 MiB, with one item at least.
-pub fn parts<T>(mut all: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+pub fn chunks<T>(mut all: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = all.iter().take(MAX_ITEMS).take_while(|item| {
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn a_chunk_ends_at_500_or_4_mib() {
-        let sizes = |all: &[usize]| parts(all, |size| *size).map(<[usize]>::len).collect::<Vec<_>>();
+        let sizes = |all: &[usize]| chunks(all, |size| *size).map(<[usize]>::len).collect::<Vec<_>>();
         assert_eq!(sizes(&[]), [0; 0]);
         assert_eq!(sizes(&[1; 1001]), [500, 500, 1]);
         assert_eq!(sizes(&[3 << 20; 5]), [2, 2, 1]);

@@ -1,4 +1,4 @@
--- rw_linger.lua: retain a read-write lock for a while after its holder has released it.
+-- rw_retain.lua: retain a read-write lock for a while after its holder has released it.
 --
 -- KEYS[1]  lock     hash: `mode`, and a field for each holder
 -- KEYS[2]  timeout  string of a reader; for a writer, which has none, the lock again

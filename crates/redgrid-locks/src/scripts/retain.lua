@@ -1,4 +1,4 @@
--- linger.lua: retain a lock for a while after its holder has released it.
+-- retain.lua: retain a lock for a while after its holder has released it.
 --
 -- KEYS[1]  lock     hash; one field, the holder
 -- ARGV[1]  holder

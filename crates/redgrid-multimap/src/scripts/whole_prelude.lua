@@ -1,4 +1,4 @@
--- same.lua: common head of the scripts on a whole multimap.
+-- whole_prelude.lua: common prelude of the scripts on a whole multimap.
 --
 -- A client reads the keys of the map and declares the keys of their values. A script checks that
 -- these are all, and unchanged.

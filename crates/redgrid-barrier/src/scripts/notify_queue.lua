@@ -1,5 +1,5 @@
--- line.lua: the common part of the scripts of `Notify` and `Condition`, behind seats.lua: the queue
--- of waiters.
+-- notify_queue.lua: the common part of the scripts of `Notify` and `Condition`, behind
+-- participants.lua: the queue of waiters.
 --
 -- `k[1]` is the hash: `next` numbers the queue positions, `round` counts the notifications of all,
 -- `permit` is 1 if one is stored for the next waiter. A participant's value is the round in which

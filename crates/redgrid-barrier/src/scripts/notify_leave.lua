@@ -1,6 +1,6 @@
--- line_leave.lua: leave the queue.
+-- notify_leave.lua: leave the queue.
 --
--- KEYS     the hash, the queue, notified participants: see line.lua
+-- KEYS     the hash, the queue, notified participants: see notify_queue.lua
 -- ARGV[1]  id            of the participant
 -- ARGV[2]  generation    of the participant
 -- ARGV[3]  consumed      1: it consumed its notification, if it had one; 0: that goes to the next

@@ -1,6 +1,6 @@
--- line_one.lua: notify one waiter. Behind dedup.lua: it is executed exactly once.
+-- notify_one.lua: notify one waiter. Behind dedup.lua: it is executed exactly once.
 --
--- KEYS     behind the deduplication key: the hash, the queue, notified participants: see line.lua
+-- KEYS     after the deduplication key: hash, queue, notified participants: see notify_queue.lua
 -- ARGV[4]  publish       PUBLISH or SPUBLISH
 -- ARGV[5]  channel       for notifications
 -- ARGV[6]  store permit  1: without a waiter, the notification is stored for the next one

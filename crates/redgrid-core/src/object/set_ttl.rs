@@ -10,19 +10,19 @@ use crate::name::Name;
 
 /// The lifetime of a new value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Lives {
-    /// Without an end, until it is deleted.
+pub enum SetTtl {
+    /// It does not expire.
     #[default]
-    On,
-    /// That of the previous value.
-    AsBefore,
-    /// For this time: 1 ms to 3650 days.
+    None,
+    /// It keeps the lifetime of the previous value (`KEEPTTL`).
+    Keep,
+    /// It expires after this time: 1 ms to 3650 days.
     For(Duration),
-    /// Until this time by the server's clock.
+    /// It expires at this time, by the server's clock.
     Until(SystemTime),
 }
 
-impl Lives {
+impl SetTtl {
     /// Returns the options of SET for this lifetime.
     ///
     /// # Errors
@@ -34,11 +34,11 @@ impl Lives {
 
     pub(crate) fn as_options(self) -> Result<Vec<Bytes>, InvalidLifetime> {
         Ok(match self {
-            Lives::On => Vec::new(),
-            Lives::AsBefore => vec!["KEEPTTL".into()],
-            Lives::For(lifetime) => vec!["PX".into(), checked_millis(lifetime)?],
+            SetTtl::None => Vec::new(),
+            SetTtl::Keep => vec!["KEEPTTL".into()],
+            SetTtl::For(lifetime) => vec!["PX".into(), checked_millis(lifetime)?],
             // SET refuses 0; 1 has passed as well.
-            Lives::Until(at) => vec!["PXAT".into(), checked_unix_time(at)?.max(1).to_string().into()],
+            SetTtl::Until(at) => vec!["PXAT".into(), checked_unix_time(at)?.max(1).to_string().into()],
         })
     }
 }

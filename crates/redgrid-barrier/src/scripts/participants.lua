@@ -1,4 +1,5 @@
--- seats.lua: the prelude of all scripts of this crate: the time, and the participants of an object.
+-- participants.lua: the prelude of all scripts of this crate: the time, and the participants of an
+-- object.
 --
 -- `k[1]` is the hash of the object. A participant is a number of a client, with a generation that
 -- grows with each use of the number. The hash field `<client id>:<number>` has the value

@@ -1,4 +1,4 @@
--- joint.lua: a batch of release.lua and acquire.lua calls, one key each, independent of each other.
+-- batch.lua: a batch of release.lua and acquire.lua calls, one key each, independent of each other.
 --
 -- KEYS[i]  lock       hash; one field, the holder; those to be released come first
 -- ARGV[1]  releases   number of locks to release

@@ -1,4 +1,4 @@
--- adder_look.lua: the state of a round of an adder.
+-- adder_round_state.lua: the state of a round of an adder.
 --
 -- KEYS[1]  semaphore  string; the number of answers
 -- KEYS[2]  round      string; see adder_enter.lua

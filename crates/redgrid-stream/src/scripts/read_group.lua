@@ -1,4 +1,4 @@
--- give.lua: delivers new entries to a consumer of a group.
+-- read_group.lua: delivers new entries to a consumer of a group.
 --
 -- KEYS[1]  stream
 -- ARGV[1]  not after  microseconds since 1970 by this server's clock; later, nothing is done

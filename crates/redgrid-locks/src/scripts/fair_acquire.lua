@@ -1,4 +1,4 @@
--- fair_enter.lua: acquire a fair lock if it is free and no other position is first, or enqueue.
+-- fair_acquire.lua: acquire a fair lock if it is free and no other position is first, or enqueue.
 --
 -- KEYS[1]  lock       hash; one field, the holder; absent when free
 -- KEYS[2]  queue      list of holders in their order, Redisson's

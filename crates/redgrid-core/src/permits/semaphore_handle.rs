@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::acquire::MAX_PERMITS;
-use super::exchange::Source;
+use super::exchange::SemaphoreKeys;
 use super::permit_set::{PermitId, millis};
 use crate::config::LONGEST_LEASE;
 use crate::connection::{Client, FromReply, Request};
@@ -54,53 +54,53 @@ pub enum Returned {
 
 /// A semaphore's client and name, as its handles keep them.
 #[derive(Clone)]
-pub struct Counter {
+pub struct SemaphoreHandle {
     /// The client.
     pub client: Client,
     /// The semaphore; an invalid name is reported by the first call.
-    pub source: Result<Arc<Source>, InvalidName>,
+    pub keys: Result<Arc<SemaphoreKeys>, InvalidName>,
 }
 
-impl Counter {
+impl SemaphoreHandle {
     /// Creates a handle for the semaphore with this name.
     pub fn new(client: &Client, name: impl AsRef<str>, leased: bool) -> Self {
-        Counter { client: client.clone(), source: Source::new(client, name, leased).map(Arc::new) }
+        SemaphoreHandle { client: client.clone(), keys: SemaphoreKeys::new(client, name, leased).map(Arc::new) }
     }
 
     /// Returns the same semaphore, with or without leases.
     #[must_use]
     pub fn leased(self, leased: bool) -> Self {
-        self.with(|source| source.leased = leased)
+        self.with(|keys| keys.leased = leased)
     }
 
     /// Returns the same semaphore, where waiters are served in the order of their requests.
     #[must_use]
     pub fn fair(self) -> Self {
-        self.with(|source| source.fair = true)
+        self.with(|keys| keys.fair = true)
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Source)) -> Self {
-        if let Ok(source) = &mut self.source {
-            change(Arc::make_mut(source));
+    fn with(mut self, change: impl FnOnce(&mut SemaphoreKeys)) -> Self {
+        if let Ok(keys) = &mut self.keys {
+            change(Arc::make_mut(keys));
         }
         self
     }
 
-    fn source(&self) -> Result<&Arc<Source>, Failure> {
-        self.source.as_ref().map_err(|invalid| invalid.clone().into())
+    fn keys(&self) -> Result<&Arc<SemaphoreKeys>, Failure> {
+        self.keys.as_ref().map_err(|invalid| invalid.clone().into())
     }
 
     /// Returns the conversion of an error of a request that only reads.
-    fn read_error(source: &Source) -> impl FnOnce(ServerError) -> Failure {
-        let operation = Operation::new("read the semaphore", &source.name);
+    fn read_error(keys: &SemaphoreKeys) -> impl FnOnce(ServerError) -> Failure {
+        let operation = Operation::new("read the semaphore", &keys.name);
         |source| match source {
             ServerError::Unknown { .. } => Failure::Unavailable { operation, source },
             other => Failure::of_change(operation, other.of_object()),
         }
     }
 
-    fn write_error(source: &Source) -> impl FnOnce(ServerError) -> Failure {
-        let operation = Operation::new("change the semaphore", &source.name);
+    fn write_error(keys: &SemaphoreKeys) -> impl FnOnce(ServerError) -> Failure {
+        let operation = Operation::new("change the semaphore", &keys.name);
         |error| Failure::of_change(operation, error.of_object())
     }
 
@@ -112,15 +112,15 @@ impl Counter {
     ///
     /// [`Failure`] says whether the number may have been set.
     pub async fn set(&self, permits: u64, overwrite: bool, lifetime: Option<Duration>) -> Result<bool, Failure> {
-        let source = self.source()?;
-        check_range(source, "permits", 0..=MAX_PERMITS, permits, "0 to 2147483647")?;
+        let keys = self.keys()?;
+        check_range(keys, "permits", 0..=MAX_PERMITS, permits, "0 to 2147483647")?;
         if let Some(lifetime) = lifetime {
-            check_range(source, "lifetime", LIFETIMES, lifetime, LIFETIMES_EXPECTED)?;
+            check_range(keys, "lifetime", LIFETIMES, lifetime, LIFETIMES_EXPECTED)?;
         }
-        let call = SET.with([source.key.clone(), source.leases.clone()]).publish_here().arg(source.channel.clone());
+        let call = SET.with([keys.key.clone(), keys.leases.clone()]).publish_arg().arg(keys.channel.clone());
         let call = call.arg(permits.to_string()).arg(if overwrite { "1" } else { "0" });
         let call = call.arg(lifetime.map(|lifetime| millis(lifetime).to_string()).unwrap_or_default());
-        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(source))?;
+        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
         Ok(reply.first() == Some(&1))
     }
 
@@ -132,24 +132,24 @@ impl Counter {
     ///
     /// [`Failure`] says whether the permits may have been added.
     pub async fn add(&self, permits: i64, if_set: bool) -> Result<Option<i64>, Failure> {
-        let source = self.source()?;
+        let keys = self.keys()?;
         let max = i64::try_from(MAX_PERMITS).unwrap_or(i64::MAX);
-        check_range(source, "permits", -max..=max, permits, "-2147483647 to 2147483647")?;
-        let call = ADD.with([source.key.clone()]).publish_here().arg(source.channel.clone());
+        check_range(keys, "permits", -max..=max, permits, "-2147483647 to 2147483647")?;
+        let call = ADD.with([keys.key.clone()]).publish_arg().arg(keys.channel.clone());
         let call = call.int(permits).arg(if if_set { "1" } else { "0" });
-        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(source))?;
+        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
         Ok(reply.get(1).copied().filter(|_| reply.first() == Some(&1)))
     }
 
-    /// Adds permits that no guard holds, like [`Counter::add`]. Does nothing for 0 permits, as
-    /// Redisson.
+    /// Adds permits that no guard holds, like [`SemaphoreHandle::add`]. Does nothing for 0 permits,
+    /// as Redisson.
     ///
     /// # Errors
     ///
     /// [`Failure`] says whether the permits may have been added.
     pub async fn release(&self, permits: u32) -> Result<(), Failure> {
         match permits {
-            0 => self.source().map(drop),
+            0 => self.keys().map(drop),
             permits => self.add(permits.into(), false).await.map(drop),
         }
     }
@@ -160,9 +160,9 @@ impl Counter {
     ///
     /// [`Failure`] says whether the permits may have been taken.
     pub async fn drain(&self) -> Result<u64, Failure> {
-        let source = self.source()?;
-        let call = DRAIN.with([source.key.clone()]);
-        let reply: Vec<u64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(source))?;
+        let keys = self.keys()?;
+        let call = DRAIN.with([keys.key.clone()]);
+        let reply: Vec<u64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
         Ok(reply.first().copied().unwrap_or(0))
     }
 
@@ -172,10 +172,9 @@ impl Counter {
     ///
     /// [`Failure`] if there was no reply.
     pub async fn count(&self) -> Result<Counts, Failure> {
-        let source = self.source()?;
-        let call = COUNT.with([source.key.clone(), source.leases.clone()]).reads();
-        let (set, available, leased): (bool, i64, u64) =
-            self.client.run(call).await.map_err(Self::read_error(source))?;
+        let keys = self.keys()?;
+        let call = COUNT.with([keys.key.clone(), keys.leases.clone()]).reads();
+        let (set, available, leased): (bool, i64, u64) = self.client.run(call).await.map_err(Self::read_error(keys))?;
         Ok(Counts { available: set.then_some(available), leased })
     }
 
@@ -186,10 +185,10 @@ impl Counter {
     ///
     /// [`Failure`] says whether the lease may have been set.
     pub async fn extend(&self, id: PermitId, lease: Duration) -> Result<bool, Failure> {
-        let source = self.source()?;
-        check_range(source, "lease", MIN_UPDATED_LEASE..=LONGEST_LEASE, lease, "1 ms to 30 days")?;
-        let call = EXTEND.with([source.leases.clone()]).int(millis(lease)).arg(Bytes::copy_from_slice(id.as_bytes()));
-        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(source))?;
+        let keys = self.keys()?;
+        check_range(keys, "lease", MIN_UPDATED_LEASE..=LONGEST_LEASE, lease, "1 ms to 30 days")?;
+        let call = EXTEND.with([keys.leases.clone()]).int(millis(lease)).arg(Bytes::copy_from_slice(id.as_bytes()));
+        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
         Ok(reply.first() == Some(&1))
     }
 
@@ -199,9 +198,9 @@ impl Counter {
     ///
     /// [`Failure`] if there was no reply.
     pub async fn lease(&self, id: PermitId) -> Result<Lifetime, Failure> {
-        let source = self.source()?;
-        let call = LEASE.with([source.leases.clone()]).arg(Bytes::copy_from_slice(id.as_bytes())).reads();
-        self.client.run(call).await.map(Lifetime::of).map_err(Self::read_error(source))
+        let keys = self.keys()?;
+        let call = LEASE.with([keys.leases.clone()]).arg(Bytes::copy_from_slice(id.as_bytes())).reads();
+        self.client.run(call).await.map(Lifetime::of).map_err(Self::read_error(keys))
     }
 
     /// Returns a permit to the semaphore by its id, regardless of its holder.
@@ -210,10 +209,10 @@ impl Counter {
     ///
     /// [`Failure`] says whether the permit may have been returned.
     pub async fn give_back(&self, id: PermitId) -> Result<Returned, Failure> {
-        let source = self.source()?;
-        let call = RETURN.with([source.key.clone(), source.leases.clone()]);
-        let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_here().arg(source.channel.clone());
-        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(source))?;
+        let keys = self.keys()?;
+        let call = RETURN.with([keys.key.clone(), keys.leases.clone()]);
+        let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_arg().arg(keys.channel.clone());
+        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
         Ok(match reply.first() {
             Some(1) => Returned::Released,
             Some(0) => Returned::Expired,
@@ -223,7 +222,7 @@ impl Counter {
 
     /// Returns the operations that every object has, for the keys of this `layout`.
     pub fn object(&self, layout: Layout) -> Object {
-        let name = self.source.as_ref().map(|source| source.name.clone()).map_err(Clone::clone);
+        let name = self.keys.as_ref().map(|keys| keys.name.clone()).map_err(Clone::clone);
         Object::with_layout(&self.client, name, layout)
     }
 
@@ -233,22 +232,22 @@ impl Counter {
     ///
     /// [`Failure`] says whether the semaphore may have been deleted.
     pub async fn delete(&self) -> Result<bool, Failure> {
-        let source = self.source()?;
-        let request = Request::command("DEL").keys([source.key.clone(), source.leases.clone()]);
-        let deleted = self.client.run(request).await.and_then(u64::from_reply).map_err(Self::write_error(source))?;
+        let keys = self.keys()?;
+        let request = Request::command("DEL").keys([keys.key.clone(), keys.leases.clone()]);
+        let deleted = self.client.run(request).await.and_then(u64::from_reply).map_err(Self::write_error(keys))?;
         Ok(deleted > 0)
     }
 }
 
 /// Returns the request that returns a permit by its id. A second execution changes nothing.
-pub(super) fn return_request(source: &Source, id: PermitId) -> Request {
-    let call = RETURN.with([source.key.clone(), source.leases.clone()]);
-    let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_here().arg(source.channel.clone());
+pub(super) fn return_request(keys: &SemaphoreKeys, id: PermitId) -> Request {
+    let call = RETURN.with([keys.key.clone(), keys.leases.clone()]);
+    let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_arg().arg(keys.channel.clone());
     call.at_most_once().idempotent()
 }
 
 fn check_range<T: PartialOrd + Debug>(
-    source: &Source,
+    keys: &SemaphoreKeys,
     option: &'static str,
     range: RangeInclusive<T>,
     value: T,
@@ -257,5 +256,5 @@ fn check_range<T: PartialOrd + Debug>(
     if range.contains(&value) {
         return Ok(());
     }
-    Err(Failure::invalid_argument(&source.name, option, expected, format!("{value:?}")))
+    Err(Failure::invalid_argument(&keys.name, option, expected, format!("{value:?}")))
 }

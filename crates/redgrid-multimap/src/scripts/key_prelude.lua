@@ -1,4 +1,4 @@
--- head.lua: common head of the scripts of multimaps.
+-- key_prelude.lua: common prelude of the scripts on keys of a multimap.
 --
 -- KEYS[1]     map, a hash: keys, and the hash of each; then the values of keys, sets or lists
 -- KEYS[#KEYS] expiries, if ARGV[1] is `ends`: a sorted set of keys, scored by expiry in

@@ -1,4 +1,4 @@
--- rw_seize.lua: take over a read-write lock for one writer, and notify the holders that lose it.
+-- rw_takeover.lua: take over a read-write lock for one writer, and notify the holders that lose it.
 --
 -- KEYS[1]  lock          hash: `mode`, and a field for each holder
 -- ARGV[1]  writer        new for each grant; ends with `:write`

@@ -1,4 +1,5 @@
--- give_way.lua: release a lock at the end of the hand-over window, while tasks of the process wait.
+-- release_yielding.lua: release a lock at the end of the hand-over window, while tasks of the
+-- process wait.
 --
 -- KEYS[1]  lock              hash; one field, the holder
 -- KEYS[2]  poll waiter flag  present while a waiter without a subscription waits
