@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use redgrid_core::author::{BatchExecutor, Batcher, ClientExt};
 use redgrid_core::clock::Instant;
-use redgrid_core::{BatchExecutor, Batcher, Client, Code, ServerError};
+use redgrid_core::{Client, Code, ServerError};
 
 use crate::number::{Number, parse_number};
 use crate::numeral::{BatchSum, MAX_LISTED, Numeral, Step};

@@ -16,6 +16,7 @@
 //!
 //! It requires the Tokio runtime.
 
+pub mod author;
 mod batching;
 pub mod clock;
 pub mod config;
@@ -40,7 +41,6 @@ mod token;
 mod unpolled;
 pub mod wait_queue;
 
-pub use batching::{BatchExecutor, Batcher};
 pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use connection::server;
@@ -48,7 +48,7 @@ pub use connection::{
     Arg, BackgroundClient, Batched, ChannelKind, Client, Command, CommitError, ConnectError, ConnectionEvent,
     ConnectionEvents, ConnectionId, Deployment, DeploymentKind, FromReply, Health, HealthCheck, InHand, NodeHealth,
     NodeId, NodePart, NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request, ResponseFuture,
-    Server, ServerClock, Shard, ShardServers, Topology, TopologyHint, WeakClient,
+    ServerClock, Shard, ShardServers, TopologyHint, WeakClient,
 };
 pub use error::{Code, ServerError};
 pub use exactly_once::{IdempotentBulkScript, IdempotentRequest, IdempotentScript};

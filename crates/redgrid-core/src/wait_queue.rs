@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
@@ -103,7 +104,7 @@ pub enum WaitEnd<T> {
     Completed(T),
     /// The poll for the waiter failed.
     Failed(ServerError),
-    /// The client ended; see [`Client::ended`].
+    /// The client ended; see [`ClientExt::ended`](crate::author::ClientExt::ended).
     ShuttingDown,
 }
 
@@ -144,7 +145,7 @@ pub struct Waiter<R: Resource> {
 }
 
 impl<R: Resource> WaitQueue<R> {
-    /// Creates the queue of a resource. All callers of a client share one: see [`Client::shared`].
+    /// Creates the queue of a resource. All callers of a client share one: see [`ClientExt::shared`](crate::author::ClientExt::shared).
     pub fn new(client: &Client, resource: R) -> Self {
         let state = State {
             waiters: BTreeMap::new(),

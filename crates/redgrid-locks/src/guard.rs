@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use redgrid_core::lock::{ExtendError, FromHoldGuard, HoldGuard, HoldWatch, LostReason, ReleaseError};
+use redgrid_core::author::FromHoldGuard;
+use redgrid_core::lock::{ExtendError, HoldGuard, HoldWatch, LostReason, ReleaseError};
 use redgrid_core::{Name, Token};
 
 /// A held lock. Dropping it releases the lock in the background; [`LockGuard::release`] waits for

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, FromReply, Reply, ServerError};
 
 use crate::call::Call;

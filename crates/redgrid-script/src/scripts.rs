@@ -1,5 +1,6 @@
 //! The script cache of the servers.
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, Code, NodeId, Request, ServerError};
 
 use crate::error::CallError;

@@ -1,5 +1,7 @@
 //! Macros for the methods that several topic types have in common.
 
+use redgrid_core::author::ClientExt;
+
 /// Implements `with_codec`, `Clone` and `Debug`. `$name` is the word for its name or pattern.
 macro_rules! handle {
     ($type:ident, $name:literal) => {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use redgrid::config::{Address, Sentinel};
 use redgrid::{Client, Code, Request, ServerError};
-use redgrid_core::{FromReply, Server};
+use redgrid_core::FromReply;
+use redgrid_core::author::Server;
 
 use super::facts::{Facts, READY_WITHIN};
 use super::finding::Finding;

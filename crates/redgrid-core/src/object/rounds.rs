@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::{ObjectError, Place};
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::{Client, FromReply, Reply, Request, jittered};
 use crate::error::ServerError;

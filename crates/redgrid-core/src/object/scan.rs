@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 
 use super::{Asking, ObjectError, Paged, Pages, Place};
+use crate::author::ClientExt;
 use crate::connection::{ConnectionId, Request};
 
 /// Approximate number of entries of a page, by default.

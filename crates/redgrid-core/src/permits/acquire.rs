@@ -10,6 +10,7 @@ use super::counter::Counter;
 use super::error::AcquireError;
 use super::local_semaphore::Ask;
 use super::permit::Permit;
+use crate::author::ClientExt;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::lock::LeaseMode;
 

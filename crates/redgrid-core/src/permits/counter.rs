@@ -11,6 +11,7 @@ use super::acquire::MAX_PERMITS;
 use super::error::SemaphoreError;
 use super::exchange::Source;
 use super::permit_set::{PermitId, millis};
+use crate::author::ClientExt;
 use crate::config::LONGEST_LEASE;
 use crate::connection::{Client, FromReply, Request};
 use crate::error::ServerError;

@@ -10,6 +10,7 @@ use super::exchange::Source;
 use super::permit_set::PermitSet;
 use super::registry::SemaphoreRegistry;
 use super::semaphore_state::{Extension, PendingReturn, RequestStatus, SemaphoreState, Waiter};
+use crate::author::ClientExt;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{Client, CommitError, Core};

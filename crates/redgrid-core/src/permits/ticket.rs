@@ -13,6 +13,7 @@ use super::exchange::Source;
 use super::local_semaphore::{AcquireFailure, AcquireOutcome, AcquireResult, Ask, LocalSemaphore};
 use super::permit::Permit;
 use super::semaphore_state::RequestStatus;
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
@@ -35,16 +36,16 @@ pub struct Ticket {
     done: bool,
 }
 
-impl Client {
-    /// Requests permits; every kind of semaphore uses this.
-    pub fn permits(&self, source: &Arc<Source>, request: Ask) -> Ticket {
-        let entered = self.clock().now();
+impl Ticket {
+    /// See [`ClientExt::permits`].
+    pub(crate) fn new(client: &Client, source: &Arc<Source>, request: Ask) -> Ticket {
+        let entered = client.clock().now();
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
         let status = Arc::default();
         let (semaphore, receiver, id, inline_loop) =
-            self.semaphores().enqueue(self, source, request.clone(), until, &status);
+            client.semaphores().enqueue(client, source, request.clone(), until, &status);
         Ticket {
-            client: self.clone(),
+            client: client.clone(),
             semaphore,
             request,
             id,
@@ -56,9 +57,7 @@ impl Client {
             done: false,
         }
     }
-}
 
-impl Ticket {
     /// Waits for the permits. Returns `None` if the request was try-only and there were too few.
     ///
     /// # Errors
