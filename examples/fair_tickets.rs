@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use redgrid::{Grid, Place};
+use redgrid::Grid;
+use redgrid::locks::Place;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

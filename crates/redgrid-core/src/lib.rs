@@ -16,6 +16,8 @@
 //!
 //! It requires the Tokio runtime.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 pub mod author;
 mod batching;
 pub mod clock;

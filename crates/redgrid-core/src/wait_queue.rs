@@ -88,6 +88,7 @@ pub trait Resource: Send + Sync + Sized + 'static {
 
 /// When a resource is to be polled next. The queue polls earlier for other reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum NextPoll {
     /// As soon as no poll is in flight.
     Now,
@@ -99,6 +100,7 @@ pub enum NextPoll {
 
 /// How a wait ended.
 #[derive(Debug)]
+// Exhaustive: only authors of objects use it.
 pub enum WaitEnd<T> {
     /// By the resource.
     Completed(T),

@@ -172,6 +172,7 @@ impl Lock {
 /// The error of a failed detach, with the guard.
 #[derive(Debug, thiserror::Error)]
 #[error("the lock was not handed over")]
+#[non_exhaustive]
 pub struct NotDetached {
     /// The guard, which still has the lock unless it was lost.
     pub guard: LockGuard,

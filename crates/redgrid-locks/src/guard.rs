@@ -184,6 +184,7 @@ impl std::fmt::Debug for LockGuard {
 /// Error of a lock that was lost while it was needed. Another holder may have had it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` was lost: {reason}")]
+#[non_exhaustive]
 pub struct LockLost {
     /// Name of the lock.
     pub name: Name,

@@ -38,6 +38,7 @@ pub struct LockState {
 
 /// A holder as the server knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockHolder {
     /// Id of the client, a UUID. If the field does not have Redisson's form, the whole field.
     pub client: String,
@@ -75,6 +76,7 @@ impl LockHolder {
 
 /// A waiter in the queue of a fair lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockWaiter {
     /// Id of the client, a UUID. If the field does not have Redisson's form, the whole field.
     pub client: String,

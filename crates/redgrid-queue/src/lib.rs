@@ -43,6 +43,8 @@
 //!   them; what others push, Redisson's clients too, is found within 1 s.
 //! - A change is sent once. Where its answer is lost it ends [`ObjectError::OutcomeUnknown`], and is not made a second time.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod delayed;
 mod deque;
 mod elements;

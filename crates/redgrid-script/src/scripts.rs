@@ -16,6 +16,7 @@ pub struct Scripts {
 /// Confirms that all scripts or libraries of the servers are to be removed, including those of
 /// other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ForgetAll {
     /// Remove all.
     Yes,

@@ -24,7 +24,7 @@ use crate::permits::{Ask, Source, Ticket};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
 use crate::unpolled::Offer;
 
-/// Keeps other types from implementing [`ClientExt`].
+#[expect(unnameable_types, reason = "keeps other types from implementing `ClientExt`")]
 pub trait Sealed {}
 
 impl Sealed for Client {}

@@ -37,6 +37,7 @@ use crate::lock::{
     AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, MultiOutcome,
     PendingAcquire, TakeoverFrom,
 };
+pub use crate::object::pages::{Asking, Paged, Pages};
 use crate::participant::Participant;
 use crate::permits::{Ask, Source, Ticket};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};

@@ -55,6 +55,7 @@ impl fmt::Display for Origin {
 
 /// Something in a configuration that has no effect here.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Warning {
     /// What it is about.
     pub origin: Origin,

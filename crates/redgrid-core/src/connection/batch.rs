@@ -23,6 +23,7 @@ const SLOTS_AT_ONCE: usize = 16;
 
 /// The outcome of one request of a batch.
 #[derive(Debug, Clone)]
+// Exhaustive: only authors of objects use it.
 pub struct Batched {
     /// The reply.
     pub result: Result<Reply, ServerError>,

@@ -17,6 +17,7 @@ use crate::name::{companion, suffixed, tagged};
 
 /// What happens to a key if the object to which it belongs is deleted by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum Fate {
     /// It is deleted, too.
     Goes,
@@ -152,6 +153,7 @@ pub fn belongs_to(key: &[u8]) -> Option<(Bytes, Fate)> {
 
 /// The object that a key may belong to. Its name may be another user's, so it has to be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub struct Perhaps {
     /// The key of the object whose companion it may be.
     pub object: Bytes,
@@ -161,6 +163,7 @@ pub struct Perhaps {
 
 /// The condition under which a key belongs to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum Proof {
     /// The types of both keys: it would be the companion at this index of [`BESIDE`].
     Kinds(usize),

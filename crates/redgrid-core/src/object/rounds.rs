@@ -245,6 +245,7 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
 
 /// The reply of a script that compares before it changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum Compared {
     /// The value was the expected one, and is changed.
     Done,

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 
-use super::{Asking, ObjectError, Paged, Pages, Place};
+use super::pages::{Asking, Paged, Pages};
+use super::{ObjectError, Place};
 use crate::author::ClientExt;
 use crate::connection::{ConnectionId, Request};
 

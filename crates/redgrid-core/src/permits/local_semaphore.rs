@@ -20,6 +20,7 @@ use crate::unpolled::{UNCLAIMED_AGE, Unpolled};
 
 /// A request for permits.
 #[derive(Debug, Clone)]
+// Exhaustive: only authors of objects use it.
 pub struct Ask {
     /// The number of permits.
     pub permits: u64,

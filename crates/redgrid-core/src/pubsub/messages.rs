@@ -22,6 +22,7 @@ pub struct MessageStream {
 
 /// An event of a [`MessageStream`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum MessageEvent {
     /// A message of a channel.
     Message {

@@ -351,6 +351,7 @@ impl RwLock {
 
 /// A read-write lock as the server sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RwState {
     /// The writer.
     pub writer: Option<LockHolder>,

@@ -16,6 +16,7 @@ use crate::unpolled::Offer;
 
 /// Why [`ClientExt::drive_acquire`] did not start an acquire again.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum NotDriven {
     /// The wait time has passed.
     TimedOut,

@@ -113,6 +113,7 @@ impl Drop for Inner {
 /// Not everything was released in time.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("not everything was given back within {within:?}; leases end the rest")]
+#[non_exhaustive]
 pub struct NotClosed {
     /// How long the shutdown has waited.
     pub within: Duration,
