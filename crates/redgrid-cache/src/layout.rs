@@ -56,6 +56,7 @@ static NATIVE_EXPIRE: BulkScript =
 /// What a read of keys returns, and whether it counts as an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only this crate can name it.
+#[expect(unnameable_types, reason = "only the sealed `Layout` uses it")]
 pub enum ReadKind {
     /// The values; counts as an access.
     Get,
@@ -68,6 +69,7 @@ pub enum ReadKind {
 /// The options of a put, the same for all of its entries.
 #[derive(Debug, Clone)]
 // Exhaustive: only this crate can name it.
+#[expect(unnameable_types, reason = "only the sealed `Layout` uses it")]
 pub struct PutOptions {
     /// The condition for each key: any, absent, present, or equal to `expected`.
     pub condition: &'static str,
@@ -106,6 +108,7 @@ fn with_args(request: Request, args: &[Bytes]) -> Request {
     args.iter().cloned().fold(request, Request::arg)
 }
 
+#[expect(unnameable_types, reason = "seals `Layout`")]
 pub(crate) mod sealed {
     use super::*;
 

@@ -148,7 +148,7 @@ pub trait ToKey: sealed::Sealed {
 mod sealed {
     use redgrid_core::Name;
 
-    #[expect(unnameable_types, reason = "keeps other types from implementing `ToKey`")]
+    #[expect(unnameable_types, reason = "seals `ToKey`")]
     pub trait Sealed {}
 
     impl Sealed for str {}

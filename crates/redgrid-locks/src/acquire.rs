@@ -31,6 +31,7 @@ pub struct TryAcquire(AcquireBuilder);
 
 /// The options of an acquire, which are the same for all kinds of locks.
 #[derive(Clone, Debug, Default)]
+#[expect(unnameable_types, reason = "only the sealed `Acquirable` uses it")]
 pub struct AcquireOptions {
     pub(crate) wait: Option<Duration>,
     pub(crate) lease: Option<Duration>,

@@ -36,6 +36,7 @@ impl<Y: sealed::Values> Kind for Native<Y> {}
 impl<Y: sealed::Values> Lifetimes for Expiring<Y> {}
 impl<Y: sealed::Values> Lifetimes for Native<Y> {}
 
+#[expect(unnameable_types, reason = "seals `Kind`")]
 pub(crate) mod sealed {
     use super::{Expiring, Lists, Native, Sets};
 

@@ -114,7 +114,7 @@ impl Call {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "eval")]
-    pub async fn query_everywhere<T: FromReply>(self, client: &Client) -> Result<Everywhere<T>, CallError> {
+    pub async fn query_everywhere<T: FromReply + Send>(self, client: &Client) -> Result<Everywhere<T>, CallError> {
         if let Some(key) = self.key_names().first() {
             return Err(CallError::InvalidArgument {
                 what: self.label().to_owned(),

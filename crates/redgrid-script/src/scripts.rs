@@ -105,7 +105,7 @@ impl Scripts {
 }
 
 /// Sends a request to every primary.
-pub(crate) async fn on_primaries<T: redgrid_core::FromReply>(
+pub(crate) async fn on_primaries<T: redgrid_core::FromReply + Send>(
     client: &Client,
     what: &str,
     request: Request,

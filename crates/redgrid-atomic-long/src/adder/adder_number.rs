@@ -65,7 +65,7 @@ pub trait AdderNumber: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
 }
 
 mod sealed {
-    #[expect(unnameable_types, reason = "keeps other types from implementing `AdderNumber`")]
+    #[expect(unnameable_types, reason = "seals `AdderNumber`")]
     pub trait Sealed {}
 
     impl Sealed for i64 {}

@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::{BackgroundClient, ChannelEvent, OrderedSubscription, Request, ServerError};
 

@@ -18,13 +18,13 @@ use crate::lock::{
     AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, LockProtocol, MultiOutcome,
     PendingAcquire, TakeoverFrom,
 };
-use crate::observe::{About, Observed, count};
+use crate::observe::{About, Done, Observed, count};
 use crate::participant::Participant;
 use crate::permits::{Ask, Source, Ticket};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
 use crate::unpolled::Offer;
 
-#[expect(unnameable_types, reason = "keeps other types from implementing `ClientExt`")]
+#[expect(unnameable_types, reason = "seals `ClientExt`")]
 pub trait Sealed {}
 
 impl Sealed for Client {}

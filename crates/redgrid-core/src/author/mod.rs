@@ -1,8 +1,8 @@
 //! What authors of objects use of a client, apart from what users need.
 //!
-//! [`ClientExt`] adds methods to [`Client`]. The other traits are implemented by objects, and by
-//! simulated servers in tests. All of them change with the objects of this project: another crate
-//! that uses them depends on one exact version of this one.
+//! [`ClientExt`] adds methods to [`Client`](crate::Client). The other traits are implemented by
+//! objects, and by simulated servers in tests. All of them change with the objects of this project:
+//! another crate that uses them depends on one exact version of this one.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,9 +25,7 @@ use bytes::Bytes;
 pub use crate::batching::{BatchExecutor, Batcher};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::connection::{
-    BackgroundClient, Batched, Client, ConnectionId, FromReply, NodeId, NotDriven, Primary, Request,
-};
+use crate::connection::{BackgroundClient, Batched, ConnectionId, FromReply, NodeId, NotDriven, Primary, Request};
 pub use crate::connection::{Server, Topology};
 use crate::error::ServerError;
 use crate::exactly_once::IdempotentRequest;
@@ -41,9 +39,10 @@ pub use crate::object::pages::{Asking, Paged, Pages};
 use crate::participant::Participant;
 use crate::permits::{Ask, Source, Ticket};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
+pub use crate::script::ScriptText;
 use crate::unpolled::Offer;
 
-/// Methods of [`Client`] for authors of objects. No other type implements it.
+/// Methods of [`Client`](crate::Client) for authors of objects. No other type implements it.
 ///
 /// | for | methods |
 /// |---|---|
@@ -69,7 +68,8 @@ pub trait ClientExt: client::Sealed {
     /// Returns the response timeout of one transmission of a request.
     fn response_timeout(&self) -> Duration;
 
-    /// Returns how long a call may be without contact to the server: `response_timeout × (retries + 1)`.
+    /// Returns how long a call may be without contact to the server: `response_timeout × (retries +
+    /// 1)`.
     fn patience(&self) -> Duration;
 
     /// Returns the interval at which waiters poll.
@@ -84,12 +84,11 @@ pub trait ClientExt: client::Sealed {
     /// Returns the default durability of grants.
     fn durability(&self) -> Durability;
 
-    /// Returns the prefix of the channels that notify clients of holds taken over by force.
-    ///
-    /// The channel of a client is this prefix, the client's id, and `}`.
+    /// Returns the prefix of the channels that notify clients of holds taken over by force. The
+    /// client's id and `}` follow it.
     fn notice_prefix(&self) -> String;
 
-    /// Sends a request as [`Client::run`] does, and retries it until `until`.
+    /// Sends a request as [`Client::run`](crate::Client::run) does, and retries it until `until`.
     fn run_until<T: FromReply>(
         &self,
         request: Request,
@@ -99,8 +98,9 @@ pub trait ClientExt: client::Sealed {
     /// Sends a request with several keys, for a caller that can fall back to fewer keys.
     ///
     /// During a slot migration the keys may be on both sides. This method reports that at once as
-    /// [`Code::TryAgain`](crate::Code::TryAgain), where [`Client::run`] retries. After a lost reply
-    /// an idempotent request is retransmitted until its deadline; any other request is sent once.
+    /// [`Code::TryAgain`](crate::Code::TryAgain), where [`Client::run`](crate::Client::run)
+    /// retries. After a lost reply an idempotent request is retransmitted until its deadline; any
+    /// other request is sent once.
     fn run_undivided<T: FromReply>(&self, request: Request) -> impl Future<Output = Result<T, ServerError>> + Send;
 
     /// Sends a request once in the background, for callers that cannot wait, such as a `Drop`.
@@ -110,8 +110,8 @@ pub trait ClientExt: client::Sealed {
 
     /// Executes a script exactly once, and returns its reply as `T`.
     ///
-    /// It is retried until `response_timeout × (retries + 1)` has passed, also after lost replies. A
-    /// request with an unknown outcome is still sent after the error, for 30 s in all; later
+    /// It is retried until `response_timeout × (retries + 1)` has passed, also after lost replies.
+    /// A request with an unknown outcome is still sent after the error, for 30 s in all; later
     /// requests of this client for the name wait for it. If the future is dropped, a request that
     /// was sent continues, and one that was not is never sent.
     fn run_exactly_once<T: FromReply>(
@@ -168,8 +168,8 @@ pub trait ClientExt: client::Sealed {
     /// Sends a request without keys to this node, and converts its reply to `T`. Redirects are not
     /// followed.
     ///
-    /// It is retried as by [`Client::run`] while the node is a primary. After an error,
-    /// [`ClientExt::is_primary`] shows whether it still is.
+    /// It is retried as by [`Client::run`](crate::Client::run) while the node is a primary. After
+    /// an error, [`ClientExt::is_primary`] shows whether it still is.
     fn run_on<T: FromReply>(
         &self,
         primary: &Primary,
@@ -214,7 +214,8 @@ pub trait ClientExt: client::Sealed {
     /// Returns the error of a call to a client that has ended.
     ///
     /// It is [`ServerError::ShuttingDown`], or [`ServerError::NotSent`] if the client's runtime has
-    /// ended instead. For calls that found [`Client::is_shut_down`] to be true.
+    /// ended instead. For calls that found [`Client::is_shut_down`](crate::Client::is_shut_down) to
+    /// be true.
     fn ended(&self) -> ServerError;
 
     /// Watches a channel for wake-ups, and polls the key that belongs to it.
@@ -299,19 +300,20 @@ pub trait ClientExt: client::Sealed {
     /// Returns the value of a type for a key, which the client keeps until it ends.
     ///
     /// The first call creates it; it persists while no object holds it. The value must not contain
-    /// a [`Client`], which would then never end; a [`WeakClient`](crate::WeakClient) is fine.
+    /// a [`Client`](crate::Client), which would then never end; a [`WeakClient`](crate::WeakClient)
+    /// is fine.
     fn kept<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T>;
 
     /// Spawns `work` on the client's own task, where it runs even if the caller is dropped.
     ///
     /// It ends with the client at the latest. A shutdown waits for it, so it should end when
-    /// [`Client::closing`] completes.
+    /// [`Client::closing`](crate::Client::closing) completes.
     fn run_in_background(&self, work: impl Future<Output = ()> + Send + 'static);
 
     /// Spawns a background task that runs until it completes or the client ends.
     ///
     /// A shutdown waits for the task, so it should complete soon after
-    /// [`BackgroundClient::closing`]. The task must not hold a [`Client`].
+    /// [`BackgroundClient::closing`]. The task must not hold a [`Client`](crate::Client).
     fn spawn_attached<W>(&self, work: impl FnOnce(BackgroundClient) -> W)
     where
         W: Future<Output = ()> + Send + 'static;
@@ -341,11 +343,7 @@ pub trait ClientExt: client::Sealed {
         E: Send + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static;
 
-    /// Starts an acquire of a hold. All lock-like objects use this method.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] if the request is rejected immediately.
+    /// Starts an acquire of a hold, or rejects it at once. All lock-like objects use this method.
     fn enter(
         &self,
         kind: &'static dyn LockProtocol,
@@ -363,9 +361,9 @@ pub trait ClientExt: client::Sealed {
 
     /// Acquires all of `targets` or none, with a single attempt and without waiting.
     ///
-    /// The targets share a kind and a slot ([`Client::slot`]). More than one target needs a kind
-    /// that supports multi-key acquires. The attempt is given up at `until`. If the future is
-    /// dropped early, a grant is released in the background.
+    /// The targets share a kind and a slot ([`Client::slot`](crate::Client::slot)). More than one
+    /// target needs a kind that supports multi-key acquires. The attempt is given up at `until`. If
+    /// the future is dropped early, a grant is released in the background.
     fn take_all(
         &self,
         kind: &'static dyn LockProtocol,

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::{Client, Core, FromReply, Progress, Reply, Request, RequestOutcome, RetryPolicy, jittered};
+use crate::connection::{Client, Core, Progress, Reply, Request, RequestOutcome, RetryPolicy, jittered};
 use crate::error::ServerError;
 use crate::name::companion;
 use crate::script::ScriptText;

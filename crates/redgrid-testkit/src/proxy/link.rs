@@ -3,7 +3,6 @@
 //! Four loops: requests are read and judged, then forwarded; replies are read and judged, then forwarded. Between
 //! reading and forwarding is a queue, so that a delay does not slow the reading and a held request outlives its client.
 
-use redgrid_core::author::ClientExt;
 use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{Client, Inner, WeakClient};
 use crate::clock::Instant;
 use crate::connection::core::{Closing, FAREWELL};
-use crate::error::ServerError;
 
 impl Client {
     /// Returns whether the client has begun to shut down. It then rejects new requests.
