@@ -68,7 +68,7 @@ impl Field {
 /// The effect of an addition whose sum does not fit into the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[doc(alias = "BitFieldOverflow")]
-#[non_exhaustive]
+// Exhaustive: the server knows no fourth one.
 pub enum Overflow {
     /// The sum wraps around, like that of `wrapping_add`.
     #[default]

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use redgrid_bits::{BitSet, BloomFilter, HyperLogLog};
-use redgrid_cache::{Limit, MapCache, NativeMapCache, SetCache, Use};
+use redgrid_cache::{Limit, MapCache, NativeMapCache, SetCache};
 use redgrid_core::Client;
 use redgrid_core::object::{Lifetime, Object, ObjectError};
 use redgrid_geo::{Geo, Position};
@@ -109,7 +109,7 @@ pub(super) fn all() -> Vec<Type> {
         }
         "local cached map": LocalCachedMap<u64, u64>, |it| { it.insert(&1, &1).await.unwrap() }
         "map cache": MapCache<u64, u64>, |it| {
-            it.set_limit(Limit { entries: 10, by: Use::Last }).await.unwrap();
+            it.set_limit(Limit::least_recently_used(10)).await.unwrap();
             it.insert(&1, &1).expires_in(HOUR).idle_for(HOUR).await.unwrap()
         }
         "native map cache" native: NativeMapCache<u64, u64>, |it| { it.insert(&1, &1).await.unwrap() }
