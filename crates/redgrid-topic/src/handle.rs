@@ -1,7 +1,5 @@
 //! Macros for the methods that several topic types have in common.
 
-use redgrid_core::author::ClientExt;
-
 /// Implements `with_codec`, `Clone` and `Debug`. `$name` is the word for its name or pattern.
 macro_rules! handle {
     ($type:ident, $name:literal) => {
@@ -50,7 +48,8 @@ macro_rules! subscribable {
             /// [`ObjectError::InvalidName`].
             #[doc(alias = "countListeners")]
             pub fn count_listeners(&self) -> Result<usize, ObjectError> {
-                Ok(self.place.client().local_subscriptions(&self.channels()?))
+                let client = self.place.client();
+                Ok(redgrid_core::author::ClientExt::local_subscriptions(client, &self.channels()?))
             }
         }
     };
