@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use redgrid::Grid;
+use redgrid::keys::Kind;
 use redgrid::object::Lifetime;
-use redgrid::{Grid, Kind};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

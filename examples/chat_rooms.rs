@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use redgrid::{Grid, SubscriptionError};
+use redgrid::Grid;
+use redgrid::topic::SubscriptionError;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

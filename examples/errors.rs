@@ -5,7 +5,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{AcquireError, Config, Failure, Grid, LockGuard};
+use redgrid::locks::AcquireError;
+use redgrid::{Config, Failure, Grid, LockGuard};
 
 /// What to do about each outcome; here it is only said.
 fn advice(outcome: &Result<LockGuard, AcquireError>) -> &'static str {

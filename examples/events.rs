@@ -7,7 +7,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{ConnectionEvent, Grid};
+use redgrid::Grid;
+use redgrid::client::ConnectionEvent;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use redgrid::{Grid, QueuePosition};
+use redgrid::Grid;
+use redgrid::locks::QueuePosition;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -5,7 +5,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{FenceError, Grid};
+use redgrid::Grid;
+use redgrid::locks::FenceError;
 
 const LOCK: &str = "redgrid-example:account:lock";
 const DATA: &str = "{redgrid-example:account}:cents"; // guarded by the fence with its hash tag

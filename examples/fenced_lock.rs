@@ -5,7 +5,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{AcquireError, Grid, Holder};
+use redgrid::locks::AcquireError;
+use redgrid::{Grid, Holder};
 
 const NAME: &str = "redgrid-example:ledger";
 

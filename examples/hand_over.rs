@@ -6,7 +6,8 @@ use std::error::Error;
 use std::process::Command;
 use std::time::Duration;
 
-use redgrid::{AttachError, Detached, Grid};
+use redgrid::Grid;
+use redgrid::locks::{AttachError, Detached};
 
 const NAME: &str = "redgrid-example:deployment";
 

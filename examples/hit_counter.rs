@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use redgrid::{AtomicError, Grid};
+use redgrid::Grid;
+use redgrid::atomic_long::AtomicError;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

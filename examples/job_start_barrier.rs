@@ -5,7 +5,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{BarrierError, Grid};
+use redgrid::Grid;
+use redgrid::barrier::BarrierError;
 
 const NAME: &str = "redgrid-example:import";
 const WORKERS: u32 = 4;

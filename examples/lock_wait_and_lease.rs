@@ -5,7 +5,8 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use redgrid::{AcquireError, Grid};
+use redgrid::Grid;
+use redgrid::locks::AcquireError;
 
 const NAME: &str = "redgrid-example:wait-and-lease";
 

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use redgrid::{Grid, TransactionError};
+use redgrid::Grid;
+use redgrid::transaction::TransactionError;
 
 #[derive(Debug)]
 enum Refused {

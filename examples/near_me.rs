@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use redgrid::{Distance, Grid, Position};
+use redgrid::Grid;
+use redgrid::geo::{Distance, Position};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

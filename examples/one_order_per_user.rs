@@ -6,7 +6,10 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use redgrid::{AcquireError, AtomicError, Grid, TimeOrderedId};
+use redgrid::Grid;
+use redgrid::atomic_long::AtomicError;
+use redgrid::id_generator::TimeOrderedId;
+use redgrid::locks::AcquireError;
 
 /// How many there are of the item.
 const STOCK: i64 = 20;

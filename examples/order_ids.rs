@@ -5,7 +5,8 @@
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-use redgrid::{Grid, IdError};
+use redgrid::Grid;
+use redgrid::id_generator::IdError;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redgrid::reliable_queue::{Delivery, QueueSettings, codecs::Json};
+use redgrid::reliable_queue::{Delivery, QueueError, QueueSettings, codecs::Json};
 use redgrid::{Grid, ReliableQueue};
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Works until there is nothing for a while.
-async fn work(worker: u32, orders: ReliableQueue<Order>) -> Result<(), redgrid::QueueError> {
+async fn work(worker: u32, orders: ReliableQueue<Order>) -> Result<(), QueueError> {
     loop {
         let some = orders.receive_many(2).timeout(Duration::from_millis(500)).await?;
         if some.is_empty() {
@@ -56,7 +56,7 @@ async fn work(worker: u32, orders: ReliableQueue<Order>) -> Result<(), redgrid::
     }
 }
 
-async fn handle(worker: u32, delivery: &Delivery<Order, Json>) -> Result<(), redgrid::QueueError> {
+async fn handle(worker: u32, delivery: &Delivery<Order, Json>) -> Result<(), QueueError> {
     let Ok(order) = delivery.value() else { return delivery.reject("it can not be read").await };
     if order.pieces < 0 {
         return delivery.reject("fewer than no pieces").await;

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use redgrid::{AdderError, Grid};
+use redgrid::Grid;
+use redgrid::atomic_long::AdderError;
 
 const NAME: &str = "redgrid-example:page_views";
 

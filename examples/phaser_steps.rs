@@ -5,7 +5,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{Grid, Party, PhaserError};
+use redgrid::Grid;
+use redgrid::barrier::{Party, PhaserError};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -5,7 +5,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{Client, Quorum};
+use redgrid::Client;
+use redgrid::locks::Quorum;
 
 const NAME: &str = "redgrid-example:quorum";
 

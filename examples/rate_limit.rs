@@ -4,7 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use redgrid::{Grid, Quota, Rate};
+use redgrid::Grid;
+use redgrid::rate_limiter::{LimitError, Quota, Rate};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 mails.acquire().timeout(Duration::from_secs(10)).await?;
                 println!("{:>5} ms  service {service} sends mail {mail}", began.elapsed().as_millis());
             }
-            Ok::<_, redgrid::LimitError>(())
+            Ok::<_, LimitError>(())
         }));
     }
     for service in sending {

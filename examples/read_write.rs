@@ -5,7 +5,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{Grid, UpgradeError};
+use redgrid::Grid;
+use redgrid::locks::UpgradeError;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

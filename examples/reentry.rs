@@ -5,7 +5,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{AcquireError, Grid, Holder, Lock, Token};
+use redgrid::locks::AcquireError;
+use redgrid::{Grid, Holder, Lock, Token};
 
 /// Takes the lock, and calls another function that takes the same lock.
 async fn transfer(lock: &Lock) -> Result<(), AcquireError> {

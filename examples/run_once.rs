@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use redgrid::{AcquireError, Grid};
+use redgrid::Grid;
+use redgrid::locks::AcquireError;
 
 const NAME: &str = "redgrid-example:job:report";
 /// A little less than the interval of the schedule, so that a replica whose clock is a little early finds it taken, and

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redgrid::{Grid, SegmentedLock};
+use redgrid::Grid;
+use redgrid::locks::SegmentedLock;
 
 const STOCK: u64 = 240;
 const WORKERS: usize = 32;

@@ -6,7 +6,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use redgrid::config::Durability;
-use redgrid::{AcquireError, Config, Grid};
+use redgrid::locks::AcquireError;
+use redgrid::{Config, Grid};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

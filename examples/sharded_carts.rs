@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use redgrid::{Grid, ShardedMap};
+use redgrid::Grid;
+use redgrid::sharded::ShardedMap;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use redgrid::script::Script;
-use redgrid::{Call, Grid};
+use redgrid::Grid;
+use redgrid::script::{Call, Script};
 
 /// Looks first and writes last: what a script has written before it fails stays.
 const TRANSFER: &str = "

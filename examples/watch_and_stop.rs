@@ -7,7 +7,8 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use redgrid::{Grid, HoldWatch};
+use redgrid::Grid;
+use redgrid::locks::HoldWatch;
 
 const NAME: &str = "redgrid-example:watch";
 

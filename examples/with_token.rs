@@ -8,7 +8,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redgrid::{Client, Grid, LockLost, Name, Script, ServerError, Token};
+use redgrid::client::Script;
+use redgrid::locks::LockLost;
+use redgrid::{Client, Grid, Name, ServerError, Token};
 
 /// Writes a value unless a higher token has written before. Not idempotent: a late copy could undo a later write of the
 /// same holder.

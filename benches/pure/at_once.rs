@@ -6,10 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use redgrid_core::author::Server;
 use redgrid_core::clock::Clock;
 use redgrid_core::{
-    ChannelKind, Client, Code, Config, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock,
-    ServerError,
+    ChannelKind, Client, Code, Config, ConnectionId, NodeId, Push, Refused, Reply, Request, ServerClock, ServerError,
 };
 use tokio::sync::{mpsc, watch};
 

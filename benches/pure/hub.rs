@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion};
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, Watch};
 use tokio::runtime::{Builder, Runtime};
 

@@ -1,5 +1,6 @@
 //! Sums that each process counts in its own memory.
 
+use redgrid_core::author::ClientExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

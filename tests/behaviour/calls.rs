@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, Code, Failure, ServerError};
 use redgrid_script::{Batch, Call, CallError, Functions, Library, Script};
 use redgrid_testkit::{Cluster, Proxy, RedisServer, wait_until};

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redgrid_core::author::{BatchExecutor, Batcher, Server};
 use redgrid_core::clock::{Clock, Instant};
-use redgrid_core::{BatchExecutor, Batcher, Client, Config, Reply, Server, ServerError};
+use redgrid_core::{Client, Config, Reply, ServerError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 use redgrid_tests::made::Made;

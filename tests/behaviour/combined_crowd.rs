@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use redgrid_core::author::{BatchExecutor, Batcher, Server};
 use redgrid_core::clock::{Clock, Instant};
-use redgrid_core::{BatchExecutor, Batcher, Client, Config, Reply, Server};
+use redgrid_core::{Client, Config, Reply};
 use redgrid_tests::SOON;
 use redgrid_tests::made::Made;
 use tokio::sync::{Notify, mpsc};

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
+use redgrid_core::author::ClientExt;
 use redgrid_core::config::Durability;
 use redgrid_core::{Client, CommitError, Config, Request, ServerError};
 use redgrid_locks::{Lock, LockGuard};

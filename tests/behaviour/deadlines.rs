@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use redgrid_core::author::Server;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Failure, Reply, Request, Server};
+use redgrid_core::{Client, Config, Failure, Reply, Request};
 use redgrid_locks::{ExtendError, Lock, LockGuard, LostReason};
 use redgrid_testkit::{Direction, Fault, Observer, Proxy, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::made::{Made, granted};

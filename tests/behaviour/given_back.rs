@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use redgrid_core::author::Server;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Request, Server};
+use redgrid_core::{Client, Config, Request};
 use redgrid_locks::Lock;
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;

@@ -1,5 +1,6 @@
 //! Ids in blocks.
 
+use redgrid_core::author::ClientExt;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,6 @@
 //! Ids in the order of time, when servers are slow, forget or are gone, and answers are lost.
 
+use redgrid_core::author::ClientExt;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

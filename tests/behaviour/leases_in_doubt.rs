@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redgrid_core::author::Server;
 use redgrid_core::clock::Clock;
 use redgrid_core::config::Durability;
-use redgrid_core::{Arg, Client, Code, Config, Failure, Reply, Request, Server, ServerError};
+use redgrid_core::{Arg, Client, Code, Config, Failure, Reply, Request, ServerError};
 use redgrid_locks::{Acquire, AcquireError, ExtendError, Lock, LockGuard, ReleaseError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::made::{Made, granted};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use redgrid_core::author::{ClientExt, Server, Topology};
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Push, Reply, Server, ShardServers, Topology};
+use redgrid_core::{Client, Config, Push, Reply, ShardServers};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 use redgrid_tests::made::Made;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redgrid_core::author::Server;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Config, Failure, Server};
+use redgrid_core::{Client, Config, Failure};
 use redgrid_local_cached_map::codecs::{Long, Text};
 use redgrid_local_cached_map::{LocalCachedMap, ObjectError, Options};
 use redgrid_testkit::{Proxy, RedisServer, wait_until};

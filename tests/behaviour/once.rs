@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, IdempotentRequest, IdempotentScript, Name, ServerError};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use redgrid_core::author::{ClientExt, Server, Topology};
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Code, Config, ConnectionEvent, Reply, Request, Server, ServerError, Topology};
+use redgrid_core::{Client, Code, Config, ConnectionEvent, Reply, Request, ServerError};
 use redgrid_locks::{Lock, LostReason};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redgrid_atomic_long::{AtomicError, AtomicLong};
+use redgrid_core::author::Server;
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, ClientStats, Config, Failure, Reply, Request, Server, ServerError};
+use redgrid_core::{Client, ClientStats, Config, Failure, Reply, Request, ServerError};
 use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
 use redgrid_testkit::{Direction, Fault, Proxy, wait_until};
 use redgrid_tests::made::{Made, granting};

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use redgrid_core::author::{Server, Topology};
 use redgrid_core::clock::Clock;
 use redgrid_core::name::suffixed;
 use redgrid_core::object::{Dump, Lifetime, Object, ObjectError, fence};
-use redgrid_core::{Client, Config, Failure, Name, Server, Topology};
+use redgrid_core::{Client, Config, Failure, Name};
 use redgrid_testkit::{Observer, RedisServer};
 use redgrid_tests::before::Before;
 use redgrid_tests::{SOON, client, server};

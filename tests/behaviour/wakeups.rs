@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use redgrid_core::author::{ClientExt, Server};
 use redgrid_core::clock::Clock;
-use redgrid_core::{ChannelEvent, Client, Config, Push, Reply, Server};
+use redgrid_core::{ChannelEvent, Client, Config, Push, Reply};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Proxy, wait_until};
 use redgrid_tests::made::Made;

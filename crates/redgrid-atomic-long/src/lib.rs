@@ -23,6 +23,8 @@
 //!   twice. With [`exactly_once`](Atomic::exactly_once) it is sent until it is answered, and
 //!   executed once.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod add;
 mod adder;
 mod atomic;
@@ -37,7 +39,7 @@ mod update;
 mod update_turn;
 
 pub use add::Add;
-pub use adder::{AdderError, Amount, DoubleAdder, LongAdder, Reset, Sum};
+pub use adder::{AdderError, AdderNumber, Amount, DoubleAdder, LongAdder, Reset, Sum};
 pub use atomic::{Atomic, AtomicDouble, AtomicLong};
 pub use atomic_number::{AtomicNumber, Value};
 pub use comparison::Comparison;

@@ -1,6 +1,7 @@
 //! The common part of all numbers: client, name, and how their scripts are sent.
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Failure, FromReply, IdempotentRequest, Name, Request, ServerError};

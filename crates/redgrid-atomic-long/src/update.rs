@@ -3,6 +3,7 @@
 use crate::atomic::Atomic;
 use crate::atomic_number::AtomicNumber;
 use crate::error::AtomicError;
+use redgrid_core::author::ClientExt;
 
 /// The maximum number of compare-and-set attempts of an update. Only other processes cause retries,
 /// each with one update in flight at a time.

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::lock::{
-    AcquireError, AcquireRequest, FromHoldGuard, HoldGuard, LockKeys, LockProtocol, ReleaseError,
-};
+use redgrid_core::author::{ClientExt, FromHoldGuard, LockProtocol};
+use redgrid_core::lock::{AcquireError, AcquireRequest, HoldGuard, LockKeys, ReleaseError};
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure, Name};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Layout, Object};
@@ -119,7 +120,7 @@ impl SyncHandle {
     }
 
     /// Drives a wait that ends with a grant, whether or not its caller polls it: see
-    /// [`Client::drive_acquire`].
+    /// [`ClientExt::drive_acquire`](redgrid_core::author::ClientExt::drive_acquire).
     pub(crate) async fn drive<T, E, F>(
         &self,
         timeout: Option<Duration>,
@@ -205,7 +206,7 @@ impl SyncHandle {
                 if subscription.is_active() { self.poll_interval() } else { self.unsubscribed_poll_interval() };
             tokio::select! {
                 biased;
-                () = self.client.shutting_down() => {
+                () = self.client.closing() => {
                     return Err(E::from(WaitError::Failed(failure(&self.name, self.client.ended()))));
                 }
                 () = until_notified(subscription, options.participant_id.as_deref()) => {}

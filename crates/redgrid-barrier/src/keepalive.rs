@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redgrid_core::{Failure, Request};
+use redgrid_core::author::ClientExt;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 

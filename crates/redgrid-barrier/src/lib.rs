@@ -45,6 +45,8 @@
 //!
 //! A namespace precedes the name, inside the braces.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod barrier;
 mod condition;
 mod double_barrier;

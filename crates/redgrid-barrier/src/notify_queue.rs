@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Failure, IdempotentScript, Participant, Request, Script};
 
 use crate::barrier::shut_down_error;

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure, IdempotentScript, Name, Script};

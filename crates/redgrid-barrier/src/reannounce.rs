@@ -9,6 +9,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::{DeploymentKind, Request};
 

@@ -68,6 +68,7 @@ impl Field {
 /// The effect of an addition whose sum does not fit into the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[doc(alias = "BitFieldOverflow")]
+// Exhaustive: the server knows no fourth one.
 pub enum Overflow {
     /// The sum wraps around, like that of `wrapping_add`.
     #[default]
@@ -81,6 +82,7 @@ pub enum Overflow {
 
 /// One operation of [`BitSet::fields`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FieldOp {
     /// Returns the value.
     Get(Field),

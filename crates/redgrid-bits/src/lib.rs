@@ -41,6 +41,8 @@
 //!   mebibyte is split.
 //! - If the size of a filter was changed, the server detects it before anything is read or added.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod bit_set;
 mod bloom_filter;
 mod combine;

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_core::author::ClientExt;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Client, Code, FromReply, Name, Request, ServerError};

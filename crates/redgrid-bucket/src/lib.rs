@@ -29,6 +29,8 @@
 //! - A value that cannot be decoded is an error that names the object, the codec, and what the
 //!   bytes look like. The value stays as it is.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod bucket;
 mod buckets;
 mod compare;

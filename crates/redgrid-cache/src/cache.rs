@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{Object, ObjectError, ObjectRef};
 
 use crate::layout::{Layout, Native, Packed};
@@ -101,7 +102,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
     /// [`ObjectError::Contended`] if not all expired entries can be removed within the call's time
-    /// limit, [`Client::patience`]: the next call continues with the rest.
+    /// limit, `response_timeout × (retries + 1)`: the next call continues with the rest.
     ///
     /// # Cancel safety
     ///

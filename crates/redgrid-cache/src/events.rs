@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Failure, MessageEvent, MessageStream, Request, ServerError};
 

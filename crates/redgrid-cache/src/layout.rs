@@ -12,6 +12,7 @@ pub trait Layout: sealed::Requests + Send + Sync + 'static {}
 /// The layout of Redisson's `RMapCache`: lifetimes and idle times in keys of their own, on every
 /// server.
 #[derive(Debug, Clone, Copy)]
+// Exhaustive: a marker, which has no values.
 pub enum Packed {}
 
 /// The layout of Redisson's `RMapCacheNative`: a plain hash whose expired fields the server
@@ -19,6 +20,7 @@ pub enum Packed {}
 ///
 /// Requires Redis 7.4 or Valkey 9.
 #[derive(Debug, Clone, Copy)]
+// Exhaustive: a marker, which has no values.
 pub enum Native {}
 
 impl Layout for Packed {}
@@ -53,6 +55,8 @@ static NATIVE_EXPIRE: BulkScript =
 
 /// What a read of keys returns, and whether it counts as an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only this crate can name it.
+#[expect(unnameable_types, reason = "only the sealed `Layout` uses it")]
 pub enum ReadKind {
     /// The values; counts as an access.
     Get,
@@ -64,6 +68,8 @@ pub enum ReadKind {
 
 /// The options of a put, the same for all of its entries.
 #[derive(Debug, Clone)]
+// Exhaustive: only this crate can name it.
+#[expect(unnameable_types, reason = "only the sealed `Layout` uses it")]
 pub struct PutOptions {
     /// The condition for each key: any, absent, present, or equal to `expected`.
     pub condition: &'static str,
@@ -102,6 +108,7 @@ fn with_args(request: Request, args: &[Bytes]) -> Request {
     args.iter().cloned().fold(request, Request::arg)
 }
 
+#[expect(unnameable_types, reason = "seals `Layout`")]
 pub(crate) mod sealed {
     use super::*;
 

@@ -48,6 +48,8 @@
 //!   stay in memory until the next call, or until a Redisson client removes them.
 //! - Keys are equal if their encoded bytes are equal.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod cache;
 mod events;
 mod expire;

@@ -8,6 +8,7 @@ use crate::layout::{LIMIT, Packed, packed};
 
 /// The maximum number of entries of a map, and its eviction order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limit {
     /// The maximum number of entries, 1 to 2,147,483,647, as Redisson counts them.
     pub entries: u32,
@@ -18,6 +19,7 @@ pub struct Limit {
 /// Which entries are evicted first if there are more than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(alias = "EvictionMode")]
+#[non_exhaustive]
 pub enum EvictionOrder {
     /// The least recently used ones.
     #[doc(alias = "LRU")]

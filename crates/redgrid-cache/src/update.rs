@@ -23,7 +23,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     /// # Errors
     ///
     /// [`ObjectError::Contended`] if others were faster until the call's time limit,
-    /// [`Client::patience`](crate::Client::patience). Otherwise [`ObjectError`] states what failed
+    /// `response_timeout × (retries + 1)`. Otherwise [`ObjectError`] states what failed
     /// and whether anything may have changed.
     ///
     /// # Cancel safety

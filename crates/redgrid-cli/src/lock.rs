@@ -11,7 +11,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use clap::Args;
-use redgrid::{AcquireError, LostReason, ReleaseError};
+use redgrid::locks::{AcquireError, LostReason, ReleaseError};
 use tokio::time::timeout;
 
 use crate::cli::Global;

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use redgrid::client::Code;
 use redgrid::locks::{LockHolder, LockState, LockWaiter};
-use redgrid::{Code, Name, ServerError};
+use redgrid::{Name, ServerError};
+use redgrid_core::author::ClientExt;
 use redgrid_core::name::companion;
 use serde::Serialize;
 

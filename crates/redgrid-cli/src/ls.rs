@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures_util::TryStreamExt;
+use redgrid::ServerError;
+use redgrid::client::Request;
+use redgrid::keys::KeysError;
 use redgrid::keys::{Key, Kind};
-use redgrid::{KeysError, Request, ServerError};
 use serde::Serialize;
 use uuid::Uuid;
 

@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use redgrid::client::ConfigError;
 use redgrid::config::{Address, Servers};
-use redgrid::{Config, ConfigError, ConnectError, Grid, ServerError};
+use redgrid::{Config, ConnectError, Grid, ServerError};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Global;

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use redgrid::Name;
+use redgrid::client::Request;
+use redgrid::locks::AcquireError;
 use redgrid::locks::LockHolder;
-use redgrid::{AcquireError, Name, Request};
 use serde::Serialize;
 
 use crate::cli::Global;

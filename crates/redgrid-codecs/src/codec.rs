@@ -135,6 +135,7 @@ pub trait Numeric<T>: Encode<T> + Decode<T> {
 
 /// How the server adds to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+// Exhaustive: objects match on it, and the server has no third kind of addition.
 pub enum Arithmetic {
     /// INCRBY, HINCRBY: exact, in 64 bits with a sign; refused where the sum does not fit.
     Integer,

@@ -38,6 +38,8 @@
 //! - An error names the codec, what it expected, what it found and [what the bytes look like](LooksLike); never the value. (What a type's own
 //!   `Deserialize` says in words of its own is passed on, cut to 120 characters.)
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 // Each format that knows serde goes through `serial`.
 #[cfg(any(feature = "bincode", feature = "cbor", feature = "json", feature = "messagepack", feature = "postcard"))]
 mod serial;

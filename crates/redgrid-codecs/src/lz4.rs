@@ -17,6 +17,7 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "LZ4Codec")]
 #[doc(alias = "LZ4CodecV2")]
+// Exhaustive: `Lz4(codec)` is how it is made.
 pub struct Lz4<C, const LIMIT: usize = MAX_DECOMPRESSED>(pub C);
 
 impl<C> Lz4<C> {

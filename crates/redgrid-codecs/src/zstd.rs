@@ -18,6 +18,7 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 /// the bytes come. A window of more than 8 MiB, what RFC 8878 asks every reader for, is refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "ZStdCodec")]
+// Exhaustive: `Zstd(codec)` is how it is made.
 pub struct Zstd<C, const LIMIT: usize = MAX_DECOMPRESSED>(pub C);
 
 impl<C> Zstd<C> {

@@ -16,6 +16,9 @@
 //!
 //! It requires the Tokio runtime.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod author;
 mod batching;
 pub mod clock;
 pub mod config;
@@ -41,7 +44,6 @@ mod token;
 mod unpolled;
 pub mod wait_queue;
 
-pub use batching::{BatchExecutor, Batcher};
 pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use connection::server;
@@ -49,7 +51,7 @@ pub use connection::{
     Arg, BackgroundClient, Batched, ChannelKind, Client, ClientStats, Command, CommitError, ConnectError,
     ConnectionEvent, ConnectionEvents, ConnectionId, Deployment, DeploymentKind, FromReply, Health, HealthCheck,
     NodeHealth, NodeId, NodePart, NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request,
-    ResponseFuture, Server, ServerClock, Shard, ShardServers, Topology, TopologyHint, WeakClient,
+    ResponseFuture, ServerClock, Shard, ShardServers, TopologyHint, WeakClient,
 };
 pub use error::{Code, ServerError};
 pub use exactly_once::{IdempotentBulkScript, IdempotentRequest, IdempotentScript};

@@ -108,10 +108,10 @@ impl std::fmt::Debug for Participant {
     }
 }
 
-impl Client {
-    /// Returns a participant with the lowest number under `key` that this client does not use.
-    pub fn participant(&self, key: &Bytes) -> Participant {
-        let mut state = self.core().participants.state();
+impl Participant {
+    /// See [`ClientExt::participant`](crate::author::ClientExt::participant).
+    pub(crate) fn new(client: &Client, key: &Bytes) -> Participant {
+        let mut state = client.core().participants.state();
         state.last_generation += 1;
         let generation = state.last_generation;
         let numbers = state.numbers.entry(key.clone()).or_default();
@@ -119,6 +119,6 @@ impl Client {
         let number = free.unwrap_or_else(|| numbers.last().map_or(0, |last| last + 1));
         numbers.insert(number);
         drop(state);
-        Participant { client: self.clone(), key: key.clone(), number, generation }
+        Participant { client: client.clone(), key: key.clone(), number, generation }
     }
 }

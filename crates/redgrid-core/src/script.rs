@@ -194,6 +194,7 @@ pub struct BatchScript {
 
 /// The order of a call among those of its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum BatchPhase {
     /// A call that releases something.
     Release,

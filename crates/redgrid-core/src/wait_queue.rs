@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
@@ -87,6 +88,7 @@ pub trait Resource: Send + Sync + Sized + 'static {
 
 /// When a resource is to be polled next. The queue polls earlier for other reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum NextPoll {
     /// As soon as no poll is in flight.
     Now,
@@ -98,12 +100,13 @@ pub enum NextPoll {
 
 /// How a wait ended.
 #[derive(Debug)]
+// Exhaustive: only authors of objects use it.
 pub enum WaitEnd<T> {
     /// By the resource.
     Completed(T),
     /// The poll for the waiter failed.
     Failed(ServerError),
-    /// The client ended; see [`Client::ended`].
+    /// The client ended; see [`ClientExt::ended`](crate::author::ClientExt::ended).
     ShuttingDown,
 }
 
@@ -144,7 +147,7 @@ pub struct Waiter<R: Resource> {
 }
 
 impl<R: Resource> WaitQueue<R> {
-    /// Creates the queue of a resource. All callers of a client share one: see [`Client::shared`].
+    /// Creates the queue of a resource. All callers of a client share one: see [`ClientExt::shared`](crate::author::ClientExt::shared).
     pub fn new(client: &Client, resource: R) -> Self {
         let state = State {
             waiters: BTreeMap::new(),

@@ -7,9 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use redgrid_core::author::{BatchExecutor, Batcher, ClientExt};
 use redgrid_core::clock::Instant;
 use redgrid_core::wait_queue::NextPoll;
-use redgrid_core::{BatchExecutor, Batcher, Client, ServerError};
+use redgrid_core::{Client, ServerError};
 
 use crate::keys::Keys;
 use crate::waiters::LatchWaiters;

@@ -43,6 +43,8 @@
 //!
 //! A namespace goes in front of the name, inside the braces too.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod batch;
 mod error;
 mod keys;

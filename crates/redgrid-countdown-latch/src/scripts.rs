@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::{Client, Code, IdempotentRequest, IdempotentScript, Reply, Request, Script, ServerError};
 

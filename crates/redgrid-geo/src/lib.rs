@@ -33,6 +33,8 @@
 //! - A distance has its unit in its type. The server computes distances on a sphere, with an error
 //!   of up to 0.5 %.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod change;
 mod geo;
 mod position;

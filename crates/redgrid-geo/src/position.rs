@@ -68,6 +68,7 @@ impl FromReply for Position {
 
 /// A position that the server cannot store.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct InvalidPosition {
     /// The longitude.
     pub longitude: f64,

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, ConnectionId, Name, Script, ServerError};

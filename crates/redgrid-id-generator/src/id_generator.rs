@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure};

@@ -19,6 +19,8 @@
 //! - One request fetches many ids, for all waiting calls together, and ahead of demand.
 //! - No call waits without limit: without a reply it ends after `response_timeout × (retries + 1)`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod block;
 mod calendar;
 mod day_counter;

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use redgrid_core::author::{BatchExecutor, Batcher, ClientExt};
 use redgrid_core::clock::Instant;
-use redgrid_core::{BatchExecutor, Batcher, Client, Name, ServerError, WeakClient};
+use redgrid_core::{Client, Name, ServerError, WeakClient};
 
 use crate::block::{Block, BlockQueue, Usage};
 use crate::error::IdError;

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, suffixed};
 use redgrid_core::{Client, ConnectionId, IdempotentScript, Name, Script, ServerError};

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, Failure, Name};
 
 use crate::calendar::Calendar;

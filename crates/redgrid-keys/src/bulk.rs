@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::key_ownership::suffixed_companions;
 use redgrid_core::{BulkScript, Client, Code, Name, Request, ServerError};
 

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, Code, DeploymentKind, Primary, Request, ServerError};
 
 /// The number of slots of a cluster.

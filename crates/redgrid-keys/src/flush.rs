@@ -1,5 +1,6 @@
 //! Deletion of all keys.
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Code, NodeId, Request, ServerError};
 
 use crate::{Keys, KeysError};

@@ -135,14 +135,27 @@ impl fmt::Debug for Key {
 /// A value that names an object: text, a [`Name`], or a [`Key`] that was found.
 ///
 /// The name of a [`Key`] may not be a valid [`Name`]. A companion names the object to which it
-/// belongs.
-pub trait ToKey {
+/// belongs. The trait is sealed.
+pub trait ToKey: sealed::Sealed {
     /// Returns the key of the object, in the client's namespace.
     ///
     /// # Errors
     ///
     /// [`InvalidName`] if it breaks the rules of names.
     fn to_key(&self, client: &Client) -> Result<Key, InvalidName>;
+}
+
+mod sealed {
+    use redgrid_core::Name;
+
+    #[expect(unnameable_types, reason = "seals `ToKey`")]
+    pub trait Sealed {}
+
+    impl Sealed for str {}
+    impl Sealed for String {}
+    impl Sealed for Name {}
+    impl Sealed for super::Key {}
+    impl<T: Sealed + ?Sized> Sealed for &T {}
 }
 
 impl ToKey for str {

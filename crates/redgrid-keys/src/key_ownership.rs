@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::key_ownership::{self, Evidence, FILTER_CONFIG, MaybeOwned, OnDelete};
 use redgrid_core::{BulkScript, Client, Code, Request, ServerError};
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::key_ownership::{owned_keys, primary_keys, suffixed_companions};
 use redgrid_core::object::{Layout, Lifetime, Object, ObjectError, layouts};

@@ -25,6 +25,8 @@
 //! - A change is sent once. An error contains the names that are known to be done, or not done.
 //! - Memory is bounded: a stream holds one page at a time, as does a deletion by pattern.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod bulk;
 mod cluster_view;
 mod delete_by_pattern;

@@ -1,6 +1,7 @@
 //! Random keys.
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Code, Primary, Request};
 
 use crate::bulk::object_exists;

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::key_ownership::{Evidence, possible_owner};
 use redgrid_core::{Client, ConnectionId, Primary, Request, ServerError};
 

@@ -39,6 +39,8 @@
 //! - An element that cannot be decoded is an error of this element only, which stays in the list; a
 //!   stream continues after it.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod change;
 mod index;
 mod list;

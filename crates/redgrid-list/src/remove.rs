@@ -30,6 +30,7 @@ const MAX_RETAINED_VALUES: usize = 50_000;
 
 /// Which of several equal elements are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Occurrences {
     /// This number from the front, 1 or more.
     First(u64),

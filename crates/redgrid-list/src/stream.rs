@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use redgrid_codecs::Decode;
-use redgrid_core::object::{ObjectError, PageRequest, Paged, Pages, layouts};
+use redgrid_core::author::{PageRequest, Paged, Pages};
+use redgrid_core::object::{ObjectError, layouts};
 use redgrid_core::{Name, Script};
 
 use crate::index::server_int;

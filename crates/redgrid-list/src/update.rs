@@ -30,7 +30,7 @@ impl<T, C: Encode<T> + Decode<T>> List<T, C> {
     /// # Errors
     ///
     /// [`ObjectError::Contended`] if others were faster until the call's time limit,
-    /// [`Client::patience`](crate::Client::patience). Otherwise [`ObjectError`] states what failed
+    /// `response_timeout × (retries + 1)`. Otherwise [`ObjectError`] states what failed
     /// and whether anything may have changed.
     ///
     /// # Cancel safety

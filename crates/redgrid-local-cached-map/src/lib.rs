@@ -47,6 +47,8 @@
 //! - While it is not certain that the cache receives all messages, it is bypassed: reads go to the
 //!   server, always to its primary.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod listen;
 mod map;
 mod message;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{companion, suffixed};
 use redgrid_core::{BackgroundClient, ChannelEvent, Client, Request, Script, ServerError};

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redgrid_codecs::Codec;
 use redgrid_core::Client;
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{Object, ObjectError, ObjectRef, alone, fence};
 use redgrid_map::Map;
 

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, chunks};
 
 use crate::map::LocalCachedMap;

@@ -6,8 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::author::{ClientExt, LockProtocol};
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::lock::{AcquireRequest, Backoff, HoldGuard, LeaseMode, LockKeys, LockProtocol, PendingAcquire};
+use redgrid_core::lock::{AcquireRequest, Backoff, HoldGuard, LeaseMode, LockKeys, PendingAcquire};
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Holder, Name, Token};
 
@@ -30,6 +31,7 @@ pub struct TryAcquire(AcquireBuilder);
 
 /// The options of an acquire, which are the same for all kinds of locks.
 #[derive(Clone, Debug, Default)]
+#[expect(unnameable_types, reason = "only the sealed `Acquirable` uses it")]
 pub struct AcquireOptions {
     pub(crate) wait: Option<Duration>,
     pub(crate) lease: Option<Duration>,

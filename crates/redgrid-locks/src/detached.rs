@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use redgrid_core::author::{ClientExt, LockProtocol};
 use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::lock::{AttachError, DetachError, DetachedHold, LeaseMode, LockProtocol};
+use redgrid_core::lock::{AttachError, DetachError, DetachedHold, LeaseMode};
 use redgrid_core::{Name, Token};
 use serde::{Deserialize, Serialize};
 
@@ -171,6 +172,7 @@ impl Lock {
 /// The error of a failed detach, with the guard.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
+#[non_exhaustive]
 pub struct NotDetached {
     /// The guard, which still has the lock unless it was lost.
     pub guard: LockGuard,

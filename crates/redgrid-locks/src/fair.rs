@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::lock::{HoldArgs, LockKeys, LockProtocol, PassArgs, ReleaseAfterPass, ServerQueue, TakeoverFrom};
+use redgrid_core::author::{LockProtocol, ServerQueue};
+use redgrid_core::lock::{HoldArgs, LockKeys, PassArgs, ReleaseAfterPass, TakeoverFrom};
 use redgrid_core::name::companion;
 use redgrid_core::{BulkScript, Request, Script};
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::lock::{LockKeys, QueuePositionView};
 use redgrid_core::name::companion;
 use redgrid_core::object::{Object, layouts};

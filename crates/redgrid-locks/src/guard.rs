@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use redgrid_core::lock::{ExtendError, FromHoldGuard, HoldGuard, HoldWatch, LostReason, ReleaseError};
+use redgrid_core::author::FromHoldGuard;
+use redgrid_core::lock::{ExtendError, HoldGuard, HoldWatch, LostReason, ReleaseError};
 use redgrid_core::{Name, Token};
 
 /// A held lock. Dropping it releases the lock in the background; [`LockGuard::release`] waits for
@@ -183,6 +184,7 @@ impl std::fmt::Debug for LockGuard {
 /// Error of a lock that was lost while it was needed. Another holder may have had it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` was lost: {reason}")]
+#[non_exhaustive]
 pub struct LockLost {
     /// Name of the lock.
     pub name: Name,

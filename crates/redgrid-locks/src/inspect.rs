@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::lock::LockKeys;
 use redgrid_core::name::companion;
@@ -37,6 +38,7 @@ pub struct LockState {
 
 /// A holder as the server knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockHolder {
     /// Id of the client, a UUID. If the field does not have Redisson's form, the whole field.
     pub client: String,
@@ -74,6 +76,7 @@ impl LockHolder {
 
 /// A waiter in the queue of a fair lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockWaiter {
     /// Id of the client, a UUID. If the field does not have Redisson's form, the whole field.
     pub client: String,

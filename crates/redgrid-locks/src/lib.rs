@@ -38,6 +38,8 @@
 //!
 //! A namespace precedes the name, inside the braces too.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acquire;
 mod change_listener;
 mod detached;

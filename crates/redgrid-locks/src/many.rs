@@ -41,6 +41,7 @@ pub trait Acquirable: sealed::Sealed + Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<Self::Guard>, AcquireError>> + Send;
 }
 
+#[expect(unnameable_types, reason = "seals `Acquirable`")]
 pub(crate) mod sealed {
     pub trait Sealed {}
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::lock::{AcquireRequest, HoldGuard, MultiGrant, MultiOutcome};
 use redgrid_core::{Client, InvalidName, Name};

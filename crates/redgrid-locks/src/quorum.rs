@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use redgrid_core::author::{ClientExt, LockProtocol};
 use redgrid_core::clock::Instant;
-use redgrid_core::lock::{AcquireRequest, HoldGuard, LockKeys, LockProtocol};
+use redgrid_core::lock::{AcquireRequest, HoldGuard, LockKeys};
 use redgrid_core::name::companion;
 use redgrid_core::{Client, DeploymentKind, Failure, Name, Script, ServerError, Token, Watch};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};

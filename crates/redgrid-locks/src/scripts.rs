@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::lock::{HoldArgs, LockProtocol, MultiKeyProtocol, TakeoverFrom};
+use redgrid_core::author::{LockProtocol, MultiKeyProtocol};
+use redgrid_core::lock::{HoldArgs, TakeoverFrom};
 use redgrid_core::{BatchPhase, BatchScript, BulkScript, Request, Script};
 
 static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/acquire.lua"));

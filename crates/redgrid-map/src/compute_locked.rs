@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Holder;
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{CasLoop, ObjectError};
 use redgrid_locks::{AcquireError, LockLost};
 
@@ -50,7 +51,7 @@ pub struct Locked<'m, K, V, KC, VC> {
 impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// Returns a builder that computes values under the locks of their keys.
     ///
-    /// It waits for a lock up to [`Client::patience`](crate::Client::patience), the time limit of a
+    /// It waits for a lock up to `response_timeout × (retries + 1)`, the time limit of a
     /// call, unless [`Locked::timeout`] is set.
     ///
     /// ```no_run

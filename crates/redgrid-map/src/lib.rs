@@ -33,6 +33,8 @@
 //! - An entry that cannot be decoded is an error for this entry only. It stays in the map, and a
 //!   stream continues after it.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod add;
 mod backed;
 mod compare;

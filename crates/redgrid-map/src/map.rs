@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{Object, ObjectError, ObjectRef, alone, fence};
 use redgrid_core::{Client, Script};
 

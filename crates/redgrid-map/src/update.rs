@@ -22,7 +22,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     /// # Errors
     ///
     /// [`ObjectError::Contended`] if other clients were faster until the time limit of a call,
-    /// [`Client::patience`](crate::Client::patience). Otherwise as for [`Map::set`].
+    /// `response_timeout × (retries + 1)`. Otherwise as for [`Map::set`].
     ///
     /// # Cancel safety
     ///

@@ -11,10 +11,12 @@ pub trait Lifetimes: Kind {}
 
 /// Each value occurs once, in no order.
 #[derive(Debug, Clone, Copy)]
+// Exhaustive: a marker, which has no values.
 pub enum Sets {}
 
 /// Values in the order of their insertion, possibly with duplicates.
 #[derive(Debug, Clone, Copy)]
+// Exhaustive: a marker, which has no values.
 pub enum Lists {}
 
 /// [`Sets`] or [`Lists`] whose keys have lifetimes in an additional sorted set, as in Redisson's
@@ -34,11 +36,13 @@ impl<Y: sealed::Values> Kind for Native<Y> {}
 impl<Y: sealed::Values> Lifetimes for Expiring<Y> {}
 impl<Y: sealed::Values> Lifetimes for Native<Y> {}
 
+#[expect(unnameable_types, reason = "seals `Kind`")]
 pub(crate) mod sealed {
     use super::{Expiring, Lists, Native, Sets};
 
     /// Where the lifetimes of keys are stored; an argument of the scripts.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    // Exhaustive: only this crate can name it.
     pub enum LifetimeMode {
         /// Keys have no lifetimes.
         Plain,

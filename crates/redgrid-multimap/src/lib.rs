@@ -33,6 +33,8 @@
 //! - Changes of the whole map ([`Multimap::object`]) are one step for up to 10,000 keys.
 //! - Keys are equal if their encoded bytes are equal, and so are values.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod all_keys;
 mod change;
 mod expire;

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode, Raw, element_hash};
+use redgrid_core::author::ClientExt;
 use redgrid_core::name::suffixed;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{BulkScript, Client, FromReply, Request};

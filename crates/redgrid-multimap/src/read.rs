@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, ObjectRef, Scan};
 use redgrid_core::{FromReply, Request};
 
@@ -44,7 +45,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// [`ObjectError`] states what failed. [`ObjectError::Contended`] if there are more expired
     /// keys than can be removed within the time limit of a call,
-    /// [`Client::patience`](redgrid_core::Client::patience). The next call continues with the rest.
+    /// `response_timeout × (retries + 1)`. The next call continues with the rest.
     ///
     /// # Cancel safety
     ///

@@ -36,6 +36,8 @@
 //!
 //! A namespace precedes the name, also inside the braces.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod semaphore;
 
 pub use redgrid_core::config::Durability;

@@ -44,6 +44,8 @@
 //! - A change is sent once. Where its answer is lost it ends [`Failure::OutcomeUnknown`], and is
 //!   not made a second time.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod delayed;
 mod deque;
 mod elements;

@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Client, Name};

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Failure, OrderedSubscription, ServerError};
 
 use crate::error::LimitError;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Failure, Name, Operation, ServerError};
 

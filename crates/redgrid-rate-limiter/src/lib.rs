@@ -42,6 +42,8 @@
 //!
 //! A namespace goes in front of the name, inside the braces too.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acquire;
 mod attend;
 mod error;

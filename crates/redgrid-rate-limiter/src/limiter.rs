@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure, LIFETIMES, LIFETIMES_EXPECTED, ServerError};

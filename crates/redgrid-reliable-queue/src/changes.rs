@@ -1,9 +1,10 @@
 //! What tasks of one process do to a queue at the same time leaves as one request, which acts once.
 
 use bytes::Bytes;
+use redgrid_core::author::{BatchExecutor, ClientExt};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
-use redgrid_core::{BatchExecutor, Client, Name, ServerError};
+use redgrid_core::{Client, Name, ServerError};
 
 use crate::error::QueueError;
 use crate::keys::Keys;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use redgrid_core::author::{Batcher, ClientExt};
 use redgrid_core::object::{ObjectError, ObjectRef};
-use redgrid_core::{Batcher, Client, Name, ServerError};
+use redgrid_core::{Client, Name, ServerError};
 
 use crate::changes::{Change, Changes, Told, under};
 use crate::error::QueueError;

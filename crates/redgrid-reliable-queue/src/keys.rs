@@ -1,6 +1,7 @@
 //! The keys of a queue, and its scripts.
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
 use redgrid_core::object::layouts::reliable_queue;

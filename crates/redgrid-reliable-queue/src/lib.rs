@@ -43,6 +43,8 @@
 //! - A push, an acknowledgement and every other change acts once, however often it is sent.
 //! - Higher priorities first, and in each the order of the pushes; who comes back takes its old place.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod ask;
 mod body;
 mod changes;

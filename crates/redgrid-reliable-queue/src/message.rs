@@ -41,6 +41,7 @@ impl fmt::Debug for MessageId {
 /// Text that is no id of a message, or no receipt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, got `{got}`")]
+#[non_exhaustive]
 pub struct InvalidId {
     /// What it should be.
     pub expected: &'static str,

@@ -25,6 +25,7 @@ const UNASKED: &str = "one before it was not answered";
 
 /// What became of a message that was pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pushed {
     /// The message: of one that is no new one that of the first with its deduplication id, which may be over.
     pub id: MessageId,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::layouts::reliable_queue;
 use redgrid_core::object::{Object, ObjectError, ObjectRef};
 use redgrid_core::{Client, Request, ServerError};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redgrid_codecs::Codec;
 use redgrid_core::ServerError;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 use redgrid_core::wait_queue::WaitEnd;

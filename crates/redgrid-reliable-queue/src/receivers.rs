@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
 use redgrid_core::{ChannelEvent, Client, Offer, OrderedSubscription};
 

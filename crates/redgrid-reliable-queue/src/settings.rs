@@ -27,6 +27,7 @@ pub(crate) const NAMES: [&str; 8] =
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[doc(alias = "QueueConfig")]
+// Exhaustive: users write `QueueSettings { capacity, ..QueueSettings::default() }`.
 pub struct QueueSettings {
     /// For how long a message is given to nobody else: 1 ms to 3650 days. `None`: 30 s.
     pub visibility: Option<Duration>,

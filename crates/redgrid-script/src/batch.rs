@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redgrid_codecs::Decode;
+use redgrid_core::author::ClientExt;
 use redgrid_core::config::Durability;
 use redgrid_core::{Client, CommitError, Failure, FromReply, Reply, Request, ServerError};
 

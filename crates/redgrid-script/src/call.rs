@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_codecs::Encode;
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, Failure, Name, OwnedScript, Request, ServerError};
 
 use crate::error::CallError;

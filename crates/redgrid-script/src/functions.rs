@@ -70,6 +70,7 @@ pub struct Running {
 
 /// What happens to existing libraries when others are restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Restoring {
     /// They are kept. If one has the name of a library to restore, nothing is restored.
     #[default]

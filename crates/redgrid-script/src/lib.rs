@@ -37,6 +37,8 @@
 //! - An atomic batch is executed as a whole or not at all. A command that fails during execution
 //!   fails alone, as Redis has no rollback.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod all_nodes;
 mod batch;
 mod call;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, Failure, FromReply, Reply, ServerError};
 
 use crate::all_nodes::AllNodes;
@@ -113,7 +114,7 @@ impl Call {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "eval")]
-    pub async fn query_all_nodes<T: FromReply>(self, client: &Client) -> Result<AllNodes<T>, CallError> {
+    pub async fn query_all_nodes<T: FromReply + Send>(self, client: &Client) -> Result<AllNodes<T>, CallError> {
         if let Some(key) = self.key_names().first() {
             return Err(Failure::invalid_argument(
                 self.label(),

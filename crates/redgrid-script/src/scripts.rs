@@ -1,5 +1,6 @@
 //! The script cache of the servers.
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, Code, NodeId, Request, ServerError};
 
 use crate::all_nodes::AllNodes;
@@ -15,6 +16,7 @@ pub struct Scripts {
 /// Confirms that all scripts or libraries of the servers are to be removed, including those of
 /// other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ForgetAll {
     /// Remove all.
     Yes,
@@ -103,7 +105,7 @@ impl Scripts {
 }
 
 /// Sends a request to every primary.
-pub(crate) async fn on_primaries<T: redgrid_core::FromReply>(
+pub(crate) async fn on_primaries<T: redgrid_core::FromReply + Send>(
     client: &Client,
     what: &str,
     request: Request,

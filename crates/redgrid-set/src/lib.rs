@@ -40,6 +40,8 @@
 //!   call that reads or removes many values at once fails as a whole, but what it was to remove is
 //!   removed: a `pop_…_many` removes all of its values.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod atomic;
 mod combine;
 mod common;

@@ -42,6 +42,8 @@
 //!   [`ObjectError::Shards`], which names the shards.
 //! - A stream holds one page of one shard at a time, whatever the size of the object.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "bits")]
 mod bit_set;
 #[cfg(feature = "bits")]

@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Encode};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{IdempotentScript, Request, Script};
 

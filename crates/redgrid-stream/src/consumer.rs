@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::Failure;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 

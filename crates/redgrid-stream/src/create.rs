@@ -12,6 +12,7 @@ use crate::id::EntryId;
 
 /// The position in the stream at which a group starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Start {
     /// With all entries of the stream.
     Beginning,

@@ -10,6 +10,7 @@ use crate::id::EntryId;
 
 /// An entry of a stream: an id, and fields with values in the order in which they were added.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry<K, V> {
     /// The id of the entry.
     pub id: EntryId,

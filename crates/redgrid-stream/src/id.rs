@@ -23,6 +23,7 @@ use redgrid_core::{FromReply, Reply, ServerError};
 /// ```
 #[doc(alias = "StreamMessageId")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+// Exhaustive: an id is these two numbers, and users make it of them.
 pub struct EntryId {
     /// Milliseconds since 1970, unless the ids are chosen by the caller.
     pub ms: u64,
@@ -33,6 +34,7 @@ pub struct EntryId {
 /// The error of parsing text that is not an entry id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid entry id: expected milliseconds and a number as in `1700000000000-0`, got `{got}`")]
+#[non_exhaustive]
 pub struct InvalidEntryId {
     /// The first 50 characters of the text.
     pub got: String,

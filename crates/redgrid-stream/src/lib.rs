@@ -43,6 +43,8 @@
 //!   other entries, and [`Entries`] and consumers continue after it. [`Range`] and [`Read`] fail
 //!   with it, and can be repeated.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod add;
 mod claim;
 mod consumer;

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{BackgroundClient, ChannelEvent, Client, OrderedSubscription, Request};
 use tokio::sync::watch;

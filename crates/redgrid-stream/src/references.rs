@@ -13,6 +13,7 @@ const REQUIRED_SERVER: &str = "Redis 8.2 or newer";
 
 /// What happens to the pending references of other groups when an entry is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum References {
     /// The entry stays pending, without fields.
     Keep,
@@ -25,6 +26,7 @@ pub enum References {
 /// The result of removing one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[doc(alias = "StreamEntryStatus")]
+#[non_exhaustive]
 pub enum Removed {
     /// The stream has no such entry.
     Absent,

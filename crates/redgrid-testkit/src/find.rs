@@ -121,6 +121,7 @@ impl ServerBinary {
 
 /// A release of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+// Exhaustive: a version is these three numbers.
 pub struct Version {
     /// The first number.
     pub major: u32,

@@ -52,7 +52,8 @@ macro_rules! subscribable {
             /// [`Failure::InvalidName`](crate::Failure::InvalidName).
             #[doc(alias = "countListeners")]
             pub fn count_listeners(&self) -> Result<usize, ObjectError> {
-                Ok(self.object_ref.client().local_subscriptions(&self.channels()?))
+                let client = self.object_ref.client();
+                Ok(redgrid_core::author::ClientExt::local_subscriptions(client, &self.channels()?))
             }
         }
     };

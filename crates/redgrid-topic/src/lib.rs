@@ -38,6 +38,8 @@
 //!
 //! Other topics have no keys: their channel is their name, prefixed with the client's namespace.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod handle;
 mod message;
 mod pattern;

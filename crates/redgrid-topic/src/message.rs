@@ -5,6 +5,7 @@ use redgrid_core::object::events::Gap;
 
 /// A published message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Message<T> {
     /// The name of the topic to which it was published, without the client's namespace. Bytes that
     /// are not UTF-8 are replaced by `U+FFFD`.

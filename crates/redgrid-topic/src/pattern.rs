@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::Codec;
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Client};
 

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::events::Gap;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Name, PubSubEvent, PubSubStream, ServerError};

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use redgrid_codecs::{Codec, Encode};
+use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Client};
 

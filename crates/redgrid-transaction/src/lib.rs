@@ -53,6 +53,8 @@
 //! | `redgrid_once:{name}:<client id>`, of the first object | string: the number of the client's last commit, and its reply | under a minute |
 //! | `name:transaction_lock`, `{name}:<hash>:lock` | Redisson's locks: only read | its own |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod bucket;
 mod commit;
 mod error;

@@ -1,5 +1,6 @@
 //! Retries of a transaction until it is committed.
 
+use redgrid_core::author::ClientExt;
 use std::time::Duration;
 
 use crate::error::TransactionError;

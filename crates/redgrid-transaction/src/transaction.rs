@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::{ObjectError, ObjectRef, chunks};
 use redgrid_core::{Client, FromReply, Name, Pairs, Request};
@@ -24,6 +25,7 @@ const LOCK_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::f
 
 /// The isolation of a transaction. The documentation of this crate has the table of anomalies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Isolation {
     /// Reads return committed values. The commit requires that values that were read and are
     /// written have not changed. Values that were only read may have changed.

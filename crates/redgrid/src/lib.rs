@@ -15,107 +15,107 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Each kind of object is a crate of its own (`redgrid-locks`) that can be used alone; this one gathers them behind
-//! [`Grid`], one feature each.
+//! Each kind of object is a crate of its own (`redgrid-locks`) that can be used alone. This crate
+//! gathers them behind [`Grid`]. The main types are at the root. Builders, guards and errors of an
+//! object are in its module: [`locks::AcquireError`].
+//!
+//! # Modules and features
+//!
+//! The feature of a module has its name. `locks` is the only default feature; `full` has all
+//! objects, `json`, `config-files` and `tls`.
+//!
+//! | module | feature | contents |
+//! |---|---|---|
+//! | [`client`] | | the client, its commands, events and health; names and errors |
+//! | [`config`] | | settings; `Config::from_file` needs `config-files` |
+//! | [`object`] | | what all objects have: lifetimes, renaming, events |
+//! | [`observe`] | | the names of metrics and spans (features `metrics`, `tracing`) |
+//! | [`locks`] | `locks` | `Lock`, `FairLock`, `RwLock`, `FencedLock`, `SpinLock`, `MultiLock`, `QuorumLock`, `SegmentedLock`, `Election`, `Fence` |
+//! | [`semaphore`] | `semaphore` | `Semaphore` |
+//! | [`permit_expirable_semaphore`] | `permit-expirable-semaphore` | `PermitExpirableSemaphore`: permits with ids and leases |
+//! | [`countdown_latch`] | `countdown-latch` | `CountDownLatch` |
+//! | [`barrier`] | `barrier` | `Barrier`, `DoubleBarrier`, `Phaser`, `Condition`, `Event`, `Notify` |
+//! | [`rate_limiter`] | `rate-limiter` | `RateLimiter`, `GcraLimiter` |
+//! | [`atomic_long`] | `atomic-long` | `AtomicLong`, `AtomicDouble`, `LongAdder`, `DoubleAdder` |
+//! | [`id_generator`] | `id-generator` | `IdGenerator`, `TimeOrderedId` |
+//! | [`bucket`] | `bucket` | `Bucket`, `Buckets` |
+//! | [`map`] | `map` | `Map`, `BackedMap`; with `map-locks` locks for each key |
+//! | [`local_cached_map`] | `local-cached-map` | `LocalCachedMap` |
+//! | [`cache`] | `cache` | `MapCache`, `NativeMapCache`, `SetCache` |
+//! | [`multimap`] | `multimap` | `SetMultimap`, `ListMultimap`, and those with lifetimes |
+//! | [`list`] | `list` | `List` |
+//! | [`set`] | `set` | `Set`, `SortedSet`, `ScoredSortedSet`, `LexSortedSet` |
+//! | [`queue`] | `queue` | `Queue`, `Deque`, `DelayedQueue`, `PriorityQueue`, `RingBuffer` |
+//! | [`reliable_queue`] | `reliable-queue` | `ReliableQueue` |
+//! | [`stream`] | `stream` | `Stream`, `Group`, `Consumer` |
+//! | [`topic`] | `topic` | `Topic`, `PatternTopic`, `ShardedTopic`, `ReliableTopic` |
+//! | [`bits`] | `bits` | `BitSet`, `BloomFilter`, `HyperLogLog` |
+//! | [`geo`] | `geo` | `Geo` |
+//! | [`sharded`] | `sharded` | `ShardedMap`, `ShardedSet`, `ShardedBitSet`, `ShardedBloomFilter` |
+//! | [`transaction`] | `transaction` | `Transaction` |
+//! | [`script`] | `script` | `Scripts`, `Functions`, `Batch` |
+//! | [`keys`] | `keys` | `Keys`: all keys of the servers |
+//! | [`codecs`] | | values to bytes and back; `Json` and other formats by features of their names |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod client;
 mod grid;
 
 pub use grid::Grid;
 #[cfg(feature = "atomic-long")]
-pub use redgrid_atomic_long::{
-    self as atomic_long, AdderError, AtomicDouble, AtomicError, AtomicLong, Comparison, DoubleAdder, LongAdder,
-};
+pub use redgrid_atomic_long::{self as atomic_long, AtomicLong, LongAdder};
 #[cfg(feature = "barrier")]
-pub use redgrid_barrier as barrier;
-#[cfg(feature = "barrier")]
-pub use redgrid_barrier::{
-    Barrier, BarrierError, BarrierWaitResult, Condition, ConditionError, DoubleBarrier, DoubleBarrierGuard, Notify,
-    Party, Phaser, PhaserError, PhaserState, RequestError,
-};
+pub use redgrid_barrier::{self as barrier, Barrier, Phaser};
 #[cfg(feature = "bits")]
-pub use redgrid_bits::{self as bits, BitSet, BloomFilter, HyperLogLog};
+pub use redgrid_bits::{self as bits, BitSet, BloomFilter};
 #[cfg(feature = "bucket")]
-pub use redgrid_bucket::{self as bucket, Bucket, Buckets};
+pub use redgrid_bucket::{self as bucket, Bucket};
 #[cfg(feature = "cache")]
-pub use redgrid_cache::{self as cache, MapCache, NativeMapCache, SetCache};
-#[cfg(any(
-    feature = "bits",
-    feature = "bucket",
-    feature = "cache",
-    feature = "geo",
-    feature = "list",
-    feature = "local-cached-map",
-    feature = "map",
-    feature = "multimap",
-    feature = "reliable-queue",
-    feature = "queue",
-    feature = "script",
-    feature = "set",
-    feature = "stream",
-    feature = "topic",
-    feature = "sharded",
-    feature = "transaction",
-))]
+pub use redgrid_cache::{self as cache, MapCache};
 pub use redgrid_codecs as codecs;
-pub use redgrid_core::config;
-pub use redgrid_core::object::{self, Object, ObjectError};
-pub use redgrid_core::{
-    Client, Code, Command, Config, ConfigError, ConnectError, ConnectionEvent, ConnectionEvents, Deployment,
-    DeploymentKind, Failure, FromReply, Health, HealthCheck, Holder, InvalidName, Name, NodeHealth, NodeId, NodePart,
-    NotClosed, NotReady, Reply, Request, Script, ServerError, Shard, Token, observe,
-};
+pub use redgrid_core::object::{self, ObjectError};
+pub use redgrid_core::{Client, Config, ConnectError, Failure, Holder, Name, ServerError, Token, config, observe};
 #[cfg(feature = "countdown-latch")]
 pub use redgrid_countdown_latch::{self as countdown_latch, CountDownLatch};
 #[cfg(feature = "geo")]
-pub use redgrid_geo::{self as geo, Distance, Geo, Position};
+pub use redgrid_geo::{self as geo, Geo};
 #[cfg(feature = "id-generator")]
-pub use redgrid_id_generator::{self as id_generator, DecodedId, IdError, IdGenerator, TimeOrderedId};
+pub use redgrid_id_generator::{self as id_generator, IdGenerator};
 #[cfg(feature = "keys")]
-pub use redgrid_keys::{self as keys, FlushScope, Key, Keys, KeysError, Kind};
+pub use redgrid_keys as keys;
 #[cfg(feature = "list")]
 pub use redgrid_list::{self as list, List};
 #[cfg(feature = "local-cached-map")]
 pub use redgrid_local_cached_map::{self as local_cached_map, LocalCachedMap};
 #[cfg(feature = "locks")]
-pub use redgrid_locks as locks;
-#[cfg(feature = "locks")]
 pub use redgrid_locks::{
-    Acquirable, Acquire, AcquireError, AcquireMany, AttachError, Campaign, CampaignError, DetachError, Detached,
-    Election, ExtendError, FairLock, Fence, FenceError, FencedLock, Follow, HoldWatch, Leader, Leadership, Lock,
-    LockChange, LockGuard, LockLost, LostReason, MultiGuard, MultiLock, NotDetached, Observation, QueuePosition,
-    Quorum, QuorumGuard, QuorumLock, ReleaseError, SegmentGuard, SegmentIter, SegmentedLock, SpinLock, TryAcquire,
-    TryAcquireMany, WithError,
+    self as locks, Election, FairLock, FencedLock, Lock, LockGuard, MultiLock, QuorumLock, ReadGuard, RwLock,
+    WriteGuard,
 };
-#[cfg(feature = "locks")]
-pub use redgrid_locks::{DowngradeError, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard};
 #[cfg(feature = "map")]
 pub use redgrid_map::{self as map, Map};
 #[cfg(feature = "multimap")]
-pub use redgrid_multimap::{
-    self as multimap, ListMultimap, ListMultimapCache, NativeListMultimapCache, NativeSetMultimapCache, SetMultimap,
-    SetMultimapCache,
-};
+pub use redgrid_multimap as multimap;
 #[cfg(feature = "permit-expirable-semaphore")]
 pub use redgrid_permit_expirable_semaphore::{self as permit_expirable_semaphore, PermitExpirableSemaphore};
 #[cfg(feature = "queue")]
-pub use redgrid_queue::{self as queue, DelayedQueue, Deque, PriorityQueue, Queue, RingBuffer};
+pub use redgrid_queue::{self as queue, Queue};
 #[cfg(feature = "rate-limiter")]
-pub use redgrid_rate_limiter::{self as rate_limiter, GcraLimiter, LimitError, Quota, Rate, RateKind, RateLimiter};
+pub use redgrid_rate_limiter::{self as rate_limiter, RateLimiter};
 #[cfg(feature = "reliable-queue")]
-pub use redgrid_reliable_queue::{self as reliable_queue, QueueError, QueueSettings, ReliableQueue};
+pub use redgrid_reliable_queue::{self as reliable_queue, ReliableQueue};
 #[cfg(feature = "script")]
-pub use redgrid_script::{
-    self as script, AllNodes, Batch, BatchIndex, Call, CallError, Function, Functions, Library, Results, Scripts,
-};
+pub use redgrid_script as script;
 #[cfg(feature = "semaphore")]
 pub use redgrid_semaphore::{self as semaphore, Semaphore};
 #[cfg(feature = "set")]
-pub use redgrid_set::{self as set, LexSortedSet, ScoredSortedSet, Set, SortedSet};
+pub use redgrid_set::{self as set, Set};
 #[cfg(feature = "sharded")]
-pub use redgrid_sharded::{self as sharded, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedObject, ShardedSet};
+pub use redgrid_sharded as sharded;
 #[cfg(feature = "stream")]
-pub use redgrid_stream::{self as stream, EntryId, Stream};
+pub use redgrid_stream::{self as stream, Stream};
 #[cfg(feature = "topic")]
-pub use redgrid_topic::{self as topic, PatternTopic, ReliableTopic, ShardedTopic, SubscriptionError, Topic};
+pub use redgrid_topic::{self as topic, Topic};
 #[cfg(feature = "transaction")]
-pub use redgrid_transaction::{self as transaction, Isolation, Transaction, TransactionError};
+pub use redgrid_transaction::{self as transaction, Transaction};

@@ -98,6 +98,90 @@ fn each_program_is_built_and_named_where_one_looks_for_it() {
     }
 }
 
+/// The files with Rust code below a folder.
+fn sources(of: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(of).unwrap().map(|entry| entry.unwrap().path()) {
+        match entry.extension() {
+            _ if entry.is_dir() => sources(&entry, found),
+            Some(extension) if extension == "rs" => found.push(entry),
+            _ => {}
+        }
+    }
+}
+
+/// The lines above a declaration that belong to it: documentation, attributes and comments.
+fn head<'a>(lines: &'a [&str], declared: usize) -> impl Iterator<Item = &'a str> {
+    let above = lines[..declared].iter().rev().map(|line| line.trim_start());
+    above.take_while(|line| line.starts_with("//") || line.starts_with("#[") || line.starts_with(')'))
+}
+
+/// Whether all fields of the struct or tuple struct that is declared in this line are public, and there are some.
+fn has_only_public_fields(lines: &[&str], declared: usize) -> bool {
+    let declaration = lines[declared];
+    if !declaration.ends_with('{') {
+        return declaration.contains("(pub ");
+    }
+    let indent = declaration.len() - declaration.trim_start().len();
+    let body = lines[declared + 1..].iter().take_while(|line| **line != format!("{}}}", " ".repeat(indent)));
+    let fields: Vec<&str> = body.map(|line| line.trim()).filter(|line| line.ends_with(',')).collect();
+    let is_public = |field: &&str| field.starts_with("pub ") || field.starts_with("//") || field.starts_with("#[");
+    !fields.is_empty() && fields.iter().all(is_public)
+}
+
+#[test]
+fn each_public_enum_and_open_struct_can_grow_or_says_why_not() {
+    let mut files = Vec::new();
+    for one in fs::read_dir(workspace().join("crates")).unwrap().map(|entry| entry.unwrap().path()) {
+        if one.join("src/lib.rs").exists() {
+            sources(&one.join("src"), &mut files);
+        }
+    }
+    let mut closed = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let line = line.trim_start();
+            let is_open =
+                line.starts_with("pub enum ") || line.starts_with("pub struct ") && has_only_public_fields(&lines, at);
+            let decides = |line: &str| line == "#[non_exhaustive]" || line.starts_with("// Exhaustive: ");
+            if is_open && !head(&lines, at).any(decides) {
+                closed.push(format!("{}:{}: {line}", file.display(), at + 1));
+            }
+        }
+    }
+    assert!(closed.is_empty(), "neither `#[non_exhaustive]` nor `// Exhaustive: <reason>`: {closed:#?}");
+}
+
+/// The names of types, and of modules, at the root of the facade.
+fn root() -> (Vec<String>, Vec<String>) {
+    let text = read("crates/redgrid/src/lib.rs");
+    let statements = text.split(';').filter_map(|part| part.split_once("pub use ").map(|(_, used)| used));
+    let names = statements.flat_map(|used| {
+        let (path, names) = used.split_once('{').unwrap_or(used.rsplit_once("::").unwrap_or(("", used)));
+        let last = path.trim_end_matches("::").rsplit("::").next().unwrap_or(path);
+        let name = |name: &str| match name.trim().split_once(" as ") {
+            Some((_, name)) => name.to_owned(),
+            None if name.trim() == "self" => last.to_owned(),
+            None => name.trim().to_owned(),
+        };
+        names.trim_end_matches('}').split(',').map(name).filter(|name| !name.is_empty()).collect::<Vec<_>>()
+    });
+    names.partition(|name| name.starts_with(char::is_uppercase))
+}
+
+#[test]
+fn the_root_of_the_facade_is_short_and_its_modules_are_in_the_table() {
+    let (types, modules) = root();
+    assert!((35..=45).contains(&types.len()), "{} types: {types:?}", types.len());
+    assert_eq!(types.iter().collect::<BTreeSet<_>>().len(), types.len(), "{types:?}");
+    let front = read("crates/redgrid/src/lib.rs");
+    assert!(modules.len() > 25, "{modules:?}");
+    for module in modules.iter().map(String::as_str).chain(["client"]) {
+        assert!(front.contains(&format!("//! | [`{module}`] |")), "no row of {module} in the table of modules");
+    }
+}
+
 #[test]
 fn each_page_of_docs_is_found_from_the_first_one() {
     let first = links(&read("README.md"));

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use redgrid_core::author::Server;
 use redgrid_core::clock::Clock;
 use redgrid_core::config::Durability;
 use redgrid_core::{
-    ChannelKind, Client, CommitError, Config, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock,
+    ChannelKind, Client, CommitError, Config, ConnectionId, NodeId, Push, Refused, Reply, Request, ServerClock,
     ServerError,
 };
 use redgrid_locks::Lock;

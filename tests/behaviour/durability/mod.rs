@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use redgrid_core::author::Server;
 use redgrid_core::config::Durability;
-use redgrid_core::{CommitError, Config, ConnectionId, Request, Server};
+use redgrid_core::{CommitError, Config, ConnectionId, Request};
 use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, server};
 

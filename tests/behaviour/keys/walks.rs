@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Failure, Name, Request, ServerError};
 use redgrid_keys::{FlushScope, Keys, KeysError};
 use redgrid_locks::Lock;

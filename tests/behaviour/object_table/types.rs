@@ -109,7 +109,7 @@ pub(super) fn all() -> Vec<Type> {
         }
         "local cached map": LocalCachedMap<u64, u64>, |it| { it.insert(&1, &1).await.unwrap() }
         "map cache": MapCache<u64, u64>, |it| {
-            it.set_limit(Limit { entries: 10, order: EvictionOrder::LeastRecentlyUsed }).await.unwrap();
+            it.set_limit(Limit::least_recently_used(10)).await.unwrap();
             it.insert(&1, &1).expires_in(HOUR).idle_for(HOUR).await.unwrap()
         }
         "native map cache" native: NativeMapCache<u64, u64>, |it| { it.insert(&1, &1).await.unwrap() }

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use redgrid_core::author::Server;
 use redgrid_core::clock::Clock;
-use redgrid_core::{
-    ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock, ServerError,
-};
+use redgrid_core::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, ServerClock, ServerError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 

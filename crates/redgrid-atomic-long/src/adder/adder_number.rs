@@ -6,6 +6,7 @@ use super::stripes::{Doubles, Longs};
 
 /// A sum of either type.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Amount {
     /// A sum of a [`LongAdder`](crate::LongAdder).
     Long(i64),
@@ -22,8 +23,8 @@ impl std::fmt::Display for Amount {
     }
 }
 
-/// The number type of an adder: what is added locally, in intermediate sums, and on the server.
-pub trait AdderNumber: Copy + Debug + Send + Sync + 'static {
+/// The number type of an adder: `i64` or `f64`. The trait is sealed.
+pub trait AdderNumber: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
     /// The counter in the memory of a process.
     #[doc(hidden)]
     type Local: Debug + Send + Sync;
@@ -61,6 +62,14 @@ pub trait AdderNumber: Copy + Debug + Send + Sync + 'static {
     fn parse(text: &str) -> Option<Self>;
     #[doc(hidden)]
     fn amount(self) -> Amount;
+}
+
+mod sealed {
+    #[expect(unnameable_types, reason = "seals `AdderNumber`")]
+    pub trait Sealed {}
+
+    impl Sealed for i64 {}
+    impl Sealed for f64 {}
 }
 
 impl AdderNumber for i64 {

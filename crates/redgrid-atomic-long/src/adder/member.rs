@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, Failure, Name, Operation, ServerError};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;

@@ -17,7 +17,7 @@ mod round;
 mod scripts;
 mod stripes;
 
-pub use adder_number::Amount;
+pub use adder_number::{AdderNumber, Amount};
 pub use double::DoubleAdder;
 pub use error::AdderError;
 pub use long::LongAdder;

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::{Client, Failure, Request, ServerError};
 use uuid::Uuid;
@@ -211,7 +212,7 @@ impl<N: AdderNumber> SharedAdder<N> {
                     let too_late = until.min(client.clock().now() + client.response_timeout() + CLOCK_MARGIN);
                     tokio::select! {
                         () = client.clock().sleep_until(too_late) => {}
-                        () = client.shutting_down() => {}
+                        () = client.closing() => {}
                     }
                 }
                 return RoundOutcome::Retry(error);
@@ -340,7 +341,7 @@ async fn wait<N: AdderNumber>(client: &Client, own_answer: &mut OwnAnswer<'_, N>
     tokio::select! {
         () = own_answer.decided(), if !is_decided => {}
         () = client.clock().sleep_until(at) => {}
-        () = client.shutting_down() => {}
+        () = client.closing() => {}
     }
 }
 

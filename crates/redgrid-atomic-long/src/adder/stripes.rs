@@ -35,6 +35,7 @@ fn thread_index() -> usize {
 
 /// A counter of whole numbers. Its sum may be beyond i64.
 #[derive(Debug)]
+#[expect(unnameable_types, reason = "only the sealed `AdderNumber` uses it")]
 pub struct Longs {
     stripes: Box<[Stripe<AtomicI64>]>,
     /// The sum of large summands and of emptied stripes.
@@ -73,6 +74,7 @@ impl Longs {
 
 /// A counter of floating point numbers, stored as their bits.
 #[derive(Debug)]
+#[expect(unnameable_types, reason = "only the sealed `AdderNumber` uses it")]
 pub struct Doubles(Box<[Stripe<AtomicU64>]>);
 
 impl Doubles {

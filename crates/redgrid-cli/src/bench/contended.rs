@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use redgrid::Acquire;
+use redgrid::locks::Acquire;
 
 use super::Trouble;
 use super::crew::{self, Bounds, Cycle, Notes};

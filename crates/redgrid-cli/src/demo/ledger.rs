@@ -4,7 +4,8 @@
 //! (the stock after it, and who is a buyer by which request). Whoever has the lock next looks whether all of the last entry is
 //! true, and makes it so if not. Each write is by itself; none of them knows of the others.
 
-use redgrid::{Grid, TimeOrderedId};
+use redgrid::Grid;
+use redgrid::id_generator::TimeOrderedId;
 
 use super::books::Entry;
 use super::keys;

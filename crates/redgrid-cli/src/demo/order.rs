@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redgrid::{Grid, TimeOrderedId};
+use redgrid::Grid;
+use redgrid::id_generator::TimeOrderedId;
 use tokio::time::Instant;
 
 use super::books::Entry;
@@ -166,7 +167,7 @@ mod tests {
     async fn cut_off(shop: &Shop, bought: bool, taken: bool) -> Entry {
         let grid = &shop.grid;
         let entry = Entry { id: 1, quantity: 3, left: 7, request: 40, user: "ann".into() };
-        let write = async |command: redgrid::Command| command.query::<()>().await.unwrap();
+        let write = async |command: redgrid::client::Command| command.query::<()>().await.unwrap();
         write(grid.command("RPUSH").key(keys::orders("lamp")).unwrap().arg(entry.line())).await;
         if bought {
             keys::buyers(grid, "lamp").set("ann", &40).await.unwrap();

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::join_all;
+use redgrid::client::Reply;
 use redgrid::config::{Address, Durability, Servers};
-use redgrid::{Client, Config, Reply, ServerError};
+use redgrid::{Client, Config, ServerError};
 
 use super::rights::Rights;
 use super::sentinels::Sentinels;
@@ -219,7 +220,7 @@ async fn connect(address: &Address, config: &Config) -> Result<Client, String> {
 }
 
 /// A command that changes nothing.
-pub(crate) fn command(client: &Client, words: &[&str]) -> redgrid::Command {
+pub(crate) fn command(client: &Client, words: &[&str]) -> redgrid::client::Command {
     let (name, args) = words.split_first().map_or(("PING", &[][..]), |(name, args)| (*name, args));
     let command = client.command(name.to_owned()).idempotent();
     args.iter().fold(command, |command, arg| command.arg((*arg).to_owned()))

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use redgrid::client::Code;
 use redgrid::config::Durability;
-use redgrid::{Client, Code, ServerError};
+use redgrid::{Client, ServerError};
 use uuid::Uuid;
 
 use super::facts::{Facts, Node, Wishes, command};

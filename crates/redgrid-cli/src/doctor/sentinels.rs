@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use redgrid::client::{Code, Request};
 use redgrid::config::{Address, Sentinel};
-use redgrid::{Client, Code, Request, ServerError};
-use redgrid_core::{FromReply, Server};
+use redgrid::{Client, ServerError};
+use redgrid_core::FromReply;
+use redgrid_core::author::{ClientExt, Server};
 
 use super::facts::{Facts, READY_WITHIN};
 use super::finding::Finding;

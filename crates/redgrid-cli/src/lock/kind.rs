@@ -2,7 +2,8 @@
 
 use std::future::IntoFuture;
 
-use redgrid::{AcquireError, HoldWatch, LockGuard, ReadGuard, ReleaseError, WriteGuard};
+use redgrid::locks::{AcquireError, HoldWatch, ReleaseError};
+use redgrid::{LockGuard, ReadGuard, WriteGuard};
 
 use super::LockOptions;
 use crate::server::Server;

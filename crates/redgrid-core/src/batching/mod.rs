@@ -22,6 +22,7 @@ use futures_util::future::{MaybeDone, maybe_done, poll_immediate};
 use tokio::task::yield_now;
 
 use self::waiters::{BatchResult, WaiterSlab};
+use crate::author::ClientExt;
 use crate::clock::{Clock, Instant};
 use crate::connection::Client;
 use crate::error::ServerError;
@@ -65,7 +66,7 @@ pub trait BatchExecutor: Send + Sync + 'static {
 
 /// Batches the requests that are submitted through it.
 ///
-/// There is one for each key and client: see [`Client::shared`].
+/// There is one for each key and client: see [`ClientExt::shared`](crate::author::ClientExt::shared).
 pub struct Batcher<C: BatchExecutor>(Arc<Inner<C>>);
 
 struct Inner<C: BatchExecutor> {

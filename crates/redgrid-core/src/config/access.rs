@@ -9,6 +9,7 @@ use async_trait::async_trait;
 
 /// How to log in at the servers that hold the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Access {
     /// The ACL user; none for the default user.
     pub username: Option<String>,
@@ -159,6 +160,7 @@ impl fmt::Debug for Secret {
 
 /// What one connection logs in with.
 #[derive(Clone, Debug, PartialEq, Eq)]
+// Exhaustive: credential providers return it as a literal.
 pub struct Credentials {
     /// The ACL user; none for the default user.
     pub username: Option<String>,

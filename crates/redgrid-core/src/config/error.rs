@@ -55,6 +55,7 @@ impl fmt::Display for Origin {
 
 /// An entry of a configuration that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Warning {
     /// The entry.
     pub origin: Origin,

@@ -8,6 +8,7 @@ use super::{Config, Origin, check};
 
 /// One setting of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Explained {
     /// Its name.
     pub name: &'static str,

@@ -26,6 +26,7 @@ pub enum Servers {
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Single {
     /// Where it is; a host name is looked up anew for every connection.
     pub address: Address,
@@ -33,6 +34,7 @@ pub struct Single {
 
 /// One server of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnixSocket {
     /// Its socket, `unixsocket` in the server's own configuration.
     pub path: PathBuf,
@@ -40,6 +42,7 @@ pub struct UnixSocket {
 
 /// A fixed primary and its replicas. Nobody promotes a replica here; who moves the primary by hand changes this, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MasterSlave {
     /// The primary.
     pub primary: Address,
@@ -50,6 +53,7 @@ pub struct MasterSlave {
 /// A primary and its replicas, of which any may become the primary. There are no sentinels: each node is asked for its
 /// `ROLE`, and something else promotes, such as a managed service.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReplicatedNodes {
     /// All nodes, in any order.
     pub nodes: Vec<Address>,
@@ -57,6 +61,7 @@ pub struct ReplicatedNodes {
 
 /// A primary and replicas that sentinels watch over.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sentinel {
     /// The sentinels; one that answers is enough.
     pub sentinels: Vec<Address>,
@@ -72,6 +77,7 @@ pub struct Sentinel {
 
 /// A cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cluster {
     /// Some of its nodes; one that answers tells of all others.
     pub seeds: Vec<Address>,
@@ -79,6 +85,7 @@ pub struct Cluster {
 
 /// Where one server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct Address {
     /// Host name or IP address, IPv6 without brackets.
     pub host: String,

@@ -12,6 +12,7 @@ pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Which nodes answer reads. What decides (locks and all that is written) always asks the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ReadMode {
     /// The primary.
     #[default]
@@ -25,6 +26,7 @@ pub enum ReadMode {
 /// Where waiters listen for what is published when a lock is given back. All services that share locks must be set alike, for the
 /// sake of turns: who listens at a replica is not counted by the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum SubscriptionMode {
     /// At the primary.
     #[default]
@@ -36,6 +38,7 @@ pub enum SubscriptionMode {
 /// Whether a cluster's messages go by sharded channels. Java services that share locks must be set alike: who listens to one
 /// kind does not hear the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ShardedSubscriptions {
     /// Where the servers have them (Redis 7.0, Valkey), as Redisson does.
     #[default]
@@ -48,6 +51,7 @@ pub enum ShardedSubscriptions {
 
 /// Which version of its protocol a server is spoken to by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Protocol {
     /// RESP3, and RESP2 at servers and proxies that refuse `HELLO 3`.
     #[default]

@@ -12,7 +12,7 @@ use super::{Client, FromReply, Request};
 use crate::clock::{Clock, Instant};
 use crate::error::ServerError;
 use crate::exactly_once::{IdempotentRequest, dedup_key, send_until_answered};
-use crate::pubsub::{OrderedSubscription, ReplicaSubscribers, parse_counts};
+use crate::pubsub::OrderedSubscription;
 
 /// Longest time that is reserved for cleanup before the end of a shutdown: 1 s.
 const ORDER: Duration = Duration::from_secs(1);
@@ -20,77 +20,18 @@ const ORDER: Duration = Duration::from_secs(1);
 /// Handle of a client for a background task that lives as long as the client.
 ///
 /// It does not keep the client alive, and can still send requests during a shutdown. It is passed
-/// to the task by [`Client::spawn_attached`].
+/// to the task by [`ClientExt::spawn_attached`](crate::author::ClientExt::spawn_attached).
 #[derive(Clone)]
 pub struct BackgroundClient {
     core: Arc<Core>,
     closing: watch::Receiver<Closing>,
 }
 
-impl Client {
-    /// Spawns a background task that runs until it completes or the client ends.
-    ///
-    /// A shutdown waits for the task, so it should complete soon after
-    /// [`BackgroundClient::closing`]. The task must not hold a [`Client`].
-    pub fn spawn_attached<W>(&self, work: impl FnOnce(BackgroundClient) -> W)
-    where
-        W: Future<Output = ()> + Send + 'static,
-    {
-        let attendant = BackgroundClient { core: Arc::clone(self.core()), closing: self.closing_watch() };
-        self.run_in_background(work(attendant));
-    }
-
-    /// Returns whether the server has confirmed this client's subscription to a channel on the
-    /// current connection.
-    pub fn is_subscribed(&self, channel: &Bytes) -> bool {
-        self.core().subscriptions.message_count(channel).is_some()
-    }
-
-    /// Returns the number of subscribers of a channel in the slot of `key`, at its primary.
-    ///
-    /// `None` if the primary does not answer within 50 ms.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn subscribers_at_primary(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
-        self.core().subscriptions.subscribers_at_primary(channel, key).await
-    }
-}
-
-impl Client {
-    /// Returns the number of subscribers of `channels` at all nodes where waiters of `key`
-    /// subscribe.
-    ///
-    /// The channels must be in the slot of `key`. These nodes are the primary, and a replica as
-    /// well if `subscription_mode` says so.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] when a server could not be reached, or refuses to answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn waiting_subscribers(&self, channels: &[Bytes], key: &Bytes) -> Result<u64, ServerError> {
-        let subscriptions = &self.core().subscriptions;
-        // The channels are passed as keys, which routes the request to the primary of their slot.
-        let request = Request::subcommand("PUBSUB", subscriptions.numsub_subcommand()).keys(channels.iter().cloned());
-        let counts = parse_counts(self.run(request.idempotent()).await?)?;
-        let pairs: Vec<_> = channels.iter().map(|channel| (channel, key)).collect();
-        let at_replicas = match subscriptions.replica_subscribers(&pairs) {
-            Some(counting) => counting.await,
-            None => Vec::new(),
-        };
-        let at_replicas = at_replicas.into_iter().map(|subscribers| match subscribers {
-            ReplicaSubscribers::Count(count) => Ok(count),
-            ReplicaSubscribers::Unknown => Err(ServerError::unknown("a replica did not count its subscribers in time")),
-        });
-        Ok(counts.into_iter().sum::<u64>() + at_replicas.sum::<Result<u64, _>>()?)
-    }
-}
-
 impl BackgroundClient {
+    pub(crate) fn new(client: &Client) -> Self {
+        BackgroundClient { core: Arc::clone(client.core()), closing: client.closing_watch() }
+    }
+
     /// Returns the client's clock.
     pub fn clock(&self) -> &Clock {
         &self.core.clock

@@ -23,6 +23,7 @@ const SLOTS_AT_ONCE: usize = 16;
 
 /// The outcome of one request of a batch.
 #[derive(Debug, Clone)]
+// Exhaustive: only authors of objects use it.
 pub struct Batched {
     /// The reply.
     pub result: Result<Reply, ServerError>,
@@ -34,20 +35,13 @@ pub struct Batched {
 type Answered = (Result<Reply, ServerError>, Arc<dyn Server>, Option<ConnectionId>);
 
 impl Client {
-    /// Sends many requests until `until` and returns one result for each, in their order, with its
-    /// durability.
-    ///
-    /// Requests of one node are sent together. They are executed in their order if all of them are
-    /// [`in_order`](Request::in_order). Requests of other nodes and other callers run concurrently.
-    ///
-    /// A request that a node refuses for a passing reason, mostly because a slot is moving, is sent
-    /// again. So is an idempotent request without a reply. Retries of one slot are sent one after
-    /// another.
-    ///
-    /// # Cancel safety
-    ///
-    /// Requests that were sent are executed even if the future is dropped.
-    pub async fn batch(&self, requests: Vec<Request>, until: Instant, durability: Durability) -> Vec<Batched> {
+    /// See [`ClientExt::batch`](crate::author::ClientExt::batch).
+    pub(crate) async fn send_batch(
+        &self,
+        requests: Vec<Request>,
+        until: Instant,
+        durability: Durability,
+    ) -> Vec<Batched> {
         let core = self.core();
         if self.table().is_closed() {
             let shut = || Err(ServerError::not_sent("the client is shut down"));

@@ -3,7 +3,6 @@
 mod ask;
 mod drive;
 mod end;
-mod holds;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
@@ -21,9 +20,9 @@ use super::events::{ConnectionEvents, Events};
 use super::given_back::{GivenBack, repeat};
 use super::health::HealthCheck;
 use super::shared::{Kept, Shared};
-use super::{ConnectionId, Deployment, Ended, Request, Server, Topology, topology};
-use crate::clock::{Clock, Instant};
-use crate::config::{Config, ConfigError, Durability, Settings};
+use super::{Deployment, Ended, Request, Server, Topology, topology};
+use crate::clock::Clock;
+use crate::config::{Config, ConfigError, Settings};
 use crate::error::ServerError;
 use crate::exactly_once::KeyLocks;
 use crate::lock::Table;
@@ -156,68 +155,6 @@ impl Client {
         &self.0.core.settings.namespace
     }
 
-    /// Returns the prefix of the channels that notify clients of holds taken over by force.
-    ///
-    /// The channel of a client is this prefix, the client's id, and `}`.
-    pub fn notice_prefix(&self) -> String {
-        self.0.core.notice_prefix()
-    }
-
-    /// Returns the lease of holds that are renewed.
-    pub fn watchdog_lease(&self) -> Duration {
-        self.0.core.settings.watchdog_lease
-    }
-
-    /// Returns the default durability of grants.
-    pub fn durability(&self) -> Durability {
-        self.0.core.settings.durability
-    }
-
-    /// Returns how long a queue position of a fair lock is kept for a process that is silent.
-    pub fn fair_wait(&self) -> Duration {
-        self.0.core.settings.fair_wait
-    }
-
-    /// Returns how long a call may be without contact to the server: `response_timeout × (retries + 1)`.
-    pub fn patience(&self) -> Duration {
-        self.0.core.settings.patience()
-    }
-
-    /// Returns the response timeout of one transmission of a request.
-    pub fn response_timeout(&self) -> Duration {
-        self.0.core.settings.response_timeout
-    }
-
-    /// Returns the id of the connection to the current primary of `key`; `None` while there is no
-    /// contact.
-    ///
-    /// The id changes with each loss of contact, restart and failover. State of the server that was
-    /// observed under an older id may be outdated.
-    pub fn epoch_of(&self, key: &[u8]) -> Option<ConnectionId> {
-        self.0.core.topology.primary(key).current_connection_id()
-    }
-
-    /// Returns the error of a bounded wait for `key` that timed out without contact to its server.
-    ///
-    /// The error says why contact was missing for longer than the response timeout. `answered` is
-    /// when the server last answered the waiter. Returns `None` if there was contact. A connection
-    /// without an overdue reply counts as contact.
-    pub fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
-        let core = self.core();
-        let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
-        (core.clock.now().since(contact) > core.settings.response_timeout).then(|| core.no_contact(key))
-    }
-
-    /// Returns the interval at which waiters poll.
-    pub fn poll_interval(&self) -> Duration {
-        self.0.core.settings.poll_interval
-    }
-
-    /// Returns the client's clock.
-    pub fn clock(&self) -> &Clock {
-        &self.0.core.clock
-    }
-
     /// Waits until every node has answered its handshake.
     ///
     /// # Errors
@@ -267,64 +204,9 @@ impl Client {
         why
     }
 
-    /// Watches a channel for wake-ups, and polls the key that belongs to it.
-    pub fn watch(&self, channel: Bytes, key: Bytes) -> crate::pubsub::Watch {
-        self.0.core.subscriptions.watch(channel, key)
-    }
-
-    /// Watches a channel in the slot of a key, without a key to poll: the waiter polls by itself.
-    pub fn watch_unpolled(&self, channel: Bytes, slot_of: &Bytes) -> crate::pubsub::Watch {
-        self.0.core.subscriptions.watch_with_notify(channel, slot_of, Arc::default())
-    }
-
-    /// Subscribes to `channels` in the slot of a key, without a key to poll.
-    ///
-    /// Use it for objects whose key need not exist while they are awaited.
-    pub fn subscribe_ordered_unpolled(
-        &self,
-        channels: impl IntoIterator<Item = Bytes>,
-        slot_of: &Bytes,
-    ) -> crate::pubsub::OrderedSubscription {
-        self.0.core.subscriptions.subscribe_ordered(channels, slot_of, false)
-    }
-
-    /// Subscribes to `channels` in the slot of `key`, and polls whether the key is gone.
-    ///
-    /// Messages arrive in the order in which they are published at the server.
-    pub fn subscribe_ordered(
-        &self,
-        channels: impl IntoIterator<Item = Bytes>,
-        key: &Bytes,
-    ) -> crate::pubsub::OrderedSubscription {
-        self.0.core.subscriptions.subscribe_ordered(channels, key, true)
-    }
-
     /// Returns a weak reference to the client, for tasks that should end with it.
     pub fn downgrade(&self) -> WeakClient {
         WeakClient(Arc::downgrade(&self.0))
-    }
-
-    /// Returns the value that all objects of this client with the same key share.
-    ///
-    /// The first object creates it; it is dropped with the last one that holds it.
-    pub fn shared<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
-        self.0.shared.get(key, make)
-    }
-
-    /// Returns the value of a type for a key, which the client keeps until it ends.
-    ///
-    /// The first call creates it; it persists while no object holds it. The value must not contain
-    /// a [`Client`], which would then never end; a [`WeakClient`] is fine.
-    pub fn kept<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
-        self.0.kept.get(key, make)
-    }
-
-    /// Spawns `work` on the client's own task, where it runs even if the caller is dropped.
-    ///
-    /// It ends with the client at the latest. A shutdown waits for it, so it should end when
-    /// [`Client::closing`] completes.
-    pub fn run_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.0.table.spawn_background(Box::pin(work));
     }
 
     /// Returns the slot of a key. One script may use several names only if their slots are equal.
@@ -384,22 +266,20 @@ impl Client {
         Deployment::of(&*self.0.core.topology)
     }
 
-    /// Returns the sentinels that this client uses, including those that other sentinels have
-    /// named.
-    ///
-    /// They use the credentials and the encryption that are configured for sentinels. The list is
-    /// empty in other topologies. It serves requests about the deployment, such as those of
-    /// `redgrid doctor`.
-    pub fn sentinels(&self) -> Vec<Arc<dyn Server>> {
-        self.0.core.topology.sentinels()
-    }
-
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0.core
     }
 
     pub(super) fn closing_watch(&self) -> watch::Receiver<Closing> {
         self.0.closing.subscribe()
+    }
+
+    pub(crate) fn shared_values(&self) -> &Shared {
+        &self.0.shared
+    }
+
+    pub(crate) fn kept_values(&self) -> &Kept {
+        &self.0.kept
     }
 
     pub(crate) fn semaphores(&self) -> &Arc<SemaphoreRegistry> {
@@ -456,6 +336,7 @@ impl fmt::Debug for Client {
 
 /// The number of names, holds, waiting requests and channels of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: tests compare all of it with what they expect.
 pub struct ClientStats {
     /// Names that are held, awaited or being released.
     pub names: usize,

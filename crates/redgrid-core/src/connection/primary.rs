@@ -11,10 +11,11 @@ use futures_util::future::join_all;
 
 use super::route::is_doubtful;
 use super::{Client, ConnectionId, Core, FromReply, NodeId, Reply, Request, Server, TopologyHint, is_same, jittered};
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::error::ServerError;
 
-/// A node that was primary at the time of [`Client::primaries`]. A node that replaces it is another
+/// A node that was primary at the time of [`ClientExt::primaries`]. A node that replaces it is another
 /// `Primary`.
 #[derive(Clone)]
 pub struct Primary {
@@ -38,6 +39,11 @@ impl Primary {
     pub fn epoch(&self) -> Option<ConnectionId> {
         self.server.current_connection_id()
     }
+
+    /// Returns whether the node is still a primary.
+    pub(crate) fn is_current(&self, client: &Client) -> bool {
+        decides(client.core(), &self.server)
+    }
 }
 
 impl fmt::Debug for Primary {
@@ -47,22 +53,7 @@ impl fmt::Debug for Primary {
 }
 
 impl Client {
-    /// Returns the current primaries: one, or in a cluster those that serve slots.
-    ///
-    /// Waits until they are known, at most `response_timeout × (retries + 1)`.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError::NotSent`] says why they are unknown.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn primaries(&self) -> Result<Vec<Primary>, ServerError> {
-        self.primaries_until(self.core().clock.now() + self.patience()).await
-    }
-
-    async fn primaries_until(&self, until: Instant) -> Result<Vec<Primary>, ServerError> {
+    pub(crate) async fn primaries_until(&self, until: Instant) -> Result<Vec<Primary>, ServerError> {
         let core = self.core();
         let mut changes = core.topology.changes();
         loop {
@@ -89,61 +80,19 @@ impl Client {
         }
     }
 
-    /// Returns whether this node is still a primary.
-    pub fn is_primary(&self, primary: &Primary) -> bool {
-        decides(self.core(), &primary.server)
-    }
-
-    /// Schedules a topology refresh, because this node says that it is not a primary.
-    pub fn doubt(&self, primary: &Primary) {
-        self.core().topology.suspect(TopologyHint::Node(primary.id().clone()));
-    }
-
-    /// Sends a request without keys to this node, and converts its reply to `T`. Redirects are not
-    /// followed.
-    ///
-    /// It is retried as by [`Client::run`] while the node is a primary. After an error,
-    /// [`Client::is_primary`] shows whether it still is.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] says whether the request may have been executed.
-    ///
-    /// # Cancel safety
-    ///
-    /// A request that was sent is executed even if the future is dropped.
-    pub async fn run_on<T: FromReply>(&self, primary: &Primary, request: Request) -> Result<T, ServerError> {
-        self.is_open()?;
-        let until = self.core().clock.now() + self.patience();
-        ask(self, &primary.server, request, until).await?.into_typed()
-    }
-
-    /// Sends a request without keys to every primary concurrently, and returns one result per node.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::primaries`]; no request was sent then.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Client::run_on`].
-    pub async fn run_on_primaries<T: FromReply>(
+    /// See [`ClientExt::run_on`].
+    pub(crate) async fn run_at(
         &self,
+        primary: &Primary,
         request: Request,
-    ) -> Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError> {
-        self.run_on_primaries_until(request, self.core().clock.now() + self.patience()).await
+        until: Instant,
+    ) -> Result<Reply, ServerError> {
+        self.is_open()?;
+        ask(self, &primary.server, request, until).await
     }
 
-    /// Sends a request to every primary, like [`Client::run_on_primaries`], until `until`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::primaries`]; no request was sent then.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Client::run_on`].
-    pub async fn run_on_primaries_until<T: FromReply>(
+    /// See [`ClientExt::run_on_primaries_until`].
+    pub(crate) async fn run_at_primaries<T: FromReply>(
         &self,
         request: Request,
         until: Instant,

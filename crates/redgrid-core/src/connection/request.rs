@@ -69,6 +69,7 @@ const OWN_WORDS: [&str; 11] = [
 
 /// One argument of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum Arg {
     /// Bytes, sent as they are.
     Bytes(Bytes),

@@ -11,14 +11,14 @@ type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 
 /// One value for each type and key, kept while an object holds it.
 #[derive(Default)]
-pub(super) struct Shared(Mutex<Known>);
+pub(crate) struct Shared(Mutex<Known>);
 
 /// One value for each type and key, kept from its first use until the client ends.
 #[derive(Default)]
-pub(super) struct Kept(Mutex<Values>);
+pub(crate) struct Kept(Mutex<Values>);
 
 impl Kept {
-    pub(super) fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
+    pub(crate) fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         let of = (TypeId::of::<T>(), key.clone());
         let mut values = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(value) = values.get(&of).and_then(|value| Arc::clone(value).downcast().ok()) {
@@ -31,7 +31,7 @@ impl Kept {
 }
 
 impl Shared {
-    pub(super) fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
+    pub(crate) fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         let of = (TypeId::of::<T>(), key.clone());
         let mut known = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {

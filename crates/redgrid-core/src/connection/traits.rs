@@ -22,6 +22,7 @@ use crate::error::ServerError;
 ///
 /// Equal ids mean the same address, not the same server process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+// Exhaustive: it is a name for its text.
 pub struct NodeId(pub Arc<str>);
 
 impl NodeId {
@@ -42,6 +43,7 @@ impl fmt::Display for NodeId {
 /// A changed `run_id` means another process, possibly with other data. It is empty if the user may
 /// not read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
+// Exhaustive: only authors of objects use it.
 pub struct ConnectionId {
     /// The `run_id` of the server process.
     pub run_id: Arc<str>,
@@ -52,6 +54,7 @@ pub struct ConnectionId {
 
 /// How the messages of a channel are published.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+// Exhaustive: only authors of objects use it.
 pub enum ChannelKind {
     /// PUBLISH; in a cluster the message reaches all nodes.
     Plain,
@@ -69,6 +72,7 @@ pub enum ChannelKind {
 
 /// An event on a subscriber connection of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
+// Exhaustive: only authors of objects use it.
 pub enum Push {
     /// A message of a subscribed channel.
     Message {
@@ -261,6 +265,7 @@ pub(crate) fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
 
 /// A hint that the topology is stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum TopologyHint {
     /// A node says that the slot is served at this address (`host:port`).
     Moved(u16, String),
@@ -271,6 +276,7 @@ pub enum TopologyHint {
 }
 
 /// The servers that serve the same slots.
+// Exhaustive: only authors of objects use it.
 pub struct ShardServers {
     /// The primary.
     pub primary: Arc<dyn Server>,

@@ -20,8 +20,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::{Client, Core, FromReply, Progress, Reply, Request, RequestOutcome, RetryPolicy, jittered};
+use crate::connection::{Client, Core, Progress, Reply, Request, RequestOutcome, RetryPolicy, jittered};
 use crate::error::ServerError;
 use crate::name::companion;
 use crate::script::ScriptText;
@@ -245,82 +246,38 @@ impl KeyLocks {
     }
 }
 
-impl Client {
-    /// Executes a script exactly once, and returns its reply as `T`.
-    ///
-    /// It is retried until `response_timeout × (retries + 1)` has passed, also after lost replies.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] says whether the script may have been executed. A request with an unknown
-    /// outcome is still sent, for 30 s in all. Later requests of this client for the name wait for
-    /// it.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, a request that was sent continues, and one that was not is never
-    /// sent.
-    pub async fn run_exactly_once<T: FromReply>(&self, request: IdempotentRequest) -> Result<T, ServerError> {
-        let until = self.clock().now() + self.patience();
-        self.run_exactly_once_until(request, until).await
+/// See [`ClientExt::run_exactly_once_until`].
+pub(crate) async fn run(client: &Client, request: IdempotentRequest, until: Instant) -> Result<Reply, ServerError> {
+    let (answer, outcome) = oneshot::channel();
+    let progress = Arc::new(Progress::default());
+    if client.table().is_closed() {
+        return Err(client.ended());
     }
-
-    /// Executes a script exactly once, and waits for its reply until `until`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::run_exactly_once`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Client::run_exactly_once`].
-    pub async fn run_exactly_once_until<T: FromReply>(
-        &self,
-        request: IdempotentRequest,
-        until: Instant,
-    ) -> Result<T, ServerError> {
-        let (answer, outcome) = oneshot::channel();
-        let progress = Arc::new(Progress::default());
-        if self.table().is_closed() {
-            return Err(self.ended());
-        }
-        self.table().spawn_background(Box::pin(run_serialized(self.clone(), request, Arc::clone(&progress), answer)));
-        let pending = PendingGuard(progress);
-        tokio::select! {
-            biased;
-            answer = outcome => match answer {
-                Ok(answer) => answer?.into_typed(),
-                Err(_) if pending.0.abandon() => Err(self.ended()),
-                Err(_) => Err(ServerError::unknown("the client was shut down before an answer came")),
-            },
-            () = self.clock().sleep_until(until) => {
-                // If no transmission was sent, none will be.
-                pending.0.abandon();
-                Err(pending.0.at_the_end())
-            }
+    client.table().spawn_background(Box::pin(run_serialized(client.clone(), request, Arc::clone(&progress), answer)));
+    let pending = PendingGuard(progress);
+    tokio::select! {
+        biased;
+        answer = outcome => match answer {
+            Ok(answer) => answer,
+            Err(_) if pending.0.abandon() => Err(client.ended()),
+            Err(_) => Err(ServerError::unknown("the client was shut down before an answer came")),
+        },
+        () = client.clock().sleep_until(until) => {
+            // If no transmission was sent, none will be.
+            pending.0.abandon();
+            Err(pending.0.at_the_end())
         }
     }
+}
 
-    /// Executes the same script, sent once, and tries that until `until`.
-    ///
-    /// After a lost reply it is not sent again, and nothing is stored on the server for
-    /// deduplication. The script has no Lua variable `clock` then.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] says whether the script may have been executed.
-    ///
-    /// # Cancel safety
-    ///
-    /// A request that was sent is executed even if the future is dropped.
-    pub async fn run_at_most_once<T: FromReply>(
-        &self,
-        request: IdempotentRequest,
-        until: Instant,
-    ) -> Result<T, ServerError> {
-        let mut parts: Vec<Reply> = self.run_until(request.at_most_once(), until).await?;
-        parts.pop().unwrap_or(Reply::Nil).into_typed()
-    }
+/// See [`ClientExt::run_at_most_once`].
+pub(crate) async fn run_at_most_once(
+    client: &Client,
+    request: IdempotentRequest,
+    until: Instant,
+) -> Result<Reply, ServerError> {
+    let mut parts: Vec<Reply> = client.run_until(request.at_most_once(), until).await?;
+    Ok(parts.pop().unwrap_or(Reply::Nil))
 }
 
 /// The wait for a request. Dropping it abandons the request if it was not sent.

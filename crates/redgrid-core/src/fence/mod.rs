@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::author::ClientExt;
 use crate::connection::{Client, Request};
 use crate::error::ServerError;
 use crate::failure::{Failure, Operation};

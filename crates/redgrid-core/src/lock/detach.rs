@@ -34,6 +34,7 @@ use crate::token::Token;
 ///
 /// On the server it is still held, and its lease runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub struct DetachedHold {
     /// The holder field on the server.
     pub field: Bytes,

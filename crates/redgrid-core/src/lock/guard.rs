@@ -18,6 +18,7 @@ use super::protocol::{LockKeys, LockProtocol};
 use super::release::{DropOutcome, ReleasedBy};
 use super::table::{State, Table};
 use super::terms::{self, AcquireRequest, LeaseMode};
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::Client;

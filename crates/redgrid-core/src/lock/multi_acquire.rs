@@ -29,6 +29,7 @@ use crate::error::ServerError;
 const CHUNK: usize = 500;
 
 /// The result of one attempt to acquire several keys.
+// Exhaustive: only authors of objects use it.
 pub enum MultiOutcome {
     /// All keys were acquired; the guards are in the order of the request.
     All(MultiGrant),

@@ -16,6 +16,7 @@ use super::release::{BULK, DropStep, ReleasedBy, released, yields_to_others};
 use super::server_lease::ServerLease;
 use super::table::Table;
 use super::terms;
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::{Client, RequestOutcome, RetryPolicy};
 use crate::error::ServerError;

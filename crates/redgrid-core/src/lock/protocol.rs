@@ -9,6 +9,7 @@ use crate::name::Name;
 
 /// The key of a lock, with its companion keys and the channel of its releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub struct LockKeys {
     /// The name as the user gave it.
     pub name: Name,
@@ -24,6 +25,7 @@ pub struct LockKeys {
 
 /// The arguments of a script for one hold.
 #[derive(Debug, Clone, Copy)]
+// Exhaustive: only authors of objects use it.
 pub struct HoldArgs<'a> {
     /// The keys of the lock.
     pub target: &'a LockKeys,
@@ -35,6 +37,7 @@ pub struct HoldArgs<'a> {
 
 /// How a request arrives, apart from its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub struct AcquireContext {
     /// Holder field of another hold on the same key from which this request converts.
     ///
@@ -49,6 +52,7 @@ pub struct AcquireContext {
 
 /// From which holders a lock may be taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum TakeoverFrom {
     /// From all holders. A free lock is acquired.
     Anybody,
@@ -223,6 +227,7 @@ pub trait MultiKeyProtocol {
 
 /// What a process reports about its queue positions while it holds the lock.
 #[derive(Debug, Clone, Copy)]
+// Exhaustive: only authors of objects use it.
 pub struct PassArgs<'a> {
     /// Positions that were served inside the process and leave the queue.
     pub served: &'a [Bytes],
@@ -236,6 +241,7 @@ pub struct PassArgs<'a> {
 
 /// When a pass request releases the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum ReleaseAfterPass {
     /// Never: a task of the process holds the lock.
     No,

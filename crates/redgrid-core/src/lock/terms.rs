@@ -8,6 +8,7 @@ use crate::config::Durability;
 
 /// How long a hold is granted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum LeaseMode {
     /// Renewed while the guard lives; the duration is that of one lease.
     Renewed(Duration),
@@ -26,6 +27,7 @@ impl LeaseMode {
 
 /// The options of an acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub struct AcquireRequest {
     /// The lease.
     pub lease: LeaseMode,
@@ -51,6 +53,7 @@ pub struct AcquireRequest {
 ///
 /// Each is twice as long as the one before, and shortened at random by up to half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub struct Backoff {
     /// The first pause.
     pub first: Duration,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::{ObjectError, ObjectRef};
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::{Client, FromReply, Reply, Request, jittered};
 use crate::error::ServerError;
@@ -243,6 +244,7 @@ pub fn in_place<V>(mut change: impl FnMut(&mut V)) -> impl FnMut(Option<V>) -> O
 
 /// The reply of a script that compares before it changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum CasReply {
     /// The value was the expected one, and is changed.
     Done,

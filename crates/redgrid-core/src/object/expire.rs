@@ -15,6 +15,7 @@ static EXPIRE: BulkScript = BulkScript::new("object/expire", include_str!("scrip
 
 /// The lifetime of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: the server knows no fourth state of a key.
 pub enum Lifetime {
     /// The object does not exist.
     Absent,

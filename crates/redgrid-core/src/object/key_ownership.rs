@@ -17,6 +17,7 @@ use crate::name::{companion, suffixed, tagged};
 
 /// What happens to a key if the object to which it belongs is deleted by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum OnDelete {
     /// It is deleted, too.
     Delete,
@@ -157,6 +158,7 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
 
 /// The object that a key may belong to. Its name may be another user's, so it has to be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub struct MaybeOwned {
     /// The key of the object whose companion it may be.
     pub object: Bytes,
@@ -166,6 +168,7 @@ pub struct MaybeOwned {
 
 /// The condition under which a key belongs to an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum Evidence {
     /// The types of both keys: it would be the companion at this index of [`COMPANION_SUFFIXES`].
     Types(usize),

@@ -8,7 +8,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 
-use super::{ObjectError, ObjectRef, PageRequest, Paged, Pages};
+use super::pages::{PageRequest, Paged, Pages};
+use super::{ObjectError, ObjectRef};
+use crate::author::ClientExt;
 use crate::connection::{ConnectionId, Request};
 
 /// Approximate number of entries of a page, by default.

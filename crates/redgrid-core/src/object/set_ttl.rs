@@ -10,6 +10,7 @@ use crate::name::Name;
 
 /// The lifetime of a new value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+// Exhaustive: only authors of objects use it.
 pub enum SetTtl {
     /// It does not expire.
     #[default]

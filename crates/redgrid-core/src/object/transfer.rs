@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{CasLoop, Inner, Object, ObjectError};
+use crate::author::ClientExt;
 use crate::connection::{FromReply, Reply, Request};
 use crate::error::ServerError;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};

@@ -10,6 +10,7 @@ use super::error::AcquireError;
 use super::local_semaphore::PermitRequest;
 use super::permit::Permit;
 use super::semaphore_handle::SemaphoreHandle;
+use crate::author::ClientExt;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::failure::Failure;
 use crate::lock::LeaseMode;

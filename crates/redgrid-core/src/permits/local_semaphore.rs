@@ -10,6 +10,7 @@ use super::exchange::SemaphoreKeys;
 use super::permit_set::PermitSet;
 use super::registry::SemaphoreRegistry;
 use super::semaphore_state::{Extension, PendingReturn, RequestStatus, SemaphoreState, Waiter};
+use crate::author::ClientExt;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{Client, CommitError, Core};
@@ -19,6 +20,7 @@ use crate::unpolled::{UNCLAIMED_AGE, Unpolled};
 
 /// A request for permits.
 #[derive(Debug, Clone)]
+// Exhaustive: only authors of objects use it.
 pub struct PermitRequest {
     /// The number of permits.
     pub permits: u64,

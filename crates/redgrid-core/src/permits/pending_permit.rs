@@ -13,6 +13,7 @@ use super::exchange::SemaphoreKeys;
 use super::local_semaphore::{AcquireFailure, AcquireOutcome, AcquireResult, LocalSemaphore, PermitRequest};
 use super::permit::Permit;
 use super::semaphore_state::RequestStatus;
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
@@ -36,16 +37,16 @@ pub struct PendingPermit {
     done: bool,
 }
 
-impl Client {
-    /// Requests permits; every kind of semaphore uses this.
-    pub fn permits(&self, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
-        let entered = self.clock().now();
+impl Ticket {
+    /// See [`ClientExt::permits`].
+    pub(crate) fn new(client: &Client, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
+        let entered = client.clock().now();
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
         let status = Arc::default();
         let (semaphore, receiver, id, inline_loop) =
-            self.semaphores().enqueue(self, keys, request.clone(), until, &status);
+            client.semaphores().enqueue(client, keys, request.clone(), until, &status);
         PendingPermit {
-            client: self.clone(),
+            client: client.clone(),
             semaphore,
             request,
             id,
@@ -57,9 +58,7 @@ impl Client {
             done: false,
         }
     }
-}
 
-impl PendingPermit {
     /// Waits for the permits. Returns `None` if the request was try-only and there were too few.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use super::error::ReleaseError;
 use super::local_semaphore::LocalSemaphore;
 use super::permit_set::{PermitId, PermitSet};
 use super::semaphore_state::Extension;
+use crate::author::ClientExt;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::{Client, Progress};
 use crate::error::ServerError;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::acquire::MAX_PERMITS;
 use super::exchange::SemaphoreKeys;
 use super::permit_set::{PermitId, millis};
+use crate::author::ClientExt;
 use crate::config::LONGEST_LEASE;
 use crate::connection::{Client, FromReply, Request};
 use crate::error::ServerError;
@@ -33,6 +34,7 @@ const MIN_UPDATED_LEASE: Duration = Duration::from_millis(1);
 
 /// The permits of a semaphore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// The number of available permits; negative if held permits were taken away. `None` if no
     /// permits were ever set.
@@ -43,6 +45,7 @@ pub struct Counts {
 
 /// What became of a permit that was returned by its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Returned {
     /// It was held until now.
     Released,
@@ -54,6 +57,7 @@ pub enum Returned {
 
 /// A semaphore's client and name, as its handles keep them.
 #[derive(Clone)]
+// Exhaustive: only authors of objects use it.
 pub struct SemaphoreHandle {
     /// The client.
     pub client: Client,

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use super::buffer::{MessageBuffer, SubscribeError};
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::{Client, refused};
 use crate::error::ServerError;

@@ -570,7 +570,7 @@ impl SubscriptionManager {
     }
 
     /// Returns the number of watchers of a channel.
-    pub(super) fn watcher_count(&self, internal_name: &Bytes) -> usize {
+    pub(crate) fn watcher_count(&self, internal_name: &Bytes) -> usize {
         self.state().channels.get(internal_name).map_or(0, |channel| channel.watchers.len())
     }
 

@@ -12,7 +12,7 @@ use crate::error::ServerError;
 
 /// A stream of the messages that are published on channels of one slot, for one reader.
 ///
-/// [`Client::message_stream`] creates it. Dropping it ends the subscriptions. It does not keep the
+/// [`ClientExt::message_stream`](crate::author::ClientExt::message_stream) creates it. Dropping it ends the subscriptions. It does not keep the
 /// client alive.
 pub struct MessageStream {
     buffer: Arc<MessageBuffer>,
@@ -22,6 +22,7 @@ pub struct MessageStream {
 
 /// An event of a [`MessageStream`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum MessageEvent {
     /// A message of a channel.
     Message {
@@ -38,36 +39,22 @@ pub enum MessageEvent {
     Denied,
 }
 
-impl Client {
-    /// Subscribes to `channels`, on which scripts publish in the slot of `key`.
-    ///
-    /// The future completes when all of them are active. The stream keeps up to `capacity` messages
-    /// for a slow reader.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] if the channels are not confirmed in time, the server refuses one, or the
-    /// client is shut down meanwhile.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future ends the subscriptions.
-    pub async fn message_stream(
-        &self,
+impl MessageStream {
+    /// See [`ClientExt::message_stream`](crate::author::ClientExt::message_stream).
+    pub(crate) async fn open(
+        client: &Client,
         channels: Vec<Bytes>,
         key: &Bytes,
         capacity: usize,
     ) -> Result<MessageStream, ServerError> {
-        let manager = &self.core().subscriptions;
+        let manager = &client.core().subscriptions;
         let register = |buffer: &Arc<MessageBuffer>| {
             channels.iter().map(|channel| manager.subscribe_buffered_in_slot(buffer, channel.clone(), key)).collect()
         };
-        let (buffer, registrations) = self.open_buffer(capacity, register).await?;
+        let (buffer, registrations) = client.open_buffer(capacity, register).await?;
         Ok(MessageStream { buffer, channels, _registrations: registrations })
     }
-}
 
-impl MessageStream {
     /// Polls for the next event; `None` when the client has ended.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<MessageEvent>> {
         loop {

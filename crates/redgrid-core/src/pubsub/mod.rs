@@ -21,5 +21,6 @@ pub use channel::{ChannelEvent, DrainingSubscription, Generation, OrderedSubscri
 pub(crate) use channel::{Listener, Registration};
 pub(crate) use manager::{OwnSubscription, SubscriptionManager};
 pub use messages::{MessageEvent, MessageStream};
-pub(crate) use replica_subscribers::{ReplicaSubscribers, parse_counts};
+pub(crate) use replica_subscribers::{ReplicaSubscribers, waiting_subscribers};
 pub use stream::{ChannelSelector, PubSubEvent, PubSubStream};
+pub(crate) use stream::{channels_matching, subscribers};

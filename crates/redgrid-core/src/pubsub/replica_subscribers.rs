@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 
 use super::manager::SubscriptionManager;
 use crate::config::SubscriptionMode;
-use crate::connection::{Reply, Request, Server, is_same};
+use crate::connection::{Client, Reply, Request, Server, is_same};
 use crate::error::ServerError;
 
 /// How long to wait for a subscriber count: 50 ms. A hanging replica must not delay a release for
@@ -24,6 +24,24 @@ pub(crate) enum ReplicaSubscribers {
     Count(u64),
     /// The replica returned no count.
     Unknown,
+}
+
+/// See [`ClientExt::waiting_subscribers`](crate::author::ClientExt::waiting_subscribers).
+pub(crate) async fn waiting_subscribers(client: &Client, channels: &[Bytes], key: &Bytes) -> Result<u64, ServerError> {
+    let subscriptions = &client.core().subscriptions;
+    // The channels are passed as keys, which routes the request to the primary of their slot.
+    let request = Request::subcommand("PUBSUB", subscriptions.numsub_subcommand()).keys(channels.iter().cloned());
+    let counts = parse_counts(client.run(request.idempotent()).await?)?;
+    let pairs: Vec<_> = channels.iter().map(|channel| (channel, key)).collect();
+    let at_replicas = match subscriptions.replica_subscribers(&pairs) {
+        Some(counting) => counting.await,
+        None => Vec::new(),
+    };
+    let at_replicas = at_replicas.into_iter().map(|subscribers| match subscribers {
+        ReplicaSubscribers::Count(count) => Ok(count),
+        ReplicaSubscribers::Unknown => Err(ServerError::unknown("a replica did not count its subscribers in time")),
+    });
+    Ok(counts.into_iter().sum::<u64>() + at_replicas.sum::<Result<u64, _>>()?)
 }
 
 impl SubscriptionManager {

@@ -10,11 +10,13 @@ use super::all_primaries::qualified_name;
 use super::buffer::{BufferEvent, MessageBuffer};
 use super::channel::{ChannelScope, Registration};
 use super::manager::SubscriptionManager;
+use crate::author::ClientExt;
 use crate::connection::{Client, FromReply, Pairs, Request, is_same};
 use crate::error::ServerError;
 
 /// Selects the channels of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum ChannelSelector {
     /// One channel, by SUBSCRIBE. In a cluster, messages that are published at any node reach all
     /// nodes.
@@ -76,7 +78,7 @@ pub(super) fn pattern_name(pattern: &[u8]) -> Bytes {
 }
 
 impl ChannelSelector {
-    fn internal_name(&self) -> Bytes {
+    pub(crate) fn internal_name(&self) -> Bytes {
         match self {
             ChannelSelector::Plain(channel) => plain_name(channel),
             ChannelSelector::Sharded(channel) => sharded_name(channel),
@@ -93,92 +95,56 @@ impl ChannelSelector {
     }
 }
 
-impl Client {
-    /// Subscribes to channels, and completes when the server has confirmed that.
-    ///
-    /// From then on messages are received. The stream keeps up to `capacity` messages for a slow
-    /// reader.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError::Refused`] if the user has no permission, or the server does not support it.
-    /// [`ServerError::NotSent`] if no server has confirmed it within
-    /// `response_timeout × (retries + 1)`. After an error nothing is subscribed.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future ends the subscription.
-    pub async fn subscribe(&self, channels: ChannelSelector, capacity: usize) -> Result<PubSubStream, ServerError> {
-        let manager = &self.core().subscriptions;
+/// See [`ClientExt::subscribers`].
+pub(crate) async fn subscribers(client: &Client, channel: &Bytes) -> Result<u64, ServerError> {
+    let request = Request::command("PUBSUB").arg("NUMSUB").arg(channel.clone()).idempotent();
+    let counts: Vec<Pairs<Bytes, u64>> = query_all_nodes(client, request).await?;
+    Ok(counts.into_iter().flat_map(|pairs| pairs.0).map(|(_, count)| count).sum())
+}
+
+/// See [`ClientExt::channels_matching`].
+pub(crate) async fn channels_matching(client: &Client, pattern: &Bytes) -> Result<Vec<Bytes>, ServerError> {
+    let request = Request::command("PUBSUB").arg("CHANNELS").arg(pattern.clone()).idempotent();
+    let mut channels = query_all_nodes::<Vec<Bytes>>(client, request).await?.concat();
+    channels.sort();
+    channels.dedup();
+    Ok(channels)
+}
+
+async fn query_all_nodes<T: FromReply + Send>(client: &Client, request: Request) -> Result<Vec<T>, ServerError> {
+    let topology = &client.core().topology;
+    let primaries = topology.primaries();
+    let replicas: Vec<_> = topology.shards().into_iter().flat_map(|shard| shard.replicas).collect();
+    let replicas = replicas.into_iter().filter(|replica| !primaries.iter().any(|primary| is_same(primary, replica)));
+    // A replica that is down counts no subscribers.
+    let at_replicas = join_all(replicas.filter(|replica| replica.answers()).map(|replica| {
+        let request = request.clone();
+        async move { replica.call(vec![request]).await.pop()?.ok().and_then(|reply| T::from_reply(reply).ok()) }
+    }));
+    let (at_primaries, at_replicas) = tokio::join!(client.run_on_primaries::<T>(request.clone()), at_replicas);
+    let mut replies = Vec::new();
+    for (_, answer) in at_primaries? {
+        replies.push(answer?);
+    }
+    replies.extend(at_replicas.into_iter().flatten());
+    Ok(replies)
+}
+
+impl PubSubStream {
+    /// See [`ClientExt::subscribe`].
+    pub(crate) async fn open(
+        client: &Client,
+        channels: ChannelSelector,
+        capacity: usize,
+    ) -> Result<PubSubStream, ServerError> {
+        let manager = &client.core().subscriptions;
         let ((name, scope), internal_name) = (channels.name_and_scope(), channels.internal_name());
-        let (buffer, registration) = self
+        let (buffer, registration) = client
             .open_buffer(capacity, |buffer| manager.subscribe_buffered_in_scope(buffer, internal_name, name, scope))
             .await?;
         Ok(PubSubStream { manager: Arc::clone(manager), buffer, registration })
     }
 
-    /// Returns the number of streams of these channels that this client has.
-    pub fn local_subscriptions(&self, channels: &ChannelSelector) -> usize {
-        self.core().subscriptions.watcher_count(&channels.internal_name())
-    }
-
-    /// Counts the connections that are subscribed to a channel, at all known nodes.
-    ///
-    /// The nodes are the primaries, and the replicas that answer.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] if a primary returns no count.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn subscribers(&self, channel: &Bytes) -> Result<u64, ServerError> {
-        let request = Request::command("PUBSUB").arg("NUMSUB").arg(channel.clone()).idempotent();
-        let counts: Vec<Pairs<Bytes, u64>> = self.query_all_nodes(request).await?;
-        Ok(counts.into_iter().flat_map(|pairs| pairs.0).map(|(_, count)| count).sum())
-    }
-
-    /// Returns the channels that match a pattern and have a subscriber at any known node, each
-    /// once, sorted.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::subscribers`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn channels_matching(&self, pattern: &Bytes) -> Result<Vec<Bytes>, ServerError> {
-        let request = Request::command("PUBSUB").arg("CHANNELS").arg(pattern.clone()).idempotent();
-        let mut channels = self.query_all_nodes::<Vec<Bytes>>(request).await?.concat();
-        channels.sort();
-        channels.dedup();
-        Ok(channels)
-    }
-
-    async fn query_all_nodes<T: FromReply>(&self, request: Request) -> Result<Vec<T>, ServerError> {
-        let topology = &self.core().topology;
-        let primaries = topology.primaries();
-        let replicas: Vec<_> = topology.shards().into_iter().flat_map(|shard| shard.replicas).collect();
-        let replicas =
-            replicas.into_iter().filter(|replica| !primaries.iter().any(|primary| is_same(primary, replica)));
-        // A replica that is down counts no subscribers.
-        let at_replicas = join_all(replicas.filter(|replica| replica.answers()).map(|replica| {
-            let request = request.clone();
-            async move { replica.call(vec![request]).await.pop()?.ok().and_then(|reply| T::from_reply(reply).ok()) }
-        }));
-        let (at_primaries, at_replicas) = tokio::join!(self.run_on_primaries::<T>(request.clone()), at_replicas);
-        let mut replies = Vec::new();
-        for (_, answer) in at_primaries? {
-            replies.push(answer?);
-        }
-        replies.extend(at_replicas.into_iter().flatten());
-        Ok(replies)
-    }
-}
-
-impl PubSubStream {
     /// Polls for the next event; `None` when the client has ended.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<PubSubEvent>> {
         self.buffer.poll_next(context).map(|event| {

@@ -1,7 +1,8 @@
 //! The scripts of an election: those of a lock, and those of the leader's proclamation.
 
 use bytes::Bytes;
-use redgrid_core::lock::{HoldArgs, LockKeys, LockProtocol, TakeoverFrom};
+use redgrid_core::author::LockProtocol;
+use redgrid_core::lock::{HoldArgs, LockKeys, TakeoverFrom};
 use redgrid_core::{BulkScript, Request, Script, Token};
 
 use crate::scripts::{PLAIN, millis};

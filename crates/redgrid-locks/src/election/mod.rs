@@ -47,6 +47,7 @@ pub struct Election {
 
 /// An elected leader, as it has proclaimed itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Leader {
     /// Its proclaimed id; that of its client unless it set one.
     pub id: Bytes,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::{ServerError, Token};
 
 use super::kind::observer_channel;

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::lock::{AcquireContext, HoldArgs, LockKeys, LockProtocol, TakeoverFrom};
+use redgrid_core::author::LockProtocol;
+use redgrid_core::lock::{AcquireContext, HoldArgs, LockKeys, TakeoverFrom};
 use redgrid_core::{BulkScript, Request, Script};
 
 use crate::inspect::{INSPECT, MAX_HOLDERS};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::config::Durability;
 use redgrid_core::lock::{AcquireRequest, LeaseMode, LockKeys, TakeoverFrom};
 use redgrid_core::name::{InvalidName, companion};
@@ -350,6 +351,7 @@ impl RwLock {
 
 /// A read-write lock as the server sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RwState {
     /// The writer.
     pub writer: Option<LockHolder>,

@@ -1,6 +1,7 @@
 //! Locks of single keys of a map and its store, in this process and optionally in all processes.
 
 #[cfg(feature = "locks")]
+use redgrid_core::author::ClientExt;
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::pending;

@@ -28,6 +28,7 @@ pub(super) type PendingLoads = Mutex<HashMap<Bytes, PendingLoad>>;
 
 /// The result of loading many keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Loaded {
     /// Number of keys that have the store's value now.
     pub loaded: u64,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::{Clock, Instant};
 use redgrid_core::{Client, Name};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};

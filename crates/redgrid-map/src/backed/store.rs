@@ -67,6 +67,7 @@ pub trait Writer<K: Send + Sync + 'static, V: Send + Sync + 'static>: Send + Syn
 /// A call to the store exceeded its time limit. Whether the call took effect is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the store took longer than {0:?}")]
+#[non_exhaustive]
 pub struct StoreTimeout(pub Duration);
 
 /// What failed in a map in front of a store, and what is true afterwards.

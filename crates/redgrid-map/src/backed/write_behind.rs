@@ -14,6 +14,7 @@ use std::time::Duration;
 /// # assert_eq!(options.batch, 50);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: users write `WriteBehind { delay, ..WriteBehind::default() }`.
 pub struct WriteBehind {
     /// Number of keys in a batch, 1 to 100,000. The default is 50, as Redisson's
     /// `writeBehindBatchSize`.
@@ -73,6 +74,7 @@ impl WriteBehind {
 
 /// Numbers of changes that are pending behind a map, written and lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct WriteBehindStats {
     /// Number of keys that are pending or in flight.
     pub waiting: usize,

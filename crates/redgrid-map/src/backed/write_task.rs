@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use redgrid_codecs::Codec;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 use redgrid_core::{BackgroundClient, Failure, FromReply, Name, Request};

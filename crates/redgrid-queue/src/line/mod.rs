@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::{Clock, Instant};
 use redgrid_core::{Client, IdempotentRequest, ServerError, WeakClient};
 use tokio::sync::{Notify, oneshot};

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use redgrid_codecs::{Codec, Decode};
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::events::Gap;
 use redgrid_core::object::{ObjectError, ObjectRef};

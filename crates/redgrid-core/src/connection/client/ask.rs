@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::Client;
+use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::retry::{Progress, RetryPolicy};
 use crate::connection::{Command, FromReply, Request};
@@ -37,37 +38,7 @@ impl Client {
         self.run_until(request, self.clock().now() + self.patience()).await
     }
 
-    /// Sends a request as [`Client::run`] does, and retries it until `until`.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::run`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Client::run`].
-    pub async fn run_until<T: FromReply>(&self, request: Request, until: Instant) -> Result<T, ServerError> {
-        self.run_with(request, until, RetryPolicy::Retries).await
-    }
-
-    /// Sends a request with several keys, for a caller that can fall back to fewer keys.
-    ///
-    /// During a slot migration the keys may be on both sides. This method reports that at once as
-    /// [`Code::TryAgain`](crate::Code::TryAgain), where [`Client::run`] retries. After a lost reply
-    /// an idempotent request is retransmitted until its deadline; any other request is sent once.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::run`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Client::run`].
-    pub async fn run_same_slot<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
-        self.run_with(request, self.clock().now() + self.patience(), RetryPolicy::Together).await
-    }
-
-    async fn run_with<T: FromReply>(
+    pub(crate) async fn run_with<T: FromReply>(
         &self,
         request: Request,
         until: Instant,
@@ -95,13 +66,6 @@ impl Client {
             () = core.clock.wait_until(until) => Err(core.hinted(progress.at_the_end())),
         };
         answer.and_then(FromReply::from_reply)
-    }
-
-    /// Sends a request once in the background, for callers that cannot wait, such as a `Drop`.
-    ///
-    /// The result is not reported.
-    pub fn run_detached(&self, request: Request) {
-        self.0.table.run_detached(request);
     }
 }
 

@@ -9,42 +9,24 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Client;
+use crate::author::ClientExt;
 use crate::error::ServerError;
 use crate::lock::InlineTask;
 use crate::unpolled::Offer;
 
-/// Why [`Client::drive_acquire`] did not start an acquire again.
+/// Why [`ClientExt::drive_acquire`] did not start an acquire again.
 #[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
 pub enum NotDriven {
     /// The wait time has passed.
     TimedOut,
-    /// The client or its runtime has ended; see [`Client::ended`].
+    /// The client or its runtime has ended; see [`ClientExt::ended`].
     Ended(ServerError),
 }
 
 impl Client {
-    /// Offers a grant to a caller, which has up to one second to take it. An untaken grant is
-    /// dropped.
-    pub fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
-        Offer::new(&self.core().unpolled, value)
-    }
-
-    /// Drives an acquire that consists of several steps.
-    ///
-    /// Grants of earlier steps do not depend on the caller polling this future. After at most half
-    /// a second, a task of the client continues the acquire.
-    ///
-    /// The caller has up to one second to take the outcome. After that the outcome is dropped, and
-    /// the next poll restarts the acquire with the rest of `wait`.
-    ///
-    /// # Errors
-    ///
-    /// [`NotDriven`]. Errors of the acquire itself are in the inner result.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the acquire.
-    pub async fn drive_acquire<T, E, F>(
+    /// See [`ClientExt::drive_acquire`].
+    pub(crate) async fn drive<T, E, F>(
         &self,
         wait: Option<Duration>,
         mut start: impl FnMut(Option<Duration>) -> F,

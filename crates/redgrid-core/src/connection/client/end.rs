@@ -5,33 +5,15 @@ use std::time::Duration;
 use super::{Client, Inner, WeakClient};
 use crate::clock::Instant;
 use crate::connection::core::{Closing, FAREWELL};
-use crate::error::ServerError;
 
 impl Client {
-    /// Completes when the client begins to shut down. For tasks that wait on something other than
-    /// the client.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future has no effect.
-    pub async fn shutting_down(&self) {
-        self.closing().await;
-    }
-
     /// Returns whether the client has begun to shut down. It then rejects new requests.
     pub fn is_shut_down(&self) -> bool {
         self.0.table.is_closed() || *self.0.closing.borrow() != Closing::No
     }
 
-    /// Returns the error of a call to a client that has ended.
-    ///
-    /// It is [`ServerError::ShuttingDown`], or [`ServerError::NotSent`] if the client's runtime has
-    /// ended instead. For calls that found [`Client::is_shut_down`] to be true.
-    pub fn ended(&self) -> ServerError {
-        self.0.core.ended.why()
-    }
-
-    /// Completes when the client begins to shut down.
+    /// Completes when the client begins to shut down. For tasks that wait on something other than
+    /// the client.
     ///
     /// # Cancel safety
     ///
@@ -130,6 +112,7 @@ impl Drop for Inner {
 /// Not everything was released in time.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("not everything was given back within {within:?}; leases end the rest")]
+#[non_exhaustive]
 pub struct NotClosed {
     /// How long the shutdown has waited.
     pub within: Duration,

@@ -11,6 +11,7 @@ use super::super::{Object, ObjectError};
 use super::notify_config::{EventSource, NotifyConfig};
 use super::stream::{Filter, Subscription};
 use super::{Events, Kinds, ListenError};
+use crate::author::ClientExt;
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::failure::{Failure, Operation};

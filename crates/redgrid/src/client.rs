@@ -1,0 +1,18 @@
+//! The client below a [`Grid`](crate::Grid): commands and scripts of any kind, connection events,
+//! health, and what they name.
+//!
+//! ```no_run
+//! # async fn demo(grid: &redgrid::Grid) -> Result<(), redgrid::ServerError> {
+//! let health = grid.client().health().await;
+//! if health.is_ready() {
+//!     let keys: u64 = grid.client().command("DBSIZE").query().await?;
+//!     println!("{keys} keys");
+//! }
+//! # Ok(()) }
+//! ```
+
+pub use redgrid_core::{
+    Client, Code, Command, CommitError, ConfigError, ConnectError, ConnectionEvent, ConnectionEvents, Deployment,
+    DeploymentKind, Failure, FromReply, Health, HealthCheck, ClientStats, InvalidName, Name, NodeHealth, NodeId, NodePart, NotClosed,
+    NotReady, Reply, Request, Script, ServerError, Shard, WeakClient,
+};
