@@ -1,6 +1,5 @@
 //! The delayed queue: in now, out when it is due.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,8 +10,9 @@ use redgrid_core::{Client, IdempotentRequest, IdempotentScript, LIFETIMES, Pairs
 
 use crate::elements::{CANCEL, Elements, channel, queue};
 use crate::ends::{End, put_back};
-use crate::line::{BYTES_AT_ONCE, Line, Source};
-use crate::taking;
+use crate::select;
+use crate::stock::{MAX_TAKEN_BYTES, TakeSource};
+use crate::waiters::TakeWaiters;
 
 static DELAY: Script<1> = Script::new("queue/delay", include_str!("scripts/delay.lua"));
 static LOOK: Script<2> = Script::new("queue/look_due", include_str!("scripts/look_due.lua"));
@@ -39,11 +39,11 @@ queue! {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Delayed(Bytes);
 
-struct Due {
+struct DueElements {
     keys: [Bytes; 3],
 }
 
-impl Source for Due {
+impl TakeSource for DueElements {
     fn key(&self) -> &Bytes {
         &self.keys[0]
     }
@@ -52,12 +52,12 @@ impl Source for Due {
         vec![channel(self.key()), redissons(self.key())]
     }
 
-    fn take(&self, most: usize) -> IdempotentRequest {
-        TAKE.with(self.keys.clone()).arg(most.to_string()).int(BYTES_AT_ONCE).int(PASSED)
+    fn take(&self, limit: usize) -> IdempotentRequest {
+        TAKE.with(self.keys.clone()).arg(limit.to_string()).int(MAX_TAKEN_BYTES).int(PASSED)
     }
 
-    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest {
-        put_back(unique, self.key(), End::Front, items)
+    fn put_back(&self, unique: Bytes, elements: &[Bytes]) -> IdempotentRequest {
+        put_back(unique, self.key(), End::Front, elements)
     }
 }
 
@@ -285,8 +285,8 @@ impl<T, C: Decode<T>> DelayedQueue<T, C> {
 
     async fn taken(&self, within: Option<Duration>) -> Result<Option<T>, ObjectError> {
         let (name, keys) = (self.of.name()?.clone(), self.keys()?);
-        let line: Arc<Line<Due>> = Line::of(self.of.place.client(), &keys[0].clone(), || Due { keys });
-        self.of.maybe(taking::take(self.of.place.client(), &[(name, line)], within).await?.map(|(_, bytes)| bytes))
+        let queue = TakeWaiters::of(self.of.place.client(), &keys[0].clone(), || DueElements { keys });
+        self.of.maybe(select::take(&[(name, queue)], within).await?.map(|(_, bytes)| bytes))
     }
 }
 

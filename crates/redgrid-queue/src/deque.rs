@@ -8,8 +8,8 @@ use redgrid_core::Client;
 use redgrid_core::object::{Object, ObjectError, layouts};
 
 use crate::elements::{Elements, counted, queue};
-use crate::ends::{End, line};
-use crate::taking;
+use crate::ends::{End, take_queue};
+use crate::select;
 
 queue! {
     /// A queue with two ends, shared by all processes that reach the same server. Redisson's `RDeque` and `RBlockingDeque` on the wire.
@@ -274,8 +274,8 @@ impl<T, C: Decode<T>> Deque<T, C> {
     }
 
     async fn taken(&self, end: End, within: Option<Duration>) -> Result<Option<T>, ObjectError> {
-        let lines = [(self.of.name()?.clone(), line(&self.of.place, end)?)];
-        self.of.maybe(taking::take(self.of.place.client(), &lines, within).await?.map(|(_, bytes)| bytes))
+        let queue = take_queue(&self.of.place, end)?;
+        self.of.maybe(select::take(&[queue], within).await?.map(|(_, bytes)| bytes))
     }
 }
 

@@ -8,7 +8,9 @@ use redgrid_core::object::{ObjectError, Place, parts};
 use redgrid_core::{IdempotentRequest, IdempotentScript, Request, Script};
 
 use crate::elements::{Elements, PAGE, POPPED_AT_ONCE, channel};
-use crate::line::{BYTES_AT_ONCE, Line, Source};
+use crate::select::NamedQueue;
+use crate::stock::{MAX_TAKEN_BYTES, TakeSource};
+use crate::waiters::TakeWaiters;
 
 static PUSH: Script<1> = Script::new("queue/push", include_str!("scripts/push.lua"));
 static MOVE: Script<2> = Script::new("queue/move", include_str!("scripts/move.lua"));
@@ -32,19 +34,19 @@ impl End {
         }
     }
 
-    /// What a line of those who wait at this end of a key is known by, among those of its type.
-    pub(crate) fn line_of(self, key: &[u8]) -> Bytes {
+    /// Returns the id of this end of a key among the sources of its type.
+    pub(crate) fn source_id(self, key: &[u8]) -> Bytes {
         [self.of(&b"<"[..], b">"), key].concat().into()
     }
 }
 
 /// An end of a list, as a source.
-pub(crate) struct OfList {
+pub(crate) struct ListEnd {
     key: Bytes,
     end: End,
 }
 
-impl Source for OfList {
+impl TakeSource for ListEnd {
     fn key(&self) -> &Bytes {
         &self.key
     }
@@ -53,13 +55,13 @@ impl Source for OfList {
         vec![channel(&self.key)]
     }
 
-    fn take(&self, most: usize) -> IdempotentRequest {
+    fn take(&self, limit: usize) -> IdempotentRequest {
         let [pop, push] = self.end.of(["LPOP", "LPUSH"], ["RPOP", "RPUSH"]);
-        TAKE.with([self.key.clone()]).arg(pop).arg(push).arg(most.to_string()).int(BYTES_AT_ONCE)
+        TAKE.with([self.key.clone()]).arg(pop).arg(push).arg(limit.to_string()).int(MAX_TAKEN_BYTES)
     }
 
-    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest {
-        put_back(unique, &self.key, self.end, items)
+    fn put_back(&self, unique: Bytes, elements: &[Bytes]) -> IdempotentRequest {
+        put_back(unique, &self.key, self.end, elements)
     }
 }
 
@@ -71,10 +73,11 @@ pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, items: &[Bytes]) ->
     items.iter().rev().cloned().fold(request, IdempotentRequest::arg)
 }
 
-/// Of one that waits for a channel, told by a place.
-pub(crate) fn line(place: &Place, end: End) -> Result<std::sync::Arc<Line<OfList>>, ObjectError> {
-    let (_, key) = place.named()?;
-    Ok(Line::of(place.client(), &end.line_of(key), || OfList { key: key.clone(), end }))
+/// Returns the name of a list, and the queue of all callers that wait at one of its ends.
+pub(crate) fn take_queue(place: &Place, end: End) -> Result<NamedQueue<ListEnd>, ObjectError> {
+    let (name, key) = place.named()?;
+    let queue = TakeWaiters::of(place.client(), &end.source_id(key), || ListEnd { key: key.clone(), end });
+    Ok((name.clone(), queue))
 }
 
 impl<T, C: Codec> Elements<T, C> {

@@ -47,11 +47,12 @@ mod delayed;
 mod deque;
 mod elements;
 mod ends;
-mod line;
 mod priority;
 mod queue;
 mod ring;
-mod taking;
+mod select;
+mod stock;
+mod waiters;
 
 pub use delayed::{Delayed, DelayedQueue};
 pub use deque::Deque;

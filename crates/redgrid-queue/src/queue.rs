@@ -8,8 +8,8 @@ use redgrid_core::Client;
 use redgrid_core::object::{Object, ObjectError, layouts};
 
 use crate::elements::{Elements, counted, queue};
-use crate::ends::{End, line};
-use crate::taking;
+use crate::ends::{End, take_queue};
+use crate::select;
 
 queue! {
     /// Elements of type `T` in the order in which they came, shared by all processes that reach the same server. Redisson's `RQueue` and
@@ -253,9 +253,9 @@ impl<T, C: Decode<T>> Queue<T, C> {
 
     async fn taken(&self, others: &[Queue<T, C>], within: Option<Duration>) -> Result<Option<(usize, T)>, ObjectError> {
         let all = || [self].into_iter().chain(others);
-        let lines = all().map(|queue| Ok((queue.of.name()?.clone(), line(&queue.of.place, End::Front)?)));
-        let lines: Vec<_> = lines.collect::<Result<_, ObjectError>>()?;
-        let Some((at, bytes)) = taking::take(self.of.place.client(), &lines, within).await? else { return Ok(None) };
+        let queues = all().map(|queue| take_queue(&queue.of.place, End::Front));
+        let queues: Vec<_> = queues.collect::<Result<_, ObjectError>>()?;
+        let Some((at, bytes)) = select::take(&queues, within).await? else { return Ok(None) };
         let of = all().nth(at).unwrap_or(self);
         Ok(Some((at, of.of.one(&bytes)?)))
     }

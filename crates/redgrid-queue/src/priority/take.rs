@@ -1,6 +1,5 @@
 //! Elements out of the queue, and those who wait for them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,20 +10,21 @@ use redgrid_core::{IdempotentRequest, IdempotentScript, Pairs, Script};
 use super::PriorityQueue;
 use crate::elements::{POPPED_AT_ONCE, channel};
 use crate::ends::{End, TAKE};
-use crate::line::{BYTES_AT_ONCE, Line, Source};
-use crate::taking;
+use crate::select;
+use crate::stock::{MAX_TAKEN_BYTES, TakeSource};
+use crate::waiters::TakeWaiters;
 
 static MOVE_OUT: Script<2> = Script::new("queue/move_out", include_str!("../scripts/move_out.lua"));
 static PUT_BACK: IdempotentScript<2> =
     IdempotentScript::new("queue/put_back_in_place", include_str!("../scripts/put_back_in_place.lua"));
 
 /// An end of the order, as a source.
-struct InOrder {
+struct PriorityEnd {
     key: Bytes,
     end: End,
 }
 
-impl Source for InOrder {
+impl TakeSource for PriorityEnd {
     fn key(&self) -> &Bytes {
         &self.key
     }
@@ -33,14 +33,14 @@ impl Source for InOrder {
         vec![channel(&self.key)]
     }
 
-    fn take(&self, most: usize) -> IdempotentRequest {
+    fn take(&self, limit: usize) -> IdempotentRequest {
         let request = TAKE.with([self.key.clone()]).arg(popping(self.end)).arg("ZADD");
-        request.arg(most.to_string()).int(BYTES_AT_ONCE)
+        request.arg(limit.to_string()).int(MAX_TAKEN_BYTES)
     }
 
-    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest {
+    fn put_back(&self, unique: Bytes, elements: &[Bytes]) -> IdempotentRequest {
         let request = PUT_BACK.with([unique, self.key.clone()]).publish_here().arg(channel(&self.key));
-        items.iter().cloned().fold(request, IdempotentRequest::arg)
+        elements.iter().cloned().fold(request, IdempotentRequest::arg)
     }
 }
 
@@ -262,9 +262,9 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
 
     async fn taken_within(&self, end: End, within: Option<Duration>) -> Result<Option<(i64, T)>, ObjectError> {
         let (name, key) = self.of.place.named()?;
-        let line: Arc<Line<InOrder>> =
-            Line::of(self.of.place.client(), &end.line_of(key), || InOrder { key: key.clone(), end });
-        let taken = taking::take(self.of.place.client(), &[(name.clone(), line)], within).await?;
+        let source = || PriorityEnd { key: key.clone(), end };
+        let queue = TakeWaiters::of(self.of.place.client(), &end.source_id(key), source);
+        let taken = select::take(&[(name.clone(), queue)], within).await?;
         taken.map(|(_, member)| self.one(&member)).transpose()
     }
 }
