@@ -52,7 +52,7 @@ pub(crate) async fn take<S: TakeSource>(
     // Not polled since the call came: once more, or until no contact with the server is established.
     for wait in &waits {
         wait.request.set_try_only();
-        wait.queue.poll_soon();
+        wait.queue.1.poll_soon();
     }
     first_element(&mut waits).await
 }
@@ -60,35 +60,35 @@ pub(crate) async fn take<S: TakeSource>(
 /// The wait for one of the queues. Dropping it cancels it.
 struct Wait<'a, S: TakeSource> {
     index: usize,
-    name: &'a Name,
-    queue: &'a Arc<TakeQueue<S>>,
+    queue: &'a NamedQueue<S>,
     request: Arc<TakeRequest>,
     waiter: Waiter<TakeWaiters<S>>,
 }
 
 impl<'a, S: TakeSource> Wait<'a, S> {
     fn enter(queues: &'a [NamedQueue<S>], index: usize, request: Arc<TakeRequest>) -> Self {
-        let (name, queue) = &queues[index];
-        Wait { index, name, queue, waiter: queue.enter(Arc::clone(&request)), request }
+        let queue = &queues[index];
+        Wait { index, queue, waiter: queue.1.enter(Arc::clone(&request)), request }
     }
 
     /// Completes when the wait has ended; `None` if a poll for a caller that only tries found nothing.
     async fn ended(&mut self) -> Result<Option<Bytes>, ObjectError> {
+        let (name, queue) = self.queue;
         loop {
             let source = match self.waiter.ended().await {
                 WaitEnd::Completed(Taken::Element(claim)) => match claim.take() {
                     Some(element) => return Ok(Some(element)),
                     None => {
                         // Not claimed in time, the element went to another caller: wait again.
-                        self.waiter = self.queue.enter(Arc::clone(&self.request));
+                        self.waiter = queue.enter(Arc::clone(&self.request));
                         continue;
                     }
                 },
                 WaitEnd::Completed(Taken::Nothing) => return Ok(None),
                 WaitEnd::Failed(source) => source,
-                WaitEnd::ShuttingDown => self.queue.client().ended(),
+                WaitEnd::ShuttingDown => queue.client().ended(),
             };
-            return Err(ObjectError::of(self.name, source));
+            return Err(ObjectError::of(name, source));
         }
     }
 }

@@ -23,7 +23,6 @@ const LAST_POLL: Duration = Duration::from_millis(50);
 pub(crate) type TakeQueue<S> = WaitQueue<TakeWaiters<S>>;
 
 /// How a wait ends.
-#[derive(Debug)]
 pub(crate) enum Taken<S: TakeSource> {
     /// The caller has a second to claim an element.
     Element(Claim<S>),

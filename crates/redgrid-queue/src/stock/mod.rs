@@ -11,7 +11,6 @@
 mod task;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -51,11 +50,10 @@ pub(crate) const MAX_TAKEN_BYTES: i64 = 1 << 20;
 const OFFER_TIME: Duration = Duration::from_secs(1);
 
 /// What a poll has found.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) any: bool,
-    /// There may be more elements. The waiters that were not served can not be told that there are
-    /// none.
+    /// There may be elements for the waiters that were not served.
     pub(crate) may_have_more: bool,
     /// The time until the next element is due, if it is known.
     pub(crate) due_in: Option<Duration>,
@@ -64,7 +62,8 @@ pub(crate) struct Found {
 /// The elements of a source that were taken through one client, and that no caller has yet.
 pub(crate) struct Stock<S: TakeSource> {
     source: S,
-    state: Mutex<State<S>>,
+    waiters: Mutex<Weak<TakeQueue<S>>>,
+    state: Mutex<State>,
     /// Notified when the task has to look at the state.
     changed: Notify,
 }
@@ -72,8 +71,8 @@ pub(crate) struct Stock<S: TakeSource> {
 /// Elements by the order in which they were taken.
 type Elements = BTreeMap<u64, Bytes>;
 
-struct State<S: TakeSource> {
-    waiters: Weak<TakeQueue<S>>,
+#[derive(Default)]
+struct State {
     /// The poll that the task has not begun.
     poll: Option<PendingPoll>,
     unclaimed: Elements,
@@ -102,25 +101,20 @@ pub(crate) struct Claim<S: TakeSource> {
 
 impl<S: TakeSource> Stock<S> {
     pub(crate) fn new(source: S) -> Self {
-        let state = State {
-            waiters: Weak::new(),
-            poll: None,
-            unclaimed: Elements::new(),
-            offered: BTreeMap::new(),
-            putting_back: Elements::new(),
-            taken: 0,
-            task_runs: false,
-        };
-        Stock { source, state: Mutex::new(state), changed: Notify::new() }
+        Stock { source, waiters: Mutex::default(), state: Mutex::default(), changed: Notify::new() }
     }
 
     pub(crate) fn source(&self) -> &S {
         &self.source
     }
 
-    /// Sets the queue of those to whom elements are offered.
+    /// Sets the queue whose waiters elements are offered to.
     pub(crate) fn offer_to(&self, waiters: &Arc<TakeQueue<S>>) {
-        self.state().waiters = Arc::downgrade(waiters);
+        *self.waiters.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::downgrade(waiters);
+    }
+
+    fn waiters(&self) -> Option<Arc<TakeQueue<S>>> {
+        self.waiters.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).upgrade()
     }
 
     /// Takes elements for the waiters; returns what was found.
@@ -133,7 +127,7 @@ impl<S: TakeSource> Stock<S> {
         let starts = !std::mem::replace(&mut state.task_runs, true);
         drop(state);
         if starts {
-            let task = RunningTask::new(self);
+            let task = RunningTask { stock: Arc::clone(self), is_over: false };
             client.spawn_attached(|background| task::run(task, background));
         } else {
             self.changed.notify_one();
@@ -144,19 +138,16 @@ impl<S: TakeSource> Stock<S> {
     /// Offers unclaimed elements to waiters, as long as there are both.
     fn offer_to_waiters(self: &Arc<Self>, now: Instant) {
         let Some(waiters) = self.waiters() else { return };
-        while !self.state().unclaimed.is_empty() {
-            let Some(first) = waiters.first_waiters(1).pop() else { return };
-            let Some(claim) = self.offer_first(now + OFFER_TIME) else { return };
+        let unclaimed = self.state().unclaimed.len();
+        for waiter in waiters.first_waiters(unclaimed) {
+            let mut state = self.state();
+            let Some((number, element)) = state.unclaimed.pop_first() else { return };
+            state.offered.insert(number, Offered { element, until: now + OFFER_TIME });
+            drop(state);
+            let claim = Claim { stock: Arc::clone(self), number };
             // If the waiter has left meanwhile, the element is unclaimed again.
-            waiters.complete(first, || Taken::Element(claim));
+            waiters.complete(waiter, || Taken::Element(claim));
         }
-    }
-
-    fn offer_first(self: &Arc<Self>, until: Instant) -> Option<Claim<S>> {
-        let mut state = self.state();
-        let (number, element) = state.unclaimed.pop_first()?;
-        state.offered.insert(number, Offered { element, until });
-        Some(Claim { stock: Arc::clone(self), number })
     }
 
     /// Makes those elements unclaimed again that were offered until `now` or an earlier time.
@@ -172,11 +163,7 @@ impl<S: TakeSource> Stock<S> {
         });
     }
 
-    fn waiters(&self) -> Option<Arc<TakeQueue<S>>> {
-        self.state().waiters.upgrade()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<S>> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -205,11 +192,5 @@ impl<S: TakeSource> Drop for Claim<S> {
             // The task runs as long as an element is offered.
             self.stock.changed.notify_one();
         }
-    }
-}
-
-impl<S: TakeSource> fmt::Debug for Claim<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claim").field("number", &self.number).finish_non_exhaustive()
     }
 }

@@ -9,9 +9,8 @@ use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
 use redgrid_core::object::parts;
 use redgrid_core::{BackgroundClient, ServerError};
-use tokio::sync::oneshot;
 
-use super::{Elements, Found, Stock, TakeReply, TakeSource};
+use super::{Found, Stock, TakeReply, TakeSource};
 
 /// Maximum number of elements of a request. A server does nothing else meanwhile, and stores them in
 /// case the reply is lost.
@@ -28,25 +27,16 @@ const PUT_BACK_TIME: Duration = Duration::from_secs(40);
 /// The first and the longest pause before elements that could not be put back are put back again.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// The request in flight.
-type InFlight = Pin<Box<dyn Future<Output = Reply> + Send>>;
-
-enum Reply {
-    Taken { limit: usize, answer: oneshot::Sender<Result<Found, ServerError>>, reply: Result<TakeReply, ServerError> },
-    PutBack(Result<Vec<i64>, ServerError>),
-}
+/// The request in flight, with what follows its reply. Returns false if elements could not be put back.
+type InFlight = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// The running task of a stock. However it ends, polls are answered, and lost elements are logged.
 pub(super) struct RunningTask<S: TakeSource> {
-    stock: Arc<Stock<S>>,
-    is_over: bool,
+    pub(super) stock: Arc<Stock<S>>,
+    pub(super) is_over: bool,
 }
 
 impl<S: TakeSource> RunningTask<S> {
-    pub(super) fn new(stock: &Arc<Stock<S>>) -> Self {
-        RunningTask { stock: Arc::clone(stock), is_over: false }
-    }
-
     /// Ends the task if there is nothing to do.
     fn end_if_idle(&mut self) -> bool {
         let mut state = self.stock.state();
@@ -106,17 +96,9 @@ pub(super) async fn run<S: TakeSource>(mut task: RunningTask<S>, client: Backgro
         tokio::select! {
             biased;
             () = &mut closing => break,
-            reply = replied(&mut in_flight) => match reply {
-                Reply::Taken { limit, answer, reply } => {
-                    let found = stock.taken(reply, limit);
-                    // Waiters are served before the poll is answered.
-                    stock.offer_to_waiters(clock.now());
-                    let _ = answer.send(found);
-                }
-                Reply::PutBack(reply) if stock.put_back_ended(&reply) => {
-                    (pause, retry_at) = (RETRY_PAUSES.0, Instant::MIN);
-                }
-                Reply::PutBack(_) => {
+            done = ended(&mut in_flight) => match done {
+                true => (pause, retry_at) = (RETRY_PAUSES.0, Instant::MIN),
+                false => {
                     retry_at = clock.now() + pause;
                     pause = (pause * 2).min(RETRY_PAUSES.1);
                 }
@@ -141,7 +123,7 @@ impl<S: TakeSource> Stock<S> {
     }
 
     /// Sends the request of the poll that was not begun, if there is one.
-    fn take_for_poll(&self, now: Instant) -> Option<InFlight> {
+    fn take_for_poll(self: &Arc<Self>, now: Instant) -> Option<InFlight> {
         let poll = self.state().poll.take().filter(|poll| !poll.answer.is_closed())?;
         let limit = self.waiters()?.first_waiters(MAX_TAKEN).len();
         if limit == 0 {
@@ -149,10 +131,13 @@ impl<S: TakeSource> Stock<S> {
             let _ = poll.answer.send(Ok(Found { any: false, may_have_more: true, due_in: None }));
             return None;
         }
-        let request = self.source.take(limit);
+        let (stock, request) = (Arc::clone(self), self.source.take(limit));
         Some(Box::pin(async move {
-            let reply = poll.client.run_exactly_once_until(request, now + TAKE_TIME).await;
-            Reply::Taken { limit, answer: poll.answer, reply }
+            let found = stock.taken(poll.client.run_exactly_once_until(request, now + TAKE_TIME).await, limit);
+            // Waiters are served before the poll is answered.
+            stock.offer_to_waiters(poll.client.clock().now());
+            let _ = poll.answer.send(found);
+            true
         }))
     }
 
@@ -185,7 +170,7 @@ impl<S: TakeSource> Stock<S> {
     }
 
     /// Sends the request that puts unclaimed elements back, if there are any; of many the last ones.
-    fn put_back(&self, client: &BackgroundClient) -> Option<InFlight> {
+    fn put_back(self: &Arc<Self>, client: &BackgroundClient) -> Option<InFlight> {
         let elements: Vec<Bytes> = {
             let mut state = self.state();
             let unclaimed: Vec<(u64, Bytes)> = std::mem::take(&mut state.unclaimed).into_iter().collect();
@@ -201,27 +186,19 @@ impl<S: TakeSource> Stock<S> {
         }
         let unique = companion("redgrid_queue_back", self.source.key());
         let unique = [&unique[..], b":", uuid::Uuid::new_v4().to_string().as_bytes()].concat();
-        let (client, request) = (client.clone(), self.source.put_back(unique.into(), &elements));
-        let until = client.clock().now() + PUT_BACK_TIME;
-        Some(Box::pin(async move { Reply::PutBack(client.run_exactly_once_until(request, until).await) }))
+        let request = self.source.put_back(unique.into(), &elements);
+        let (stock, client, until) = (Arc::clone(self), client.clone(), client.clock().now() + PUT_BACK_TIME);
+        Some(Box::pin(async move { stock.put_back_ended(client.run_exactly_once_until(request, until).await) }))
     }
 
     /// Reads the reply to a request that puts back. Returns false if the elements are unclaimed again.
-    fn put_back_ended(&self, reply: &Result<Vec<i64>, ServerError>) -> bool {
-        let Err(error) = reply else {
-            self.state().putting_back.clear();
-            return true;
-        };
-        let (key, may_be_done) = (self.key(), !error.is_not_done());
-        let elements = {
-            let mut state = self.state();
-            let putting_back: Elements = std::mem::take(&mut state.putting_back);
-            let elements = putting_back.len();
-            if !may_be_done {
-                state.unclaimed.extend(putting_back);
-            }
-            elements
-        };
+    fn put_back_ended(&self, reply: Result<Vec<i64>, ServerError>) -> bool {
+        let put_back = std::mem::take(&mut self.state().putting_back);
+        let Err(error) = reply else { return true };
+        let (key, elements, may_be_done) = (self.key(), put_back.len(), !error.is_not_done());
+        if !may_be_done {
+            self.state().unclaimed.extend(put_back);
+        }
         if may_be_done {
             tracing::error!(key, elements, %error, "it is not known whether unclaimed elements of a queue were put back");
         } else {
@@ -231,15 +208,12 @@ impl<S: TakeSource> Stock<S> {
     }
 
     /// Finishes at the end of the client: no waiters are left, and all elements are put back.
-    async fn end(&self, in_flight: Option<InFlight>, client: &BackgroundClient) {
+    async fn end(self: &Arc<Self>, in_flight: Option<InFlight>, client: &BackgroundClient) {
         if let Some(in_flight) = in_flight {
             let takes = self.state().putting_back.is_empty();
             tokio::select! {
                 biased;
-                reply = in_flight => match reply {
-                    Reply::Taken { reply, .. } => drop(self.taken(reply, 0)),
-                    Reply::PutBack(reply) => drop(self.put_back_ended(&reply)),
-                },
+                _ = in_flight => {}
                 () = client.nearly_closed(Duration::MAX), if takes => {
                     let key = self.key();
                     tracing::error!(key, "the client ends before the reply to a request for elements of a queue");
@@ -247,19 +221,16 @@ impl<S: TakeSource> Stock<S> {
             }
         }
         self.revoke_offers(Instant::MAX);
-        while let Some(putting_back) = self.put_back(client) {
-            let Reply::PutBack(reply) = putting_back.await else { return };
-            if !self.put_back_ended(&reply) {
-                return;
-            }
-        }
+        while let Some(putting_back) = self.put_back(client)
+            && putting_back.await
+        {}
     }
 }
 
-/// Returns the reply of the request in flight; never completes without one.
-async fn replied(in_flight: &mut Option<InFlight>) -> Reply {
+/// Returns the end of the request in flight; never completes without one.
+async fn ended(in_flight: &mut Option<InFlight>) -> bool {
     let Some(request) = in_flight else { return std::future::pending().await };
-    let reply = request.await;
+    let done = request.await;
     *in_flight = None;
-    reply
+    done
 }
