@@ -32,8 +32,8 @@ queue_type! {
     /// Redisson's `RDelayedQueue` on the wire, and the queue to which it leads.
     ///
     /// Cheap to clone; clones are handles of the same queue. The codec `C` is part of the type, as
-    /// for a [`Queue`](crate::Queue). The server's clock decides what is due when a caller takes: no
-    /// process has to run to move elements.
+    /// for a [`Queue`](crate::Queue). The server's clock decides what is due when a caller takes:
+    /// no process has to run to move elements.
     #[doc(alias = "RDelayedQueue")]
     #[doc(alias = "RedissonDelayedQueue")]
     pub struct DelayedQueue: delayed_queue, 2 keys
@@ -187,8 +187,8 @@ impl<T, C: Encode<T>> DelayedQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`DelayedQueue::push`]; after the first step [`ObjectError::Partial`], with the number
-    /// of elements that were added.
+    /// As for [`DelayedQueue::push`]; after the first step [`ObjectError::Partial`], with the
+    /// number of elements that were added.
     ///
     /// # Cancel safety
     ///
@@ -241,8 +241,8 @@ impl<T, C: Decode<T>> DelayedQueue<T, C> {
         self.elements.decode_optional(self.count_due().await?.2)
     }
 
-    /// Returns up to `most` of the first delayed elements, each with the time until it is due by the
-    /// server's clock. That time is zero for due elements.
+    /// Returns up to `most` of the first delayed elements, each with the time until it is due by
+    /// the server's clock. That time is zero for due elements.
     ///
     /// # Errors
     ///

@@ -17,8 +17,8 @@ queue_type! {
     /// Redisson's `RDeque` and `RBlockingDeque` on the wire.
     ///
     /// Cheap to clone; clones are handles of the same deque. The codec `C` is part of the type, as
-    /// for a [`Queue`](crate::Queue). A queue of the same name is the same object. Methods that both
-    /// have promise the same.
+    /// for a [`Queue`](crate::Queue). A queue of the same name is the same object. Methods that
+    /// both have promise the same.
     #[doc(alias = "RDeque")]
     #[doc(alias = "RBlockingDeque")]
     #[doc(alias = "RedissonDeque")]

@@ -170,8 +170,8 @@ impl<T, C: Decode<T>> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`Queue::pop`]; [`ObjectError::InvalidArgument`] if the other queue is in another slot
-    /// of a cluster. An element that cannot be decoded is moved nevertheless.
+    /// As for [`Queue::pop`]; [`ObjectError::InvalidArgument`] if the other queue is in another
+    /// slot of a cluster. An element that cannot be decoded is moved nevertheless.
     ///
     /// # Cancel safety
     ///
@@ -206,9 +206,9 @@ impl<T, C: Decode<T>> Queue<T, C> {
     /// # Cancel safety
     ///
     /// Cancel-safe. An element that was taken for a dropped call goes to the next waiter of this
-    /// process. Without one it is put back to the front, also during a shutdown of the client. It is
-    /// lost if the process ends before that, or if no server answers for 30 s. A dropped call loses
-    /// its position among the waiters.
+    /// process. Without one it is put back to the front, also during a shutdown of the client. It
+    /// is lost if the process ends before that, or if no server answers for 30 s. A dropped call
+    /// loses its position among the waiters.
     #[doc(alias = "BLPOP")]
     pub async fn take(&self) -> Result<T, ObjectError> {
         loop {
@@ -296,8 +296,8 @@ impl<T: Send + 'static, C: Decode<T>> Queue<T, C> {
     /// Returns a stream over all elements from the front on, read in pages of 100 by index.
     ///
     /// If other processes change the queue meanwhile, the stream may miss an element or return it
-    /// twice. An element that cannot be decoded is an error, after which the stream continues. After
-    /// any other error it ends.
+    /// twice. An element that cannot be decoded is an error, after which the stream continues.
+    /// After any other error it ends.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<T, ObjectError>> {
         self.elements.stream()

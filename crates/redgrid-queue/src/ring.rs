@@ -22,9 +22,9 @@ queue_type! {
     ///
     /// Redisson's `RRingBuffer` on the wire.
     ///
-    /// Cheap to clone; clones are handles of the same ring. The codec `C` is part of the type, as for
-    /// a [`Queue`](crate::Queue). The capacity must be set before elements can be added. It stays
-    /// when the elements are removed.
+    /// Cheap to clone; clones are handles of the same ring. The codec `C` is part of the type, as
+    /// for a [`Queue`](crate::Queue). The capacity must be set before elements can be added. It
+    /// stays when the elements are removed.
     #[doc(alias = "RRingBuffer")]
     #[doc(alias = "RedissonRingBuffer")]
     pub struct RingBuffer: ring_buffer, 2 keys

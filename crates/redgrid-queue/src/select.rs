@@ -49,7 +49,8 @@ pub(crate) async fn take<S: TakeSource>(
     if waits.iter().all(|wait| wait.waiter.is_current()) {
         return Ok(None);
     }
-    // Not polled since the call came: once more, or until no contact with the server is established.
+    // Not polled since the call came: once more, or until no contact with the server is
+    // established.
     for wait in &waits {
         wait.request.set_try_only();
         wait.queue.1.poll_soon();
@@ -71,7 +72,8 @@ impl<'a, S: TakeSource> Wait<'a, S> {
         Wait { index, queue, waiter: queue.1.enter(Arc::clone(&request)), request }
     }
 
-    /// Completes when the wait has ended; `None` if a poll for a caller that only tries found nothing.
+    /// Completes when the wait has ended; `None` if a poll for a caller that only tries found
+    /// nothing.
     async fn ended(&mut self) -> Result<Option<Bytes>, ObjectError> {
         let (name, queue) = self.queue;
         loop {

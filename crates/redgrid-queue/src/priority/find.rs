@@ -18,7 +18,8 @@ static FIND: Script<1> = Script::new("queue/find", include_str!("../scripts/find
 /// Number of elements that one request compares: about a millisecond for small ones.
 const MAX_COMPARED: i64 = 500;
 
-/// 1 and the member that was found; or 0 and, if there are more members, the last that was compared.
+/// 1 and the member that was found; or 0 and, if there are more members, the last that was
+/// compared.
 type Found = (u64, Option<Bytes>);
 
 impl<T, C: Codec> PriorityQueue<T, C> {
@@ -38,8 +39,8 @@ impl<T, C: Codec> PriorityQueue<T, C> {
 impl<T, C: Encode<T>> PriorityQueue<T, C> {
     /// Returns whether an element has this value.
     ///
-    /// The server searches the queue, 500 elements a request. An element that stays in the queue all
-    /// the time, with one priority, is found.
+    /// The server searches the queue, 500 elements a request. An element that stays in the queue
+    /// all the time, with one priority, is found.
     ///
     /// # Errors
     ///
@@ -72,8 +73,8 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// The search changes nothing. After it, a request that was already sent is executed even if the
-    /// future is dropped.
+    /// The search changes nothing. After it, a request that was already sent is executed even if
+    /// the future is dropped.
     #[doc(alias = "removeFirstOccurrence")]
     pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
         let (element, mut compared) = (self.elements.encode(value)?, None);
@@ -127,9 +128,9 @@ impl<T: Send + 'static, C: Decode<T>> PriorityQueue<T, C> {
     /// 100.
     ///
     /// An element that stays in the queue all the time, with one priority, is returned once. An
-    /// element that cannot be decoded is an error, after which the stream continues. After any other
-    /// error it ends. One such error is about members that are out of order, because another program
-    /// has given one a score.
+    /// element that cannot be decoded is an error, after which the stream continues. After any
+    /// other error it ends. One such error is about members that are out of order, because another
+    /// program has given one a score.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<(i64, T), ObjectError>> {
         stream_from(self.elements.clone(), End::Front)

@@ -27,13 +27,13 @@ queue_type! {
     ///
     /// Elements with the same priority are taken in the order in which they were added. It replaces
     /// Redisson's `RPriorityQueue`, `RPriorityBlockingQueue`, `RPriorityDeque` and
-    /// `RPriorityBlockingDeque`. It needs no lock, and its layout is not theirs, which has the order
-    /// of a Java class.
+    /// `RPriorityBlockingDeque`. It needs no lock, and its layout is not theirs, which has the
+    /// order of a Java class.
     ///
     /// A priority is an `i64`, exact over its whole range. For the largest first, push `!priority`,
-    /// which reverses the order of all numbers, and apply `!` to the priority that is returned. Other
-    /// orders can be expressed as a number: a time in milliseconds, a class of service. The same
-    /// element may be added more than once.
+    /// which reverses the order of all numbers, and apply `!` to the priority that is returned.
+    /// Other orders can be expressed as a number: a time in milliseconds, a class of service. The
+    /// same element may be added more than once.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -121,9 +121,9 @@ impl<T, C: Codec> PriorityQueue<T, C> {
     /// Gives another priority to an element that was not taken yet, in one step.
     ///
     /// The element is placed after all that have this priority, even if it had the same one before.
-    /// Returns what can cancel it from now on. `None` if it no longer existed with the priority that
-    /// `pushed` has: it was taken, or its priority was changed. If it was taken for a call that is
-    /// dropped, it is put back as it was, even after `None` was returned.
+    /// Returns what can cancel it from now on. `None` if it no longer existed with the priority
+    /// that `pushed` has: it was taken, or its priority was changed. If it was taken for a call
+    /// that is dropped, it is put back as it was, even after `None` was returned.
     ///
     /// # Errors
     ///
@@ -181,8 +181,8 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`PriorityQueue::push`]; after the first step [`ObjectError::Partial`], with the number
-    /// of elements that were added.
+    /// As for [`PriorityQueue::push`]; after the first step [`ObjectError::Partial`], with the
+    /// number of elements that were added.
     ///
     /// # Cancel safety
     ///

@@ -87,13 +87,13 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
         Ok(self.pop_from(End::Back, 1).await?.pop())
     }
 
-    /// Removes and returns up to `most` elements from the first on, in their order. Up to 10,000 are
-    /// removed in one step.
+    /// Removes and returns up to `most` elements from the first on, in their order. Up to 10,000
+    /// are removed in one step.
     ///
     /// # Errors
     ///
-    /// As for [`PriorityQueue::pop`]; after the first 10,000 [`ObjectError::Partial`]. If one cannot
-    /// be decoded, the call fails, and all are removed.
+    /// As for [`PriorityQueue::pop`]; after the first 10,000 [`ObjectError::Partial`]. If one
+    /// cannot be decoded, the call fails, and all are removed.
     ///
     /// # Cancel safety
     ///
@@ -105,8 +105,8 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
         self.pop_from(End::Front, most).await
     }
 
-    /// Removes and returns up to `most` elements as [`PriorityQueue::pop_many`], from the last to the
-    /// first.
+    /// Removes and returns up to `most` elements as [`PriorityQueue::pop_many`], from the last to
+    /// the first.
     ///
     /// # Errors
     ///

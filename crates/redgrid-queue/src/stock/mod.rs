@@ -5,8 +5,8 @@
 //! has a second to claim it. An element that is not claimed is offered to the next waiter. Without
 //! waiters it is put back to the server, to where it was taken.
 //!
-//! One task of the client sends the requests of the stock: those that take, and those that put back.
-//! One request is in flight at a time, so what is put back is in front of what is taken next.
+//! One task of the client sends the requests of the stock: those that take, and those that put
+//! back. One request is in flight at a time, so what is put back is in front of what is taken next.
 
 mod task;
 

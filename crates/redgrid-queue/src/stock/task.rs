@@ -12,8 +12,8 @@ use redgrid_core::{BackgroundClient, ServerError};
 
 use super::{Found, Stock, TakeReply, TakeSource};
 
-/// Maximum number of elements of a request. A server does nothing else meanwhile, and stores them in
-/// case the reply is lost.
+/// Maximum number of elements of a request. A server does nothing else meanwhile, and stores them
+/// in case the reply is lost.
 const MAX_TAKEN: usize = 100;
 
 /// How long a request that takes is awaited: 120 s.
@@ -27,7 +27,8 @@ const PUT_BACK_TIME: Duration = Duration::from_secs(40);
 /// The first and the longest pause before elements that could not be put back are put back again.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// The request in flight, with what follows its reply. Returns false if elements could not be put back.
+/// The request in flight, with what follows its reply. Returns false if elements could not be put
+/// back.
 type InFlight = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// The running task of a stock. However it ends, polls are answered, and lost elements are logged.
@@ -96,13 +97,14 @@ pub(super) async fn run<S: TakeSource>(mut task: RunningTask<S>, client: Backgro
         tokio::select! {
             biased;
             () = &mut closing => break,
-            done = ended(&mut in_flight) => match done {
-                true => (pause, retry_at) = (RETRY_PAUSES.0, Instant::MIN),
-                false => {
+            done = ended(&mut in_flight) => {
+                if done {
+                    (pause, retry_at) = (RETRY_PAUSES.0, Instant::MIN);
+                } else {
                     retry_at = clock.now() + pause;
                     pause = (pause * 2).min(RETRY_PAUSES.1);
                 }
-            },
+            }
             () = stock.changed.notified() => {}
             () = clock.sleep_until(wake_at) => {}
         }
@@ -169,7 +171,8 @@ impl<S: TakeSource> Stock<S> {
         }
     }
 
-    /// Sends the request that puts unclaimed elements back, if there are any; of many the last ones.
+    /// Sends the request that puts unclaimed elements back, if there are any; of many the last
+    /// ones.
     fn put_back(self: &Arc<Self>, client: &BackgroundClient) -> Option<InFlight> {
         let elements: Vec<Bytes> = {
             let mut state = self.state();
@@ -191,17 +194,16 @@ impl<S: TakeSource> Stock<S> {
         Some(Box::pin(async move { stock.put_back_ended(client.run_exactly_once_until(request, until).await) }))
     }
 
-    /// Reads the reply to a request that puts back. Returns false if the elements are unclaimed again.
+    /// Reads the reply to a request that puts back. Returns false if the elements are unclaimed
+    /// again.
     fn put_back_ended(&self, reply: Result<Vec<i64>, ServerError>) -> bool {
         let put_back = std::mem::take(&mut self.state().putting_back);
         let Err(error) = reply else { return true };
         let (key, elements, may_be_done) = (self.key(), put_back.len(), !error.is_not_done());
-        if !may_be_done {
-            self.state().unclaimed.extend(put_back);
-        }
         if may_be_done {
             tracing::error!(key, elements, %error, "it is not known whether unclaimed elements of a queue were put back");
         } else {
+            self.state().unclaimed.extend(put_back);
             tracing::warn!(key, elements, %error, "unclaimed elements of a queue were not put back yet");
         }
         may_be_done
