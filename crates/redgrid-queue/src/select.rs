@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::select_all;
-use redgrid_core::Name;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 use redgrid_core::wait_queue::{WaitEnd, Waiter};
+use redgrid_core::{Name, ServerError};
 
 use crate::stock::TakeSource;
 use crate::waiters::{TakeQueue, TakeRequest, TakeWaiters, Taken};
+
+/// The reason of the error if no server answers.
+const NO_REPLY: &str = "no reply in time; elements that were taken go to other callers, or back";
 
 /// A queue and its name.
 pub(crate) type NamedQueue<S> = (Name, Arc<TakeQueue<S>>);
@@ -87,6 +90,7 @@ impl<'a, S: TakeSource> Wait<'a, S> {
                     }
                 },
                 WaitEnd::Completed(Taken::Nothing) => return Ok(None),
+                WaitEnd::Completed(Taken::NoReply) => ServerError::Unknown { reason: NO_REPLY.into() },
                 WaitEnd::Failed(source) => source,
                 WaitEnd::ShuttingDown => queue.client().ended(),
             };

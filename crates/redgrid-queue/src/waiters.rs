@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::clock::Instant;
 use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
-use redgrid_core::{ChannelEvent, Client, OrderedSubscription, ServerError};
+use redgrid_core::{ChannelEvent, Client, OrderedSubscription};
 
 use crate::stock::{Claim, Found, Stock, TakeSource};
 
@@ -28,6 +28,8 @@ pub(crate) enum Taken<S: TakeSource> {
     Element(Claim<S>),
     /// The caller does not wait any longer, and there is no element.
     Nothing,
+    /// No server has answered for as long as a call may be without contact.
+    NoReply,
 }
 
 /// What a caller asks for.
@@ -78,8 +80,9 @@ impl<S: TakeSource> TakeWaiters<S> {
 impl<S: TakeSource> Resource for TakeWaiters<S> {
     type Request = Arc<TakeRequest>;
     type Outcome = Taken<S>;
-    /// With the time of the last poll for the first wait that ends.
-    type Reply = (Found, Instant);
+    /// With the time of the last poll for the first wait that ends. `None` if there was no reply in
+    /// time; the request of the poll is still in flight.
+    type Reply = Option<(Found, Instant)>;
 
     fn key(&self) -> &[u8] {
         self.stock.source().key()
@@ -98,7 +101,7 @@ impl<S: TakeSource> Resource for TakeWaiters<S> {
         self: &Arc<Self>,
         client: &Client,
         waiters: impl Iterator<Item = (WaiterId, &'a Arc<TakeRequest>)>,
-    ) -> PollFuture<(Found, Instant)> {
+    ) -> PollFuture<Option<(Found, Instant)>> {
         let now = client.clock().now();
         let last_polls = waiters.map(|(_, request)| request.until - LAST_POLL).filter(|last| *last > now);
         let last_poll = last_polls.min().unwrap_or(Instant::MAX);
@@ -106,18 +109,18 @@ impl<S: TakeSource> Resource for TakeWaiters<S> {
         Box::pin(async move {
             tokio::select! {
                 biased;
-                found = found => Ok((found.map_err(|_| client.ended()).flatten()?, last_poll)),
-                () = client.clock().sleep_until(now + client.patience()) => Err(late()),
+                found = found => Ok(Some((found.map_err(|_| client.ended()).flatten()?, last_poll))),
+                () = client.clock().sleep_until(now + client.patience()) => Ok(None),
             }
         })
     }
 
-    fn replied(
-        &self,
-        queue: &WaitQueue<Self>,
-        (found, last_poll): (Found, Instant),
-        sent_before: WaiterId,
-    ) -> NextPoll {
+    fn replied(&self, queue: &WaitQueue<Self>, reply: Option<(Found, Instant)>, sent_before: WaiterId) -> NextPoll {
+        let Some((found, last_poll)) = reply else {
+            // Also for those that came since: another poll would double their time.
+            queue.complete_below(WaiterId::MAX, |_| true, || Taken::NoReply);
+            return NextPoll::Regular;
+        };
         let pause = self.update_pause(|pause| if found.any { PAUSES.0 } else { (pause * 2).min(PAUSES.1) });
         if found.may_have_more {
             // The waiters that are left were not served.
@@ -132,8 +135,4 @@ impl<S: TakeSource> Resource for TakeWaiters<S> {
         self.update_pause(|_| PAUSES.0);
         NextPoll::Now
     }
-}
-
-fn late() -> ServerError {
-    ServerError::Unknown { reason: "no reply in time; elements that were taken go to other callers, or back".into() }
 }
