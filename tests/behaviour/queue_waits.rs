@@ -48,9 +48,9 @@ async fn those_who_wait_are_served_in_their_order_by_few_requests() {
     assert!(asked < 20, "{asked}");
 }
 
-/// One request takes for a hundred waiters. The others are asked for at once only if there may be more elements.
+/// One request takes for a hundred waiters. The next one follows at once only if there may be more elements.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_who_wait_for_nothing_cost_as_few_requests_as_one() {
+async fn many_waiters_of_an_empty_queue_cost_as_few_requests_as_one() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: Queue<u64> = Queue::new(&client, "jobs");
@@ -61,14 +61,14 @@ async fn many_who_wait_for_nothing_cost_as_few_requests_as_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_that_there_is_nothing_before_it_was_asked_for_him() {
+async fn a_wait_ends_without_an_element_only_after_a_poll_for_it() {
     let server = server().await;
     let client = client(&server).await;
     let queue: Queue<u64> = Queue::new(&client, "jobs");
     let all: Vec<u64> = (0..250).collect();
     for _ in 0..20 {
         queue.push_many(&all).await.unwrap();
-        // The time of some is over while those before them have their elements, and they have not.
+        // Some time out between the polls for those before them and their own.
         let takes = all.iter().map(|n| queue.take_within(Duration::from_micros(20 * (n + 1))));
         let mut got: Vec<u64> = join_all(takes).await.into_iter().filter_map(Result::unwrap).collect();
         got.sort_unstable();

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::future::select_all;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 use redgrid_core::wait_queue::{WaitEnd, Waiter};
 use redgrid_core::{Name, ServerError};
+use tokio::task::unconstrained;
 
 use crate::stock::TakeSource;
 use crate::waiters::{TakeQueue, TakeRequest, TakeWaiters, Taken};
@@ -50,7 +52,9 @@ pub(crate) async fn take<S: TakeSource>(
         () = clock.wait_until(until) => {}
     }
     if waits.iter().all(|wait| wait.waiter.is_current()) {
-        return Ok(None);
+        // A wait that was served is current, too. In a task that has used up its budget of tokio's
+        // cooperative scheduling, its end is not visible otherwise.
+        return unconstrained(first_element(&mut waits)).now_or_never().unwrap_or(Ok(None));
     }
     // Not polled since the call came: once more, or until no contact with the server is
     // established.
