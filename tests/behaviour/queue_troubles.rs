@@ -165,6 +165,25 @@ async fn who_waits_is_told_while_something_is_put_back_that_nobody_answers() {
     wait_until(SOON, async || book.tells(&["ERROR", "jobs", "elements=1"])).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_comes_while_no_server_answers_waits_no_longer_than_those_before_it() {
+    let server = server().await;
+    let (proxy, client) = rig(&server, Duration::from_secs(1), 1).await;
+    let queue: Queue<u64> = Queue::new(&client, "jobs");
+    assert_eq!(queue.take_within(Duration::ZERO).await.unwrap(), None, "the server knows the script");
+    proxy.next(usize::MAX, sha(once!("take")), Action::SwallowReply);
+    let ended = async || (queue.take().await.unwrap_err(), Instant::now());
+    let ((first, first_ended), (second, second_ended)) = tokio::join!(ended(), async {
+        wait_until(SOON, async || proxy.counts().swallowed > 0).await;
+        ended().await
+    });
+    for error in [first, second] {
+        assert!(matches!(error, ObjectError::Unavailable { .. } | ObjectError::OutcomeUnknown { .. }), "{error:?}");
+    }
+    // Not for another two seconds.
+    assert!(second_ended - first_ended < Duration::from_secs(1), "{:?}", second_ended - first_ended);
+}
+
 #[tokio::test]
 async fn elements_that_are_lost_are_told() {
     let book = Book::default();

@@ -49,6 +49,34 @@ async fn those_who_wait_are_served_in_their_order_by_few_requests() {
     assert!(asked < 20, "{asked}");
 }
 
+/// One request takes for a hundred waiters. The next one follows at once only if there may be more elements.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_waiters_of_an_empty_queue_cost_as_few_requests_as_one() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let queue: Queue<u64> = Queue::new(&client, "jobs");
+    let all = join_all((0..250).map(|_| queue.take_within(Duration::from_secs(1)))).await;
+    assert!(all.into_iter().all(|none| none.unwrap().is_none()));
+    let asked = calls(&observer, "evalsha").await;
+    assert!(asked < 20, "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_without_an_element_only_after_a_poll_for_it() {
+    let server = server().await;
+    let client = client(&server).await;
+    let queue: Queue<u64> = Queue::new(&client, "jobs");
+    let all: Vec<u64> = (0..250).collect();
+    for _ in 0..20 {
+        queue.push_many(&all).await.unwrap();
+        // Some time out between the polls for those before them and their own.
+        let takes = all.iter().map(|n| queue.take_within(Duration::from_micros(20 * (n + 1))));
+        let mut got: Vec<u64> = join_all(takes).await.into_iter().filter_map(Result::unwrap).collect();
+        got.sort_unstable();
+        assert_eq!(got, all);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_is_one_request_and_wakes_and_what_others_push_is_found() {
     let server = server().await;

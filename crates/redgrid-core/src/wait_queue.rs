@@ -92,6 +92,9 @@ pub trait Resource: Send + Sync + Sized + 'static {
 pub enum NextPoll {
     /// As soon as no poll is in flight.
     Now,
+    /// As soon as no poll is in flight, if a waiter with this number or a later one is left: the reply
+    /// was not for them, so they are not [current](Waiter::is_current) by it.
+    NowFor(WaiterId),
     /// When something is due, if waiters are left by then.
     Within(Duration),
     /// When the last reply is too old.
@@ -197,6 +200,11 @@ impl<R: Resource> WaitQueue<R> {
     pub fn poll_soon(&self) {
         self.state().is_due = true;
         self.changed.notify_one();
+    }
+
+    /// Returns the numbers of the first waiters, up to `limit`, in the order of their coming.
+    pub fn first_waiters(&self, limit: usize) -> Vec<WaiterId> {
+        self.state().waiters.keys().take(limit).copied().collect()
     }
 
     /// Ends the wait of one waiter. Does nothing if it was cancelled.
@@ -354,10 +362,14 @@ async fn run<R: Resource>(mut task: RunningTask<R>) {
             () = &mut closing => return,
             (sent_before, reply) = replied(&mut in_flight) => {
                 let now = clock.now();
+                let mut replied_to = sent_before;
                 match reply {
                     Ok(reply) => {
                         queue.state().answered = now;
                         let next = resource.replied(&queue, reply, sent_before);
+                        if let NextPoll::NowFor(first) = next {
+                            replied_to = replied_to.min(first);
+                        }
                         if subscription.is_none() && !queue.state().waiters.is_empty() {
                             subscription = Some(resource.subscribe(client));
                         }
@@ -368,7 +380,7 @@ async fn run<R: Resource>(mut task: RunningTask<R>) {
                         };
                         next_poll = match next {
                             NextPoll::Within(time) => now + interval.min(time.saturating_add(AFTER_CHANGE)),
-                            NextPoll::Now | NextPoll::Regular => now + interval,
+                            NextPoll::Now | NextPoll::NowFor(_) | NextPoll::Regular => now + interval,
                         };
                         next_poll = next_poll.min(announced);
                         let mut state = queue.state();
@@ -380,13 +392,13 @@ async fn run<R: Resource>(mut task: RunningTask<R>) {
                         queue.end_below(sent_before, |_| true, || WaitEnd::Failed(error.clone()));
                     }
                 }
-                queue.state().replied_to = sent_before;
+                queue.state().replied_to = replied_to;
             }
             event = received(&mut subscription) => {
                 let mut event = Some(event);
                 while let Some(one) = event {
                     match resource.received(&queue, &one) {
-                        NextPoll::Now => queue.state().is_due = true,
+                        NextPoll::Now | NextPoll::NowFor(_) => queue.state().is_due = true,
                         NextPoll::Within(time) => {
                             announced = announced.min(clock.now() + time.saturating_add(AFTER_CHANGE));
                             next_poll = next_poll.min(announced);

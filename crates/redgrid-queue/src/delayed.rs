@@ -1,6 +1,5 @@
-//! The delayed queue: in now, out when it is due.
+//! The delayed queue: elements can be taken when they are due.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,176 +8,191 @@ use redgrid_core::name::companion;
 use redgrid_core::object::{Object, ObjectError, chunks, layouts};
 use redgrid_core::{Client, IdempotentRequest, IdempotentScript, LIFETIMES, Pairs, Request, Script};
 
-use crate::elements::{CANCEL, Elements, channel, queue};
+use crate::elements::{CANCEL, Elements, channel, queue_type};
 use crate::ends::{End, put_back};
-use crate::line::{BYTES_AT_ONCE, Line, Source};
-use crate::taking;
+use crate::select;
+use crate::stock::{MAX_TAKEN_BYTES, TakeSource};
+use crate::waiters::TakeWaiters;
 
 static DELAY: Script<1> = Script::new("queue/delay", include_str!("scripts/delay.lua"));
-static LOOK: Script<2> = Script::new("queue/look_due", include_str!("scripts/look_due.lua"));
+static COUNT_DUE: Script<2> = Script::new("queue/count_due", include_str!("scripts/count_due.lua"));
 static TAKE: IdempotentScript<3> = IdempotentScript::new("queue/take_due", include_str!("scripts/take_due.lua"));
 
-/// How many elements of Redisson's list a script passes at most, about, where it has a choice: about 10 ms of a machine of 2024.
-const PASSED: i64 = 250_000;
+/// Number of elements of Redisson's list that a script may visit, approximately, if it takes more
+/// than one element. About 10 ms on a machine of 2024.
+const MAX_VISITED: i64 = 250_000;
 
-/// How many bytes an id has, in Redisson's items and in ours.
-const ID: u8 = 8;
+/// Length of an id in bytes, in Redisson's items and in ours.
+const ID_LEN: u8 = 8;
 
-queue! {
-    /// Elements that can be taken when they are due, in the order in which they are, shared by all processes that reach the same server.
-    /// Redisson's `RDelayedQueue` on the wire, and the queue it leads to.
+queue_type! {
+    /// Elements that can be taken when they are due, in the order of their due times, shared by all
+    /// processes that reach the same server.
     ///
-    /// Cheap to clone; clones are the same queue. The codec `C` is as that of a [`Queue`](crate::Queue). What is due is decided by the server's
-    /// clock when somebody asks: nobody has to be there to move anything.
+    /// Redisson's `RDelayedQueue` on the wire, and the queue to which it leads.
+    ///
+    /// Cheap to clone; clones are handles of the same queue. The codec `C` is part of the type, as
+    /// for a [`Queue`](crate::Queue). The server's clock decides what is due when a caller takes:
+    /// no process has to run to move elements.
     #[doc(alias = "RDelayedQueue")]
     #[doc(alias = "RedissonDelayedQueue")]
     pub struct DelayedQueue: delayed_queue, 2 keys
 }
 
-/// An element that was delayed: what [`DelayedQueue::cancel`] needs.
+/// Identifies an element that was delayed, for [`DelayedQueue::cancel`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Delayed(Bytes);
 
-struct Due {
+/// The due elements of a queue, which waiters take.
+struct DueElements {
     keys: [Bytes; 3],
 }
 
-impl Source for Due {
+impl TakeSource for DueElements {
     fn key(&self) -> &Bytes {
         &self.keys[0]
     }
 
     fn channels(&self) -> Vec<Bytes> {
-        vec![channel(self.key()), redissons(self.key())]
+        vec![channel(self.key()), redisson_channel(self.key())]
     }
 
-    fn take(&self, most: usize) -> IdempotentRequest {
-        TAKE.with(self.keys.clone()).arg(most.to_string()).int(BYTES_AT_ONCE).int(PASSED)
+    fn take(&self, limit: usize) -> IdempotentRequest {
+        TAKE.with(self.keys.clone()).arg(limit.to_string()).int(MAX_TAKEN_BYTES).int(MAX_VISITED)
     }
 
-    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest {
-        put_back(unique, self.key(), End::Front, items)
+    fn put_back(&self, unique: Bytes, elements: &[Bytes]) -> IdempotentRequest {
+        put_back(unique, self.key(), End::Front, elements)
     }
 }
 
-/// Redisson's channel: when the first is due.
-fn redissons(key: &[u8]) -> Bytes {
+/// Returns Redisson's channel, on which the due time of the first element is published.
+fn redisson_channel(key: &[u8]) -> Bytes {
     companion("redisson_delay_queue_channel", key)
 }
 
 impl<T, C> DelayedQueue<T, C> {
-    /// The queue, what is delayed, and Redisson's list of that.
+    /// Returns the keys of the queue, of the delayed elements, and of Redisson's list of them.
     fn keys(&self) -> Result<[Bytes; 3], ObjectError> {
-        let key = self.of.key()?;
+        let key = self.elements.key()?;
         Ok([key.clone(), companion("redisson_delay_queue_timeout", &key), companion("redisson_delay_queue", &key)])
     }
 
-    async fn look(&self) -> Result<(u64, u64, Option<Bytes>), ObjectError> {
+    /// Returns the number of due elements, the number of the others, and the first due element.
+    async fn count_due(&self) -> Result<(u64, u64, Option<Bytes>), ObjectError> {
         let [queue, delayed, _] = self.keys()?;
-        // By the primary's clock, as those who take.
-        self.of.place.read_primary(LOOK.with([queue, delayed])).await
+        // From the primary, whose clock decides about takes, too.
+        self.elements.place.read_primary(COUNT_DUE.with([queue, delayed])).await
     }
 }
 
 impl<T, C: Codec> DelayedQueue<T, C> {
-    /// How many elements are due.
+    /// Returns the number of due elements.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn due(&self) -> Result<u64, ObjectError> {
-        Ok(self.look().await?.0)
+        Ok(self.count_due().await?.0)
     }
 
-    /// How many elements it has, due or not.
+    /// Returns the number of elements, due or not.
     ///
     /// # Errors
     ///
-    /// As [`DelayedQueue::due`].
+    /// As for [`DelayedQueue::due`].
     ///
     /// # Cancel safety
     ///
-    /// As [`DelayedQueue::due`].
+    /// As for [`DelayedQueue::due`].
     #[doc(alias = "size")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
-        let (due, later, _) = self.look().await?;
+        let (due, later, _) = self.count_due().await?;
         Ok(due + later)
     }
 
-    /// Whether it has none, due or not.
+    /// Returns whether there are no elements, due or not.
     ///
     /// # Errors
     ///
-    /// As [`DelayedQueue::due`].
+    /// As for [`DelayedQueue::due`].
     ///
     /// # Cancel safety
     ///
-    /// As [`DelayedQueue::due`].
+    /// As for [`DelayedQueue::due`].
     #[doc(alias = "isEmpty")]
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.len().await? == 0)
     }
 
-    /// Removes all elements, due or not, in one step; tells whether there were any.
+    /// Removes all elements, due or not, in one step, and returns whether there were any.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let gone: u64 = self.of.place.change(Request::command("DEL").keys(self.keys()?)).await?;
-        Ok(gone > 0)
+        let removed: u64 = self.elements.place.change(Request::command("DEL").keys(self.keys()?)).await?;
+        Ok(removed > 0)
     }
 
-    /// Removes an element that is not taken yet; tells whether it was still there. One that a client of Redisson has found due is not found.
+    /// Removes an element that was not taken yet, and returns whether it still existed.
+    ///
+    /// An element that a client of Redisson has moved because it was due is not found.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn cancel(&self, delayed: &Delayed) -> Result<bool, ObjectError> {
-        let [_, of, _] = self.keys()?;
-        self.of.place.change(CANCEL.with([of]).arg(delayed.0.clone())).await
+        let [_, delayed_key, _] = self.keys()?;
+        self.elements.place.change(CANCEL.with([delayed_key]).arg(delayed.0.clone())).await
     }
 }
 
 impl<T, C: Encode<T>> DelayedQueue<T, C> {
-    /// Adds an element that is due after a delay, of 3,650 days at most, in whole milliseconds by the server's clock; a part of one counts as a whole.
-    /// What is due in the same millisecond is taken in the order in which it was pushed. Tells what it can be cancelled by.
+    /// Adds an element that is due after a delay, and returns what can cancel it.
+    ///
+    /// The delay is at most 3,650 days, and is rounded up to whole milliseconds of the server's
+    /// clock. Elements that are due in the same millisecond are taken in the order in which they
+    /// were added.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then;
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) of a longer delay.
+    /// [`ObjectError`] states what failed and whether anything may have changed. It is
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a longer delay.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "offer")]
     pub async fn push(&self, value: &T, delay: Duration) -> Result<Delayed, ObjectError> {
         let mut pushed = self.push_many([(value, delay)]).await?;
         Ok(pushed.pop().unwrap_or(Delayed(Bytes::new())))
     }
 
-    /// Adds elements, each with its delay; tells what each can be cancelled by. 500 of them or about 4 MiB go in one step.
+    /// Adds elements, each with its delay, and returns for each what can cancel it.
+    ///
+    /// Up to 500 of them or about 4 MiB are added in one step.
     ///
     /// # Errors
     ///
-    /// As [`DelayedQueue::push`]; behind the first part [`ObjectError::Partial`]: as many as it says of the first are added.
+    /// As for [`DelayedQueue::push`]; after the first step [`ObjectError::Partial`], with the
+    /// number of elements that were added.
     ///
     /// # Cancel safety
     ///
-    /// As [`DelayedQueue::push`].
+    /// As for [`DelayedQueue::push`].
     pub async fn push_many<'a>(
         &self,
         values: impl IntoIterator<Item = (&'a T, Duration)>,
@@ -186,17 +200,17 @@ impl<T, C: Encode<T>> DelayedQueue<T, C> {
     where
         T: 'a,
     {
-        let (name, key) = self.of.place.name_and_key()?;
-        let [_, of, _] = self.keys()?;
-        let encoded = values.into_iter().map(|(value, delay)| Ok((self.millis(delay)?, self.of.encoded(value)?)));
+        let (name, key) = self.elements.place.name_and_key()?;
+        let [_, delayed_key, _] = self.keys()?;
+        let encoded = values.into_iter().map(|(value, delay)| Ok((self.millis(delay)?, self.elements.encode(value)?)));
         let values: Vec<(i64, Bytes)> = encoded.collect::<Result<_, ObjectError>>()?;
         let mut pushed = Vec::with_capacity(values.len());
         for part in chunks(&values, |(_, value)| value.len()) {
-            let request = DELAY.with([of.clone()]).publish_arg().arg(channel(key)).arg(redissons(key));
+            let request = DELAY.with([delayed_key.clone()]).publish_arg().arg(channel(key)).arg(redisson_channel(key));
             let request = part.iter().fold(request, |request, (delay, value)| request.int(*delay).arg(value.clone()));
-            let ids: Result<Vec<Bytes>, _> = self.of.place.change(request).await;
+            let ids: Result<Vec<Bytes>, _> = self.elements.place.change(request).await;
             let ids = ids.map_err(|error| error.after(name, pushed.len() as u64))?;
-            pushed.extend(ids.iter().zip(part).map(|(id, (_, value))| packed(id, value)));
+            pushed.extend(ids.iter().zip(part).map(|(id, (_, value))| pack(id, value)));
         }
         Ok(pushed)
     }
@@ -205,100 +219,108 @@ impl<T, C: Encode<T>> DelayedQueue<T, C> {
         let millis = delay.as_nanos().div_ceil(1_000_000);
         match i64::try_from(millis) {
             Ok(millis) if delay <= *LIFETIMES.end() => Ok(millis),
-            _ => Err(self.of.place.invalid("delay", "up to 3650 days", format_args!("{delay:?}"))),
+            _ => Err(self.elements.place.invalid("delay", "up to 3650 days", format_args!("{delay:?}"))),
         }
     }
 }
 
 impl<T, C: Decode<T>> DelayedQueue<T, C> {
-    /// The first element that is due, which stays; `None` where none is, or where the first is no item of a delayed queue, which who takes is told.
+    /// Returns the first due element, which stays.
+    ///
+    /// `None` if none is due, or if the first one is not an item of a delayed queue; a take reports
+    /// that.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn peek(&self) -> Result<Option<T>, ObjectError> {
-        self.of.maybe(self.look().await?.2)
+        self.elements.decode_optional(self.count_due().await?.2)
     }
 
-    /// The first elements that are delayed, `most` of them at most, and how long each has to wait yet by the server's clock: zero of what is due and
-    /// not taken.
+    /// Returns up to `most` of the first delayed elements, each with the time until it is due by
+    /// the server's clock. That time is zero for due elements.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is an error of all.
+    /// [`ObjectError`] states what failed and whether anything may have changed. If one element
+    /// cannot be decoded, the call fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     pub async fn read_delayed(&self, most: u64) -> Result<Vec<(T, Duration)>, ObjectError> {
-        let most = self.of.counted("most", most)?;
+        let most = self.elements.count("most", most)?;
         if most == 0 {
             return Ok(Vec::new());
         }
-        let [_, of, _] = self.keys()?;
+        let [_, delayed_key, _] = self.keys()?;
         let time: Request = Request::command("TIME").idempotent();
-        let range = Request::command("ZRANGE").key(of).int(0).int(most - 1).arg("WITHSCORES").idempotent();
-        let (Pairs(found), clock): (Pairs<Bytes, f64>, (u64, u64)) =
-            self.of.place.read_primary(Request::together([range, time])).await?;
+        let range = Request::command("ZRANGE").key(delayed_key).int(0).int(most - 1).arg("WITHSCORES").idempotent();
+        let (Pairs(items), clock): (Pairs<Bytes, f64>, (u64, u64)) =
+            self.elements.place.read_primary(Request::together([range, time])).await?;
         let now = clock.0 as f64 * 1e3 + clock.1 as f64 / 1e3;
-        let one = |(member, due): (Bytes, f64)| {
-            let left = Duration::try_from_secs_f64((due - now) / 1e3).unwrap_or(Duration::ZERO);
-            Ok((self.of.one(&unpacked(&member))?, left))
+        let decode = |(item, due): (Bytes, f64)| {
+            let due_in = Duration::try_from_secs_f64((due - now) / 1e3).unwrap_or(Duration::ZERO);
+            Ok((self.elements.decode(&unpack(&item))?, due_in))
         };
-        found.into_iter().map(one).collect()
+        items.into_iter().map(decode).collect()
     }
 
-    /// Takes the first element that is due, and waits until one is: as [`Queue::take`](crate::Queue::take).
+    /// Takes the first due element, and waits until one is due, as
+    /// [`Queue::take`](crate::Queue::take).
     ///
     /// # Errors
     ///
-    /// As [`Queue::take`](crate::Queue::take).
+    /// As for [`Queue::take`](crate::Queue::take).
     ///
     /// # Cancel safety
     ///
-    /// As [`Queue::take`](crate::Queue::take): what is put back is in front of all that is due, whatever that is.
+    /// As for [`Queue::take`](crate::Queue::take): elements are put back in front of all due
+    /// elements, whatever their due times.
     pub async fn take(&self) -> Result<T, ObjectError> {
         loop {
-            if let Some(value) = self.taken(None).await? {
+            if let Some(value) = self.take_due(None).await? {
                 return Ok(value);
             }
         }
     }
 
-    /// The same, for so long at most: `None` where none was due. It is asked for once at least; zero asks once.
+    /// Takes the first due element, and waits for one up to `within`; `None` if none was due.
+    ///
+    /// The server is polled at least once, and exactly once with zero.
     ///
     /// # Errors
     ///
-    /// As [`DelayedQueue::take`].
+    /// As for [`DelayedQueue::take`].
     ///
     /// # Cancel safety
     ///
-    /// As [`DelayedQueue::take`].
+    /// As for [`DelayedQueue::take`].
     #[doc(alias = "poll")]
     pub async fn take_within(&self, within: Duration) -> Result<Option<T>, ObjectError> {
-        self.taken(Some(within)).await
+        self.take_due(Some(within)).await
     }
 
-    async fn taken(&self, within: Option<Duration>) -> Result<Option<T>, ObjectError> {
-        let (name, keys) = (self.of.name()?.clone(), self.keys()?);
-        let line: Arc<Line<Due>> = Line::of(self.of.place.client(), &keys[0].clone(), || Due { keys });
-        self.of.maybe(taking::take(self.of.place.client(), &[(name, line)], within).await?.map(|(_, bytes)| bytes))
+    async fn take_due(&self, timeout: Option<Duration>) -> Result<Option<T>, ObjectError> {
+        let (name, keys) = (self.elements.name()?.clone(), self.keys()?);
+        let queue = TakeWaiters::of(self.elements.place.client(), &keys[0].clone(), || DueElements { keys });
+        self.elements.decode_optional(select::take(&[(name, queue)], timeout).await?.map(|(_, bytes)| bytes))
     }
 }
 
-/// An element behind its id, as Redisson packs it: `Bc0Lc0` of Lua's struct.
-fn packed(id: &[u8], value: &[u8]) -> Delayed {
+/// Returns an element after its id, as Redisson packs it: `Bc0Lc0` of Lua's struct.
+fn pack(id: &[u8], value: &[u8]) -> Delayed {
     let length = (value.len() as u64).to_le_bytes();
-    Delayed([&[ID], id, &length, value].concat().into())
+    Delayed([&[ID_LEN], id, &length, value].concat().into())
 }
 
-/// The element of an item.
-fn unpacked(member: &Bytes) -> Bytes {
-    let head = 1 + usize::from(member.first().copied().unwrap_or_default()) + 8;
-    member.slice(head.min(member.len())..)
+/// Returns the element of an item.
+fn unpack(item: &Bytes) -> Bytes {
+    let head = 1 + usize::from(item.first().copied().unwrap_or_default()) + 8;
+    item.slice(head.min(item.len())..)
 }

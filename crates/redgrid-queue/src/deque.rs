@@ -1,4 +1,4 @@
-//! The deque: in and out at both ends.
+//! The deque: elements are added and taken at both ends.
 
 use std::time::Duration;
 
@@ -7,15 +7,18 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
 use redgrid_core::object::{Object, ObjectError, layouts};
 
-use crate::elements::{Elements, counted, queue};
-use crate::ends::{End, line};
-use crate::taking;
+use crate::elements::{Elements, list_methods, queue_type};
+use crate::ends::{End, take_queue};
+use crate::select;
 
-queue! {
-    /// A queue with two ends, shared by all processes that reach the same server. Redisson's `RDeque` and `RBlockingDeque` on the wire.
+queue_type! {
+    /// A queue with two ends, shared by all processes that reach the same server.
     ///
-    /// Cheap to clone; clones are the same deque. The codec `C` is as that of a [`Queue`](crate::Queue), which is the same where it has
-    /// the same name. What its methods promise where they are called as that queue's is what they promise there.
+    /// Redisson's `RDeque` and `RBlockingDeque` on the wire.
+    ///
+    /// Cheap to clone; clones are handles of the same deque. The codec `C` is part of the type, as
+    /// for a [`Queue`](crate::Queue). A queue of the same name is the same object. Methods that
+    /// both have promise the same.
     #[doc(alias = "RDeque")]
     #[doc(alias = "RBlockingDeque")]
     #[doc(alias = "RedissonDeque")]
@@ -23,18 +26,18 @@ queue! {
     pub struct Deque: alone
 }
 
-counted!(Deque);
+list_methods!(Deque);
 
 impl<T, C: Encode<T>> Deque<T, C> {
-    /// Adds an element at the front; tells how many there are then.
+    /// Adds an element at the front, and returns the number of elements.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "addFirst")]
     #[doc(alias = "offerFirst")]
     #[doc(alias = "putFirst")]
@@ -43,15 +46,15 @@ impl<T, C: Encode<T>> Deque<T, C> {
         self.push_many(End::Front, [value]).await
     }
 
-    /// Adds an element at the back; tells how many there are then.
+    /// Adds an element at the back, and returns the number of elements.
     ///
     /// # Errors
     ///
-    /// As [`Deque::push_front`].
+    /// As for [`Deque::push_front`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Deque::push_front`].
+    /// As for [`Deque::push_front`].
     #[doc(alias = "addLast")]
     #[doc(alias = "offerLast")]
     #[doc(alias = "putLast")]
@@ -59,34 +62,40 @@ impl<T, C: Encode<T>> Deque<T, C> {
         self.push_many(End::Back, [value]).await
     }
 
-    /// Adds elements at an end, one after the other: of several at the front the last is in front then. Tells how many there are. 500 of them or
-    /// about 4 MiB go in one step; of more, what others add may come in between.
+    /// Adds elements at an end, one after the other, and returns the number of elements.
+    ///
+    /// Of several elements added at the front, the last one is in front afterwards. Up to 500 of
+    /// them or about 4 MiB are added in one step. Between two steps, other processes may add
+    /// elements.
     ///
     /// # Errors
     ///
-    /// As [`Deque::push_front`]; behind the first part [`ObjectError::Partial`]: as many as it says of the first are added.
+    /// As for [`Deque::push_front`]; after the first step [`ObjectError::Partial`], with the number
+    /// of elements that were added.
     ///
     /// # Cancel safety
     ///
-    /// As [`Deque::push_front`].
+    /// As for [`Deque::push_front`].
     #[doc(alias = "addFirst")]
     #[doc(alias = "addLast")]
     pub async fn push_many<'a>(&self, end: End, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
     where
         T: 'a,
     {
-        self.of.push(end, false, values).await
+        self.elements.push(end, false, values).await
     }
 
-    /// The same where the deque is there; tells how many elements there are then, 0 where it is not.
+    /// Adds elements at an end as [`Deque::push_many`] if the deque exists.
+    ///
+    /// Returns the number of elements, 0 if the deque does not exist.
     ///
     /// # Errors
     ///
-    /// As [`Deque::push_many`].
+    /// As for [`Deque::push_many`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Deque::push_front`].
+    /// As for [`Deque::push_front`].
     #[doc(alias = "addFirstIfExists")]
     #[doc(alias = "addLastIfExists")]
     pub async fn push_many_if_exists<'a>(
@@ -97,192 +106,204 @@ impl<T, C: Encode<T>> Deque<T, C> {
     where
         T: 'a,
     {
-        self.of.push(end, true, values).await
+        self.elements.push(end, true, values).await
     }
 
-    /// Whether an element is this value. The server looks through the deque.
+    /// Returns whether an element has this value. The server searches the deque.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
-        self.of.contains(value).await
+        self.elements.contains(value).await
     }
 
-    /// Removes the element nearest to an end that is this value; tells whether there was one. The server looks through the deque.
+    /// Removes the element with this value that is nearest to an end, and returns whether there was
+    /// one. The server searches the deque.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "removeFirstOccurrence")]
     #[doc(alias = "removeLastOccurrence")]
     pub async fn remove(&self, from: End, value: &T) -> Result<bool, ObjectError> {
-        self.of.remove(from, value).await
+        self.elements.remove(from, value).await
     }
 }
 
 impl<T, C: Decode<T>> Deque<T, C> {
-    /// Removes the element at the front; tells it, `None` where there is none. As [`Queue::pop`](crate::Queue::pop).
+    /// Removes and returns the element at the front; `None` if there is none. As
+    /// [`Queue::pop`](crate::Queue::pop).
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is removed all the same.
+    /// [`ObjectError`] states what failed and whether anything may have changed. An element that
+    /// cannot be decoded is removed nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it: the element is lost.
+    /// A request that was already sent is executed even if the future is dropped: the element is
+    /// lost.
     #[doc(alias = "pollFirst")]
     #[doc(alias = "removeFirst")]
     #[doc(alias = "poll")]
     #[doc(alias = "pop")]
     pub async fn pop_front(&self) -> Result<Option<T>, ObjectError> {
-        self.of.pop(End::Front).await
+        self.elements.pop(End::Front).await
     }
 
-    /// Removes the element at the back; tells it, `None` where there is none.
+    /// Removes and returns the element at the back; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// As [`Deque::pop_front`].
+    /// As for [`Deque::pop_front`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Deque::pop_front`].
+    /// As for [`Deque::pop_front`].
     #[doc(alias = "pollLast")]
     #[doc(alias = "removeLast")]
     pub async fn pop_back(&self) -> Result<Option<T>, ObjectError> {
-        self.of.pop(End::Back).await
+        self.elements.pop(End::Back).await
     }
 
-    /// Removes up to `most` elements at an end, in one step where they are no more than 10,000; tells them as they went.
+    /// Removes and returns up to `most` elements from an end, in the order of their removal. Up to
+    /// 10,000 are removed in one step.
     ///
     /// # Errors
     ///
-    /// As [`Deque::pop_front`]; behind the first 10,000 [`ObjectError::Partial`]. One that can not be decoded is an error of all.
+    /// As for [`Deque::pop_front`]; after the first 10,000 [`ObjectError::Partial`]. If one cannot
+    /// be decoded, the call fails, and all are removed.
     ///
     /// # Cancel safety
     ///
-    /// As [`Deque::pop_front`].
+    /// As for [`Deque::pop_front`].
     #[doc(alias = "pollFirst")]
     #[doc(alias = "pollLast")]
     #[doc(alias = "drainTo")]
     pub async fn pop_many(&self, end: End, most: u64) -> Result<Vec<T>, ObjectError> {
-        self.of.pop_many(end, most).await
+        self.elements.pop_many(end, most).await
     }
 
-    /// The element at the front, which stays; `None` where there is none.
+    /// Returns the element at the front, which stays; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "peekFirst")]
     #[doc(alias = "getFirst")]
     pub async fn front(&self) -> Result<Option<T>, ObjectError> {
-        self.of.peek(End::Front).await
+        self.elements.peek(End::Front).await
     }
 
-    /// The element at the back, which stays; `None` where there is none.
+    /// Returns the element at the back, which stays; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// As [`Deque::front`].
+    /// As for [`Deque::front`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Deque::front`].
+    /// As for [`Deque::front`].
     #[doc(alias = "peekLast")]
     #[doc(alias = "getLast")]
     pub async fn back(&self) -> Result<Option<T>, ObjectError> {
-        self.of.peek(End::Back).await
+        self.elements.peek(End::Back).await
     }
 
-    /// All elements in one answer, from the front on: as large as all of them. For large deques there is [`Deque::stream`].
+    /// Returns all elements from the front on, in one reply. [`Deque::stream`] is for large deques.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is an error of all.
+    /// [`ObjectError`] states what failed and whether anything may have changed. If one element
+    /// cannot be decoded, the call fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     #[doc(alias = "toArray")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
-        self.of.read_all().await
+        self.elements.read_all().await
     }
 
-    /// Moves the element at an end to an end of another deque, or of this one, in one step; tells it, `None` where there is none.
+    /// Moves the element at an end to an end of another deque or of this one, in one step, and
+    /// returns it; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// As [`Deque::pop_front`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) of a
-    /// deque in another slot of a cluster. One that can not be decoded is moved all the same.
+    /// As for [`Deque::pop_front`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the other deque is in
+    /// another slot of a cluster. An element that cannot be decoded is moved nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "move")]
     #[doc(alias = "pollLastAndOfferFirstTo")]
     pub async fn move_to(&self, from: End, to: impl AsRef<str>, to_end: End) -> Result<Option<T>, ObjectError> {
-        self.of.moved(from, to.as_ref(), to_end).await
+        self.elements.move_element(from, to.as_ref(), to_end).await
     }
 
-    /// Takes the element at an end, and waits for one where there is none, as [`Queue::take`](crate::Queue::take).
+    /// Takes the element at an end, and waits for one if there is none, as
+    /// [`Queue::take`](crate::Queue::take).
     ///
     /// # Errors
     ///
-    /// As [`Queue::take`](crate::Queue::take).
+    /// As for [`Queue::take`](crate::Queue::take).
     ///
     /// # Cancel safety
     ///
-    /// As [`Queue::take`](crate::Queue::take): what is put back is put back at this end.
+    /// As for [`Queue::take`](crate::Queue::take): elements are put back at this end.
     #[doc(alias = "takeFirst")]
     #[doc(alias = "takeLast")]
     pub async fn take(&self, end: End) -> Result<T, ObjectError> {
         loop {
-            if let Some(value) = self.taken(end, None).await? {
+            if let Some(value) = self.take_from(end, None).await? {
                 return Ok(value);
             }
         }
     }
 
-    /// The same, for so long at most: `None` where none came. It is asked for once at least; zero asks once.
+    /// Takes the element at an end, and waits for one up to `within`; `None` if none came.
+    ///
+    /// The server is polled at least once, and exactly once with zero.
     ///
     /// # Errors
     ///
-    /// As [`Deque::take`].
+    /// As for [`Deque::take`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Deque::take`].
+    /// As for [`Deque::take`].
     #[doc(alias = "pollFirst")]
     #[doc(alias = "pollLast")]
     pub async fn take_within(&self, end: End, within: Duration) -> Result<Option<T>, ObjectError> {
-        self.taken(end, Some(within)).await
+        self.take_from(end, Some(within)).await
     }
 
-    async fn taken(&self, end: End, within: Option<Duration>) -> Result<Option<T>, ObjectError> {
-        let lines = [(self.of.name()?.clone(), line(&self.of.place, end)?)];
-        self.of.maybe(taking::take(self.of.place.client(), &lines, within).await?.map(|(_, bytes)| bytes))
+    async fn take_from(&self, end: End, timeout: Option<Duration>) -> Result<Option<T>, ObjectError> {
+        let queue = take_queue(&self.elements.place, end)?;
+        self.elements.decode_optional(select::take(&[queue], timeout).await?.map(|(_, bytes)| bytes))
     }
 }
 
 impl<T: Send + 'static, C: Decode<T>> Deque<T, C> {
-    /// All elements from the front on, as [`Queue::stream`](crate::Queue::stream).
+    /// Returns a stream over all elements from the front on, as
+    /// [`Queue::stream`](crate::Queue::stream).
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<T, ObjectError>> {
-        self.of.stream()
+        self.elements.stream()
     }
 }

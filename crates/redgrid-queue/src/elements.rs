@@ -1,4 +1,4 @@
-//! What all queues have inside: where they are, and how their elements become bytes.
+//! What all queues have in common: the handle of their object, and the conversion of elements.
 
 use std::marker::PhantomData;
 
@@ -8,13 +8,13 @@ use redgrid_core::name::companion;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Client, Name, Script};
 
-/// How many elements a page of a stream has.
+/// Number of elements of a page of a stream.
 pub(crate) const PAGE: usize = 100;
 
-/// How many elements one request removes at most: a server does nothing else meanwhile.
-pub(crate) const POPPED_AT_ONCE: u64 = 10_000;
+/// Maximum number of elements that one request removes. The server does nothing else meanwhile.
+pub(crate) const MAX_POPPED: u64 = 10_000;
 
-/// Removes a member of a sorted set, of a queue that has told it when it was pushed.
+/// Removes a member of a sorted set, which the push has returned.
 pub(crate) static CANCEL: Script<1> = Script::new("queue/cancel", include_str!("scripts/cancel.lua"));
 
 pub(crate) struct Elements<T, C> {
@@ -43,35 +43,35 @@ impl<T, C> Elements<T, C> {
     }
 }
 
-/// Where it is told that there is something to take.
+/// Returns the channel whose messages mean that there may be something to take.
 pub(crate) fn channel(key: &[u8]) -> Bytes {
     companion("redgrid_queue__channel", key)
 }
 
 impl<T, C: Encode<T>> Elements<T, C> {
-    pub(crate) fn encoded(&self, value: &T) -> Result<Bytes, ObjectError> {
+    pub(crate) fn encode(&self, value: &T) -> Result<Bytes, ObjectError> {
         self.place.encoded(&self.codec, value)
     }
 
-    pub(crate) fn encoded_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<Vec<Bytes>, ObjectError>
+    pub(crate) fn encode_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<Vec<Bytes>, ObjectError>
     where
         T: 'a,
     {
-        values.into_iter().map(|value| self.encoded(value)).collect()
+        values.into_iter().map(|value| self.encode(value)).collect()
     }
 }
 
 impl<T, C: Decode<T>> Elements<T, C> {
-    pub(crate) fn one(&self, bytes: &Bytes) -> Result<T, ObjectError> {
+    pub(crate) fn decode(&self, bytes: &Bytes) -> Result<T, ObjectError> {
         self.place.decoded(&self.codec, bytes, || Some("an element".into()))
     }
 
-    pub(crate) fn maybe(&self, bytes: Option<Bytes>) -> Result<Option<T>, ObjectError> {
-        bytes.map(|bytes| self.one(&bytes)).transpose()
+    pub(crate) fn decode_optional(&self, bytes: Option<Bytes>) -> Result<Option<T>, ObjectError> {
+        bytes.map(|bytes| self.decode(&bytes)).transpose()
     }
 
-    pub(crate) fn all(&self, bytes: &[Bytes]) -> Result<Vec<T>, ObjectError> {
-        bytes.iter().map(|bytes| self.one(bytes)).collect()
+    pub(crate) fn decode_all(&self, bytes: &[Bytes]) -> Result<Vec<T>, ObjectError> {
+        bytes.iter().map(|bytes| self.decode(bytes)).collect()
     }
 }
 
@@ -81,102 +81,107 @@ impl<T, C: Clone> Clone for Elements<T, C> {
     }
 }
 
-/// The type of a queue, with the codec of one that names none: there is one only with the feature `json`, so that what a queue stores
-/// never depends on the features that others ask for. It is cloned and shown as what is inside.
-macro_rules! queue {
-    ($(#[$doc:meta])* pub struct $type:ident: $layout:ident$(, $faces:literal keys)?) => {
+/// Defines the type of a queue, its constructors, and `Clone` and `Debug`.
+///
+/// The codec has a default only with the feature `json`, so that the stored format never depends on
+/// features that other crates enable.
+macro_rules! queue_type {
+    ($(#[$doc:meta])* pub struct $type:ident: $layout:ident$(, $keys:literal keys)?) => {
         #[cfg(feature = "json")]
-        queue!(@type $(#[$doc])* $type, = redgrid_codecs::Json);
+        queue_type!(@type $(#[$doc])* $type, = redgrid_codecs::Json);
         #[cfg(not(feature = "json"))]
-        queue!(@type $(#[$doc])* $type,);
+        queue_type!(@type $(#[$doc])* $type,);
 
         impl<T, C: Codec + Default> $type<T, C> {
-            /// The one with this name. Making one asks nobody: an invalid name is told by the first call.
+            /// Returns the one with this name.
+            ///
+            /// No request is sent: the first call reports an invalid name.
             pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-                $type { of: Elements::new(client, name, C::default()) }
+                $type { elements: Elements::new(client, name, C::default()) }
             }
         }
 
         impl<T, C: Codec> $type<T, C> {
-            /// The same name with another codec.
+            /// Returns a handle of the same name with another codec.
             pub fn with_codec<D: Codec>(self, codec: D) -> $type<T, D> {
-                $type { of: self.of.with_codec(codec) }
+                $type { elements: self.elements.with_codec(codec) }
             }
 
-            /// What every object has: whether it is there, its lifetime, other names, its size in memory.
+            /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
             pub fn object(&self) -> Object {
-                self.of.place.object(layouts::$layout)$(.with_primary_keys($faces))?
+                self.elements.place.object(layouts::$layout)$(.with_primary_keys($keys))?
             }
         }
 
         impl<T, C: Clone> Clone for $type<T, C> {
             fn clone(&self) -> Self {
-                $type { of: self.of.clone() }
+                $type { elements: self.elements.clone() }
             }
         }
 
         impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut shown = f.debug_struct(stringify!($type));
-                shown.field("name", &self.of.place.name()).field("codec", &self.of.codec).finish_non_exhaustive()
+                let Elements { place, codec, .. } = &self.elements;
+                let mut debug = f.debug_struct(stringify!($type));
+                debug.field("name", &place.name()).field("codec", codec).finish_non_exhaustive()
             }
         }
     };
     (@type $(#[$doc:meta])* $type:ident, $($default:tt)*) => {
         $(#[$doc])*
         pub struct $type<T, C $($default)*> {
-            pub(crate) of: Elements<T, C>,
+            pub(crate) elements: Elements<T, C>,
         }
     };
 }
 
-/// How many elements a list has, and the removal of all. What is left after that is said behind it.
-macro_rules! counted {
-    ($type:ident $(, $left:literal)?) => {
+/// Defines the length of a list and the removal of all elements. `$remains` says what stays.
+macro_rules! list_methods {
+    ($type:ident $(, $remains:literal)?) => {
         impl<T, C: Codec> $type<T, C> {
-            /// How many elements it has.
+            /// Returns the number of elements.
             ///
             /// # Errors
             ///
-            /// [`ObjectError`] says what is true then.
+            /// [`ObjectError`] states what failed and whether anything may have changed.
             ///
             /// # Cancel safety
             ///
-            /// Dropping it changes nothing.
+            /// Dropping the future changes nothing.
             #[doc(alias = "size")]
             pub async fn len(&self) -> Result<u64, ObjectError> {
-                self.of.len().await
+                self.elements.len().await
             }
 
-            /// Whether it has none.
+            /// Returns whether there are no elements.
             ///
             /// # Errors
             ///
-            /// As [`Self::len`].
+            /// As for [`Self::len`].
             ///
             /// # Cancel safety
             ///
-            /// As [`Self::len`].
+            /// As for [`Self::len`].
             #[doc(alias = "isEmpty")]
             pub async fn is_empty(&self) -> Result<bool, ObjectError> {
                 Ok(self.len().await? == 0)
             }
 
-            /// Removes all elements, in one step; tells whether there were any.
-            $(#[doc = $left])?
+            /// Removes all elements in one step, and returns whether there were any.
+            $(#[doc = $remains])?
             ///
             /// # Errors
             ///
-            /// [`ObjectError`] says what is true then.
+            /// [`ObjectError`] states what failed and whether anything may have changed.
             ///
             /// # Cancel safety
             ///
-            /// What has left is carried out although nobody waits for it.
+            /// A request that was already sent is executed even if the future is dropped.
             pub async fn clear(&self) -> Result<bool, ObjectError> {
-                self.of.clear().await
+                self.elements.clear().await
             }
         }
     };
 }
-pub(crate) use counted;
-pub(crate) use queue;
+pub(crate) use list_methods;
+pub(crate) use queue_type;

@@ -1,4 +1,4 @@
-//! The two ends of a list, and what queues have in common that are one.
+//! The two ends of a list, and the requests of queues that are lists.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -7,8 +7,10 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::{ObjectError, ObjectRef, chunks};
 use redgrid_core::{IdempotentRequest, IdempotentScript, Request, Script};
 
-use crate::elements::{Elements, PAGE, POPPED_AT_ONCE, channel};
-use crate::line::{BYTES_AT_ONCE, Line, Source};
+use crate::elements::{Elements, MAX_POPPED, PAGE, channel};
+use crate::select::NamedQueue;
+use crate::stock::{MAX_TAKEN_BYTES, TakeSource};
+use crate::waiters::TakeWaiters;
 
 static PUSH: Script<1> = Script::new("queue/push", include_str!("scripts/push.lua"));
 static MOVE: Script<2> = Script::new("queue/move", include_str!("scripts/move.lua"));
@@ -19,13 +21,14 @@ static PUT_BACK: IdempotentScript<2> = IdempotentScript::new("queue/put_back", i
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 // Exhaustive: a deque has two ends.
 pub enum End {
-    /// Where a queue is taken from.
+    /// The end from which a queue is taken.
     Front,
-    /// Where a queue is added to.
+    /// The end to which a queue adds.
     Back,
 }
 
 impl End {
+    /// Returns the value for this end.
     pub(crate) fn of<A>(self, front: A, back: A) -> A {
         match self {
             End::Front => front,
@@ -33,19 +36,19 @@ impl End {
         }
     }
 
-    /// What a line of those who wait at this end of a key is known by, among those of its type.
-    pub(crate) fn line_of(self, key: &[u8]) -> Bytes {
+    /// Returns the id of this end of a key among the sources of its type.
+    pub(crate) fn source_id(self, key: &[u8]) -> Bytes {
         [self.of(&b"<"[..], b">"), key].concat().into()
     }
 }
 
-/// An end of a list, as a source.
-pub(crate) struct OfList {
+/// An end of a list, from which waiters take.
+pub(crate) struct ListEnd {
     key: Bytes,
     end: End,
 }
 
-impl Source for OfList {
+impl TakeSource for ListEnd {
     fn key(&self) -> &Bytes {
         &self.key
     }
@@ -54,28 +57,29 @@ impl Source for OfList {
         vec![channel(&self.key)]
     }
 
-    fn take(&self, most: usize) -> IdempotentRequest {
+    fn take(&self, limit: usize) -> IdempotentRequest {
         let [pop, push] = self.end.of(["LPOP", "LPUSH"], ["RPOP", "RPUSH"]);
-        TAKE.with([self.key.clone()]).arg(pop).arg(push).arg(most.to_string()).int(BYTES_AT_ONCE)
+        TAKE.with([self.key.clone()]).arg(pop).arg(push).arg(limit.to_string()).int(MAX_TAKEN_BYTES)
     }
 
-    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest {
-        put_back(unique, &self.key, self.end, items)
+    fn put_back(&self, unique: Bytes, elements: &[Bytes]) -> IdempotentRequest {
+        put_back(unique, &self.key, self.end, elements)
     }
 }
 
-/// Puts elements that were taken back at an end of a list.
-pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, items: &[Bytes]) -> IdempotentRequest {
+/// Returns the request that puts taken elements back at an end of a list.
+pub(crate) fn put_back(unique: Bytes, key: &Bytes, end: End, elements: &[Bytes]) -> IdempotentRequest {
     let request = PUT_BACK.with([unique, key.clone()]).arg(end.of("LPUSH", "RPUSH"));
     let request = request.publish_arg().arg(channel(key));
-    // The one that was first is nearest to the end, and so the last.
-    items.iter().rev().cloned().fold(request, IdempotentRequest::arg)
+    // The one that was taken first is to be nearest to the end, so it is pushed last.
+    elements.iter().rev().cloned().fold(request, IdempotentRequest::arg)
 }
 
-/// Of one that waits for a channel, told by a place.
-pub(crate) fn line(place: &ObjectRef, end: End) -> Result<std::sync::Arc<Line<OfList>>, ObjectError> {
-    let (_, key) = place.name_and_key()?;
-    Ok(Line::of(place.client(), &end.line_of(key), || OfList { key: key.clone(), end }))
+/// Returns the name of a list, and the queue of all callers that wait at one of its ends.
+pub(crate) fn take_queue(place: &ObjectRef, end: End) -> Result<NamedQueue<ListEnd>, ObjectError> {
+    let (name, key) = place.name_and_key()?;
+    let queue = TakeWaiters::of(place.client(), &end.source_id(key), || ListEnd { key: key.clone(), end });
+    Ok((name.clone(), queue))
 }
 
 impl<T, C: Codec> Elements<T, C> {
@@ -87,35 +91,32 @@ impl<T, C: Codec> Elements<T, C> {
         self.place.change(self.place.command("DEL")?).await
     }
 
-    /// Whether so many can be asked for.
-    pub(crate) fn counted(&self, option: &'static str, n: u64) -> Result<i64, ObjectError> {
+    /// Returns a number of elements as an argument of a command.
+    pub(crate) fn count(&self, option: &'static str, n: u64) -> Result<i64, ObjectError> {
         i64::try_from(n).map_err(|_| self.place.invalid(option, format_args!("up to {}", i64::MAX), n))
     }
 }
 
 impl<T, C: Encode<T>> Elements<T, C> {
-    /// Pushes in parts of 500 or 4 MiB; tells how many there are then.
+    /// Pushes in parts of 500 elements or 4 MiB, and returns the length of the list.
     pub(crate) async fn push<'a>(
         &self,
         end: End,
-        only_if_there: bool,
+        only_if_exists: bool,
         values: impl IntoIterator<Item = &'a T>,
     ) -> Result<u64, ObjectError>
     where
         T: 'a,
     {
         let (name, key) = self.place.name_and_key()?;
-        let values = self.encoded_all(values)?;
-        let command = match only_if_there {
-            false => end.of("LPUSH", "RPUSH"),
-            true => end.of("LPUSHX", "RPUSHX"),
-        };
-        let (mut length, mut done) = (None, 0);
+        let values = self.encode_all(values)?;
+        let command = if only_if_exists { end.of("LPUSHX", "RPUSHX") } else { end.of("LPUSH", "RPUSH") };
+        let (mut length, mut pushed) = (None, 0);
         for part in chunks(&values, Bytes::len) {
             let request = PUSH.with([key.clone()]).arg(command).publish_arg().arg(channel(key));
             let request = part.iter().cloned().fold(request, Request::arg);
-            length = Some(self.place.change(request).await.map_err(|error| error.after(name, done))?);
-            done += part.len() as u64;
+            length = Some(self.place.change(request).await.map_err(|error| error.after(name, pushed))?);
+            pushed += part.len() as u64;
         }
         match length {
             Some(length) => Ok(length),
@@ -124,68 +125,68 @@ impl<T, C: Encode<T>> Elements<T, C> {
     }
 
     pub(crate) async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
-        let at: Option<u64> = self.place.read(self.place.command("LPOS")?.arg(self.encoded(value)?)).await?;
-        Ok(at.is_some())
+        let index: Option<u64> = self.place.read(self.place.command("LPOS")?.arg(self.encode(value)?)).await?;
+        Ok(index.is_some())
     }
 
-    /// Removes the one that is nearest to an end.
+    /// Removes the element with this value that is nearest to an end.
     pub(crate) async fn remove(&self, end: End, value: &T) -> Result<bool, ObjectError> {
-        let value = self.encoded(value)?;
+        let value = self.encode(value)?;
         self.place.change(self.place.command("LREM")?.int(end.of(1, -1)).arg(value)).await
     }
 }
 
 impl<T, C: Decode<T>> Elements<T, C> {
     pub(crate) async fn pop(&self, end: End) -> Result<Option<T>, ObjectError> {
-        self.maybe(self.place.change(self.place.command(end.of("LPOP", "RPOP"))?).await?)
+        self.decode_optional(self.place.change(self.place.command(end.of("LPOP", "RPOP"))?).await?)
     }
 
     pub(crate) async fn pop_many(&self, end: End, most: u64) -> Result<Vec<T>, ObjectError> {
         let name = self.name()?;
-        self.counted("most", most)?;
+        self.count("most", most)?;
         let mut all: Vec<T> = Vec::new();
         loop {
-            let left = (most - all.len() as u64).min(POPPED_AT_ONCE);
-            if left == 0 {
+            let limit = (most - all.len() as u64).min(MAX_POPPED);
+            if limit == 0 {
                 return Ok(all);
             }
-            let request = self.place.command(end.of("LPOP", "RPOP"))?.int(left.cast_signed());
-            let found: Option<Vec<Bytes>> =
+            let request = self.place.command(end.of("LPOP", "RPOP"))?.int(limit.cast_signed());
+            let popped: Option<Vec<Bytes>> =
                 self.place.change(request).await.map_err(|error| error.after(name, all.len() as u64))?;
-            let found = found.unwrap_or_default();
-            all.extend(self.all(&found)?);
-            if (found.len() as u64) < left {
+            let popped = popped.unwrap_or_default();
+            all.extend(self.decode_all(&popped)?);
+            if (popped.len() as u64) < limit {
                 return Ok(all);
             }
         }
     }
 
     pub(crate) async fn peek(&self, end: End) -> Result<Option<T>, ObjectError> {
-        self.maybe(self.place.read(self.place.command("LINDEX")?.int(end.of(0, -1))).await?)
+        self.decode_optional(self.place.read(self.place.command("LINDEX")?.int(end.of(0, -1))).await?)
     }
 
     pub(crate) async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
-        let found: Vec<Bytes> = self.place.read(self.place.command("LRANGE")?.int(0).int(-1)).await?;
-        self.all(&found)
+        let all: Vec<Bytes> = self.place.read(self.place.command("LRANGE")?.int(0).int(-1)).await?;
+        self.decode_all(&all)
     }
 
-    pub(crate) async fn moved(&self, from: End, to: &str, to_end: End) -> Result<Option<T>, ObjectError> {
+    pub(crate) async fn move_element(&self, from: End, to: &str, to_end: End) -> Result<Option<T>, ObjectError> {
         let (key, to) = (self.key()?, self.place.same_slot_key("to", to)?);
         let request = MOVE.with([key, to.clone()]).arg(from.of("LEFT", "RIGHT")).arg(to_end.of("LEFT", "RIGHT"));
-        self.maybe(self.place.change(request.publish_arg().arg(channel(&to))).await?)
+        self.decode_optional(self.place.change(request.publish_arg().arg(channel(&to))).await?)
     }
 }
 
 impl<T: Send + 'static, C: Decode<T>> Elements<T, C> {
-    /// From the front on, a page at a time.
+    /// Returns a stream over the elements from the front on, read in pages.
     pub(crate) fn stream(&self) -> BoxStream<'static, Result<T, ObjectError>> {
-        let pages = stream::try_unfold((self.clone(), Some(0_usize)), |(queue, from)| async move {
+        let pages = stream::try_unfold((self.clone(), Some(0_usize)), |(elements, from)| async move {
             let Some(from) = from else { return Ok(None) };
-            let range = queue.place.command("LRANGE")?.arg(from.to_string()).arg((from + PAGE - 1).to_string());
-            let page: Vec<Bytes> = queue.place.read(range).await?;
+            let range = elements.place.command("LRANGE")?.arg(from.to_string()).arg((from + PAGE - 1).to_string());
+            let page: Vec<Bytes> = elements.place.read(range).await?;
             let next = (page.len() == PAGE).then_some(from + PAGE);
-            let page: Vec<Result<T, ObjectError>> = page.iter().map(|bytes| queue.one(bytes)).collect();
-            Ok::<_, ObjectError>(Some((page, (queue, next))))
+            let page: Vec<Result<T, ObjectError>> = page.iter().map(|bytes| elements.decode(bytes)).collect();
+            Ok::<_, ObjectError>(Some((page, (elements, next))))
         });
         let each = |page: Result<Vec<_>, _>| stream::iter(page.unwrap_or_else(|error| vec![Err(error)]));
         pages.flat_map(each).boxed()

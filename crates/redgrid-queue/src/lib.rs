@@ -1,4 +1,5 @@
-//! Queues that all processes share, in the wire format of Redisson: waiting that loses nothing, both ends, delays, rings; and priorities.
+//! Queues that all processes share, in the wire format of Redisson: cancel-safe waiting, both ends,
+//! delays, rings, and priorities.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -10,7 +11,7 @@
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let jobs: Queue<String> = Queue::new(&client, "jobs");
 //! jobs.push(&"resize 42.png".to_owned()).await?;
-//! let job = jobs.take().await?; // waits where there is none
+//! let job = jobs.take().await?; // waits if there is none
 //! let reminders: DelayedQueue<String> = DelayedQueue::new(&client, "reminders");
 //! reminders.push(&job, Duration::from_secs(600)).await?;
 //! let due = reminders.take_within(Duration::from_secs(1)).await?; // None: in ten minutes
@@ -23,26 +24,31 @@
 //! | key or channel | type | lifetime |
 //! |---|---|---|
 //! | `name` | list: elements as their codec writes them; Redisson's | none, unless set |
-//! | `redisson_delay_queue_timeout:{name}` | sorted set of a delayed queue: elements behind an id, by when they are due; Redisson's | none, unless set |
-//! | `redisson_delay_queue:{name}` | list of what Redisson's clients have delayed; not written but for what is taken | none, unless set |
-//! | `name` of a priority queue | sorted set with scores of 0: elements behind priority and number | none, unless set |
-//! | `redisson_rb:{name}` | string: how many elements a ring has room for; Redisson's | none, unless set |
-//! | `redgrid_once:{name}:<client id>`, `redgrid_once:redgrid_queue_back:{name}:<id>:<client id>` | string: what was answered to who waits, for a lost answer | 30 s and twice `response_timeout` |
-//! | `redgrid_queue__channel:{name}` | channel: there is something to take | |
-//! | `redisson_delay_queue_channel:{name}` | channel: when the first is due; Redisson's | |
+//! | `redisson_delay_queue_timeout:{name}` | sorted set of a delayed queue: elements after an id, by their due times; Redisson's | none, unless set |
+//! | `redisson_delay_queue:{name}` | list of what Redisson's clients have delayed; only taken elements are removed from it | none, unless set |
+//! | `name` of a priority queue | sorted set with scores of 0: elements after priority and number | none, unless set |
+//! | `redisson_rb:{name}` | string: the capacity of a ring; Redisson's | none, unless set |
+//! | `redgrid_once:{name}:<client id>`, `redgrid_once:redgrid_queue_back:{name}:<id>:<client id>` | string: the last reply to waiters, in case it is lost | 30 s and twice `response_timeout` |
+//! | `redgrid_queue__channel:{name}` | channel: there may be something to take | |
+//! | `redisson_delay_queue_channel:{name}` | channel: when the first element is due; Redisson's | |
 //!
 //! # Promises
 //!
-//! - An element that was taken for a caller who has left (a dropped future, a time that was over) goes to the next who waits in the process,
-//!   else back where it was, in order. Meanwhile, for the time of two requests, it is in no queue.
-//! - An element that `take` has returned is this caller's alone, also where answers were lost: a request that takes is sent again until it is answered,
-//!   for 30 s, and takes once. Where no server answers for as long, what it took is lost; so is what a process has taken when it is killed
-//!   before its callers have it. A failover that loses the removal has the element taken twice.
-//! - `pop` is one command that is sent once: its element is lost with its answer.
-//! - Who waits blocks no connection. Those of a process who wait for a queue are served in the order in which they came. A push of this crate wakes
-//!   them; what others push, Redisson's clients too, is found within 1 s.
-//! - A change is sent once. Where its answer is lost it ends [`Failure::OutcomeUnknown`], and is
-//!   not made a second time.
+//! - An element that was taken for a call that is dropped or timed out goes to the next waiter of the
+//!   process. Without one it is put back to where it was, in order. Meanwhile, for the time of two
+//!   requests, it is in no queue.
+//! - An element that `take` has returned belongs to this caller alone, even after lost replies: a
+//!   request that takes is sent again until it is answered, for 30 s, and is executed once. If no
+//!   server answers for 30 s, the elements it took are lost. So are those that a process has taken
+//!   when it is killed before its callers have them. If a failover loses the removal, the element is
+//!   taken twice.
+//! - `pop` is one command, which is sent once: its element is lost with the reply.
+//! - Waiters block no connection. Those of one process are served in the order of their calls. A push
+//!   by this crate wakes them; elements that other programs push, including Redisson's clients, are
+//!   found within 1 s.
+//! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
+//!   and is
+//!   not repeated.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -50,11 +56,12 @@ mod delayed;
 mod deque;
 mod elements;
 mod ends;
-mod line;
 mod priority;
 mod queue;
 mod ring;
-mod taking;
+mod select;
+mod stock;
+mod waiters;
 
 pub use delayed::{Delayed, DelayedQueue};
 pub use deque::Deque;

@@ -1,4 +1,4 @@
-//! The queue: in at the back, out at the front.
+//! The queue: elements are added at the back and taken from the front.
 
 use std::time::Duration;
 
@@ -7,16 +7,20 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::Client;
 use redgrid_core::object::{Object, ObjectError, layouts};
 
-use crate::elements::{Elements, counted, queue};
-use crate::ends::{End, line};
-use crate::taking;
+use crate::elements::{Elements, list_methods, queue_type};
+use crate::ends::{End, take_queue};
+use crate::select;
 
-queue! {
-    /// Elements of type `T` in the order in which they came, shared by all processes that reach the same server. Redisson's `RQueue` and
-    /// `RBlockingQueue` on the wire.
+queue_type! {
+    /// Elements of type `T` in the order in which they were added, shared by all processes that
+    /// reach the same server.
     ///
-    /// Cheap to clone; clones are the same queue. The codec `C` is part of the type: all who share a queue name the same one. With the feature
-    /// `json` it is `Json` where none is named. A queue is there while it has elements. A [`Deque`](crate::Deque) of the same name is the same.
+    /// Redisson's `RQueue` and `RBlockingQueue` on the wire.
+    ///
+    /// Cheap to clone; clones are handles of the same queue. The codec `C` is part of the type: all
+    /// users of a queue must use the same one. With the feature `json`, the default is `Json`. A
+    /// queue exists while it has elements. A [`Deque`](crate::Deque) of the same name is the same
+    /// object.
     #[doc(alias = "RQueue")]
     #[doc(alias = "RBlockingQueue")]
     #[doc(alias = "RedissonQueue")]
@@ -24,148 +28,164 @@ queue! {
     pub struct Queue: alone
 }
 
-counted!(Queue);
+list_methods!(Queue);
 
 impl<T, C: Encode<T>> Queue<T, C> {
-    /// Adds an element at the back; tells how many there are then. One request, which wakes those who wait.
+    /// Adds an element at the back, and returns the number of elements. One request, which also
+    /// wakes waiters.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     #[doc(alias = "offer")]
     #[doc(alias = "put")]
     pub async fn push(&self, value: &T) -> Result<u64, ObjectError> {
-        self.of.push(End::Back, false, [value]).await
+        self.elements.push(End::Back, false, [value]).await
     }
 
-    /// Adds elements at the back, in their order; tells how many there are then. 500 of them or about 4 MiB go in one step; of more,
-    /// what others add may come in between.
+    /// Adds elements at the back, in their order, and returns the number of elements.
+    ///
+    /// Up to 500 of them or about 4 MiB are added in one step. Between two steps, other processes
+    /// may add elements.
     ///
     /// # Errors
     ///
-    /// As [`Queue::push`]; behind the first part [`ObjectError::Partial`]: as many as it says of the first are added.
+    /// As for [`Queue::push`]; after the first step [`ObjectError::Partial`], with the number of
+    /// elements that were added.
     ///
     /// # Cancel safety
     ///
-    /// As [`Queue::push`].
+    /// As for [`Queue::push`].
     #[doc(alias = "addAll")]
     pub async fn push_many<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
     where
         T: 'a,
     {
-        self.of.push(End::Back, false, values).await
+        self.elements.push(End::Back, false, values).await
     }
 
-    /// Whether an element is this value. The server looks through the queue.
+    /// Returns whether an element has this value. The server searches the queue.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
-        self.of.contains(value).await
+        self.elements.contains(value).await
     }
 
-    /// Removes the first element that is this value; tells whether there was one. The server looks through the queue.
+    /// Removes the first element with this value, and returns whether there was one. The server
+    /// searches the queue.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
-        self.of.remove(End::Front, value).await
+        self.elements.remove(End::Front, value).await
     }
 }
 
 impl<T, C: Decode<T>> Queue<T, C> {
-    /// Removes the element at the front; tells it, `None` where there is none. One command, sent once: where its answer is lost, or nobody waits
-    /// for it any more, the element is lost. [`Queue::take_within`] of zero loses none.
+    /// Removes and returns the element at the front; `None` if there is none.
+    ///
+    /// It is one command, which is sent once. The element is lost with the reply, or if the future
+    /// is dropped. [`Queue::take_within`] with zero does not lose it.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is removed all the same.
+    /// [`ObjectError`] states what failed and whether anything may have changed. An element that
+    /// cannot be decoded is removed nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it: the element is lost.
+    /// A request that was already sent is executed even if the future is dropped: the element is
+    /// lost.
     #[doc(alias = "poll")]
     #[doc(alias = "remove")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
-        self.of.pop(End::Front).await
+        self.elements.pop(End::Front).await
     }
 
-    /// Removes up to `most` elements at the front, in one step where they are no more than 10,000; tells them in their order.
+    /// Removes and returns up to `most` elements from the front, in their order. Up to 10,000 are
+    /// removed in one step.
     ///
     /// # Errors
     ///
-    /// As [`Queue::pop`]; behind the first 10,000 [`ObjectError::Partial`]. One that can not be decoded is an error of all, and all are removed.
+    /// As for [`Queue::pop`]; after the first 10,000 [`ObjectError::Partial`]. If one cannot be
+    /// decoded, the call fails, and all are removed.
     ///
     /// # Cancel safety
     ///
-    /// As [`Queue::pop`].
+    /// As for [`Queue::pop`].
     #[doc(alias = "poll")]
     #[doc(alias = "drainTo")]
     pub async fn pop_many(&self, most: u64) -> Result<Vec<T>, ObjectError> {
-        self.of.pop_many(End::Front, most).await
+        self.elements.pop_many(End::Front, most).await
     }
 
-    /// The element at the front, which stays; `None` where there is none.
+    /// Returns the element at the front, which stays; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "element")]
     pub async fn peek(&self) -> Result<Option<T>, ObjectError> {
-        self.of.peek(End::Front).await
+        self.elements.peek(End::Front).await
     }
 
-    /// All elements in one answer: as large as all of them. For large queues there is [`Queue::stream`].
+    /// Returns all elements in one reply. [`Queue::stream`] is for large queues.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is an error of all.
+    /// [`ObjectError`] states what failed and whether anything may have changed. If one element
+    /// cannot be decoded, the call fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     #[doc(alias = "toArray")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
-        self.of.read_all().await
+        self.elements.read_all().await
     }
 
-    /// Moves the element at the back to the front of another queue, or of this one, in one step; tells it, `None` where there is none.
+    /// Moves the element at the back to the front of another queue or of this one, in one step, and
+    /// returns it; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// As [`Queue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) of a queue
-    /// in another slot of a cluster. One that can not be decoded is moved all the same.
+    /// As for [`Queue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the other queue
+    /// is in another
+    /// slot of a cluster. An element that cannot be decoded is moved nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "pollLastAndOfferFirstTo")]
     pub async fn pop_last_push_first_to(&self, to: impl AsRef<str>) -> Result<Option<T>, ObjectError> {
-        self.of.moved(End::Back, to.as_ref(), End::Front).await
+        self.elements.move_element(End::Back, to.as_ref(), End::Front).await
     }
 
-    /// Takes the element at the front, and waits for one where there is none: as long as it takes, but not without contact to the server. Those of
-    /// a process who wait are served in the order in which they came, by one request for all of them.
+    /// Takes the element at the front, and waits for one if there is none.
+    ///
+    /// Without an element, the wait ends only if contact with the server is lost. The waiters of a
+    /// process are served in the order of their calls, by one request for all of them.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -180,70 +200,77 @@ impl<T, C: Decode<T>> Queue<T, C> {
     /// # Errors
     ///
     /// [`Failure::Unavailable`](crate::Failure::Unavailable) or
-    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) where no server answers for
-    /// `response_timeout × (retries + 1)`: what was taken for this call goes to others, or back.
-    /// [`ObjectError::Decode`] of an element that can not be decoded, which is removed all the
-    /// same.
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) if no server answers for
+    /// `response_timeout × (retries + 1)`. An element that was taken for this call goes to another
+    /// caller or back.
+    /// [`ObjectError::Decode`] if the element cannot be decoded; it is removed
+    /// nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// Safe: an element that was taken for a call that is dropped goes to the next who waits in this process, and else back to the front, also
-    /// while the client is shut down. It is lost where the process ends before that, or where no server answers for 30 s. Dropped, it
-    /// gives up its place in the line.
+    /// Cancel-safe. An element that was taken for a dropped call goes to the next waiter of this
+    /// process. Without one it is put back to the front, also during a shutdown of the client. It
+    /// is lost if the process ends before that, or if no server answers for 30 s. A dropped call
+    /// loses its position among the waiters.
     #[doc(alias = "BLPOP")]
     pub async fn take(&self) -> Result<T, ObjectError> {
         loop {
-            if let Some(taken) = self.taken(&[], None).await? {
-                return Ok(taken.1);
+            if let Some((_, value)) = self.take_from(&[], None).await? {
+                return Ok(value);
             }
         }
     }
 
-    /// The same, for so long at most: `None` where none came. It is asked for once at least, zero asks once; an unreachable server is told as
-    /// by [`Queue::take`].
+    /// Takes the element at the front, and waits for one up to `within`; `None` if none came.
+    ///
+    /// The server is polled at least once, and exactly once with zero.
     ///
     /// # Errors
     ///
-    /// As [`Queue::take`].
+    /// As for [`Queue::take`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Queue::take`].
+    /// As for [`Queue::take`].
     #[doc(alias = "poll")]
     pub async fn take_within(&self, within: Duration) -> Result<Option<T>, ObjectError> {
-        Ok(self.taken(&[], Some(within)).await?.map(|(_, value)| value))
+        Ok(self.take_from(&[], Some(within)).await?.map(|(_, value)| value))
     }
 
-    /// Takes an element of this queue or of others, and tells of which: 0 is this one, 1 the first of the others. Of several that have elements
-    /// the first is taken from; where none has, the first that gets one. They may be in different slots of a cluster. What
-    /// several get at the same time is put back, but for one.
+    /// Takes an element of this queue or of others, and returns it with the index of its queue: 0
+    /// for this one, 1 for the first of the others.
+    ///
+    /// If several queues have elements, the first of them is taken from. If none has, it is the
+    /// first that gets one. The queues may be in different slots of a cluster. Elements that were
+    /// taken from other queues at the same time are put back.
     ///
     /// # Errors
     ///
-    /// As [`Queue::take`].
+    /// As for [`Queue::take`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Queue::take`].
+    /// As for [`Queue::take`].
     #[doc(alias = "pollFromAny")]
     #[doc(alias = "pollFirstFromAny")]
     pub async fn take_from_any(&self, others: &[Queue<T, C>]) -> Result<(usize, T), ObjectError> {
         loop {
-            if let Some(taken) = self.taken(others, None).await? {
+            if let Some(taken) = self.take_from(others, None).await? {
                 return Ok(taken);
             }
         }
     }
 
-    /// The same, for so long at most: `None` where none came.
+    /// Takes an element of this queue or of others, as [`Queue::take_from_any`], and waits up to
+    /// `within`; `None` if none came.
     ///
     /// # Errors
     ///
-    /// As [`Queue::take_within`].
+    /// As for [`Queue::take_within`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Queue::take`].
+    /// As for [`Queue::take`].
     #[doc(alias = "pollFromAny")]
     #[doc(alias = "pollFromAnyWithName")]
     pub async fn take_from_any_within(
@@ -251,24 +278,31 @@ impl<T, C: Decode<T>> Queue<T, C> {
         others: &[Queue<T, C>],
         within: Duration,
     ) -> Result<Option<(usize, T)>, ObjectError> {
-        self.taken(others, Some(within)).await
+        self.take_from(others, Some(within)).await
     }
 
-    async fn taken(&self, others: &[Queue<T, C>], within: Option<Duration>) -> Result<Option<(usize, T)>, ObjectError> {
+    async fn take_from(
+        &self,
+        others: &[Queue<T, C>],
+        timeout: Option<Duration>,
+    ) -> Result<Option<(usize, T)>, ObjectError> {
         let all = || [self].into_iter().chain(others);
-        let lines = all().map(|queue| Ok((queue.of.name()?.clone(), line(&queue.of.place, End::Front)?)));
-        let lines: Vec<_> = lines.collect::<Result<_, ObjectError>>()?;
-        let Some((at, bytes)) = taking::take(self.of.place.client(), &lines, within).await? else { return Ok(None) };
-        let of = all().nth(at).unwrap_or(self);
-        Ok(Some((at, of.of.one(&bytes)?)))
+        let queues = all().map(|queue| take_queue(&queue.elements.place, End::Front));
+        let queues: Vec<_> = queues.collect::<Result<_, ObjectError>>()?;
+        let Some((index, bytes)) = select::take(&queues, timeout).await? else { return Ok(None) };
+        let queue = all().nth(index).unwrap_or(self);
+        Ok(Some((index, queue.elements.decode(&bytes)?)))
     }
 }
 
 impl<T: Send + 'static, C: Decode<T>> Queue<T, C> {
-    /// All elements from the front on, a page of 100 at a time, by index: where others change the queue meanwhile, one may be missed or come
-    /// twice. One that can not be decoded is an error, and the stream goes on behind it; behind any other error it is over.
+    /// Returns a stream over all elements from the front on, read in pages of 100 by index.
+    ///
+    /// If other processes change the queue meanwhile, the stream may miss an element or return it
+    /// twice. An element that cannot be decoded is an error, after which the stream continues.
+    /// After any other error it ends.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<T, ObjectError>> {
-        self.of.stream()
+        self.elements.stream()
     }
 }

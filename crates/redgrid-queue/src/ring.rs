@@ -1,4 +1,4 @@
-//! The ring: a queue of so many elements at most, whose oldest go when it is full.
+//! The ring: a queue of limited length, whose oldest elements are removed when it is full.
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -7,21 +7,24 @@ use redgrid_core::name::companion;
 use redgrid_core::object::{Object, ObjectError, chunks, layouts};
 use redgrid_core::{Client, Request, Script};
 
-use crate::elements::{Elements, counted, queue};
+use crate::elements::{Elements, list_methods, queue_type};
 use crate::ends::End;
 
 static PUSH: Script<2> = Script::new("queue/ring_push", include_str!("scripts/ring_push.lua"));
 static SET_CAPACITY: Script<2> = Script::new("queue/ring_capacity", include_str!("scripts/ring_capacity.lua"));
 
-/// Room for more than this is no bound: numbers of scripts are exact up to there.
-const LARGEST: u64 = 1 << 53;
+/// Largest capacity: numbers of scripts are exact up to there.
+const MAX_CAPACITY: u64 = 1 << 53;
 
-queue! {
-    /// The last elements that were pushed, as many as it has room for, shared by all processes that reach the same server. Redisson's
-    /// `RRingBuffer` on the wire.
+queue_type! {
+    /// The elements that were added last, up to a capacity, shared by all processes that reach the
+    /// same server.
     ///
-    /// Cheap to clone; clones are the same ring. The codec `C` is as that of a [`Queue`](crate::Queue). It takes elements once its capacity is
-    /// set, which stays when its elements go.
+    /// Redisson's `RRingBuffer` on the wire.
+    ///
+    /// Cheap to clone; clones are handles of the same ring. The codec `C` is part of the type, as
+    /// for a [`Queue`](crate::Queue). The capacity must be set before elements can be added. It
+    /// stays when the elements are removed.
     #[doc(alias = "RRingBuffer")]
     #[doc(alias = "RedissonRingBuffer")]
     pub struct RingBuffer: ring_buffer, 2 keys
@@ -29,220 +32,234 @@ queue! {
 
 impl<T, C> RingBuffer<T, C> {
     fn keys(&self) -> Result<[Bytes; 2], ObjectError> {
-        let key = self.of.key()?;
+        let key = self.elements.key()?;
         Ok([key.clone(), companion("redisson_rb", &key)])
     }
 }
 
 impl<T, C: Codec> RingBuffer<T, C> {
-    /// Sets how many elements it has room for where that is not set; tells whether it is set by this.
+    /// Sets the capacity if it is not set, and returns whether this call has set it.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then;
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) of 0 and of more than 2^53.
+    /// [`ObjectError`] states what failed and whether anything may have changed. It is
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for 0 and for more than 2^53.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "trySetCapacity")]
     pub async fn try_set_capacity(&self, capacity: u64) -> Result<bool, ObjectError> {
-        let [_, of] = self.keys()?;
-        self.of.place.change(Request::command("SETNX").key(of).int(self.room(capacity)?)).await
+        let [_, capacity_key] = self.keys()?;
+        self.elements.place.change(Request::command("SETNX").key(capacity_key).int(self.checked(capacity)?)).await
     }
 
-    /// Sets how many elements it has room for. As many of the oldest go as are too many, which is told.
+    /// Sets the capacity, and removes the oldest elements beyond it. Returns how many were removed.
     ///
     /// # Errors
     ///
-    /// As [`RingBuffer::try_set_capacity`].
+    /// As for [`RingBuffer::try_set_capacity`].
     ///
     /// # Cancel safety
     ///
-    /// As [`RingBuffer::try_set_capacity`].
+    /// As for [`RingBuffer::try_set_capacity`].
     #[doc(alias = "setCapacity")]
     pub async fn set_capacity(&self, capacity: u64) -> Result<u64, ObjectError> {
-        self.of.place.change(SET_CAPACITY.with(self.keys()?).int(self.room(capacity)?)).await
+        self.elements.place.change(SET_CAPACITY.with(self.keys()?).int(self.checked(capacity)?)).await
     }
 
-    fn room(&self, capacity: u64) -> Result<i64, ObjectError> {
+    fn checked(&self, capacity: u64) -> Result<i64, ObjectError> {
         match capacity {
-            1..=LARGEST => Ok(capacity.cast_signed()),
-            _ => Err(self.of.place.invalid("capacity", format_args!("1 to {LARGEST}"), capacity)),
+            1..=MAX_CAPACITY => Ok(capacity.cast_signed()),
+            _ => Err(self.elements.place.invalid("capacity", format_args!("1 to {MAX_CAPACITY}"), capacity)),
         }
     }
 
-    /// How many elements it has room for in all; `None` where that is not set.
+    /// Returns the capacity; `None` if it is not set.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn capacity(&self) -> Result<Option<u64>, ObjectError> {
-        let [_, of] = self.keys()?;
-        self.of.place.read(Request::command("GET").key(of)).await
+        let [_, capacity_key] = self.keys()?;
+        self.elements.place.read(Request::command("GET").key(capacity_key)).await
     }
 
-    /// How many more it takes before the oldest go; `None` where no capacity is set.
+    /// Returns how many elements can be added before the oldest are removed; `None` if no capacity
+    /// is set.
     ///
     /// # Errors
     ///
-    /// As [`RingBuffer::capacity`].
+    /// As for [`RingBuffer::capacity`].
     ///
     /// # Cancel safety
     ///
-    /// As [`RingBuffer::capacity`].
+    /// As for [`RingBuffer::capacity`].
     #[doc(alias = "remainingCapacity")]
     pub async fn remaining_capacity(&self) -> Result<Option<u64>, ObjectError> {
-        let [key, of] = self.keys()?;
-        let both = [Request::command("GET").key(of).idempotent(), Request::command("LLEN").key(key).idempotent()];
-        let (room, length): (Option<u64>, u64) = self.of.place.read_primary(Request::together(both)).await?;
-        Ok(room.map(|room| room.saturating_sub(length)))
+        let [key, capacity_key] = self.keys()?;
+        let capacity = Request::command("GET").key(capacity_key).idempotent();
+        let length = Request::command("LLEN").key(key).idempotent();
+        let (capacity, length): (Option<u64>, u64) =
+            self.elements.place.read_primary(Request::together([capacity, length])).await?;
+        Ok(capacity.map(|capacity| capacity.saturating_sub(length)))
     }
 }
 
-counted!(RingBuffer, " Its capacity stays: `object().delete()` removes both.");
+list_methods!(RingBuffer, " The capacity stays; `object().delete()` removes both.");
 
 impl<T, C: Encode<T>> RingBuffer<T, C> {
-    /// Adds an element at the back; tells how many of the oldest went.
+    /// Adds an element at the back, and returns how many of the oldest were removed.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; [`ObjectError::Absent`], and nothing is added, where no capacity is set.
+    /// [`ObjectError`] states what failed and whether anything may have changed. It is
+    /// [`ObjectError::Absent`] if no capacity is set; nothing is added then.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     #[doc(alias = "offer")]
     pub async fn push(&self, value: &T) -> Result<u64, ObjectError> {
         self.push_many([value]).await
     }
 
-    /// Adds elements at the back, in their order; tells how many of the oldest went. 500 of them or about 4 MiB go in one step; of more, what
-    /// others add may come in between.
+    /// Adds elements at the back, in their order, and returns how many of the oldest were removed.
+    ///
+    /// Up to 500 of them or about 4 MiB are added in one step. Between two steps, other processes
+    /// may add elements.
     ///
     /// # Errors
     ///
-    /// As [`RingBuffer::push`]; behind the first part [`ObjectError::Partial`]: as many as it says of the first are added.
+    /// As for [`RingBuffer::push`]; after the first step [`ObjectError::Partial`], with the number
+    /// of elements that were added.
     ///
     /// # Cancel safety
     ///
-    /// As [`RingBuffer::push`].
+    /// As for [`RingBuffer::push`].
     #[doc(alias = "addAll")]
     pub async fn push_many<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
     where
         T: 'a,
     {
-        let (name, _) = self.of.place.name_and_key()?;
-        let values = self.of.encoded_all(values)?;
-        let (mut gone, mut done) = (0, 0);
+        let (name, _) = self.elements.place.name_and_key()?;
+        let values = self.elements.encode_all(values)?;
+        let (mut removed, mut pushed) = (0, 0);
         for part in chunks(&values, Bytes::len) {
             let request = part.iter().cloned().fold(PUSH.with(self.keys()?), Request::arg);
-            let told: Option<(u64, u64)> =
-                self.of.place.change(request).await.map_err(|error| error.after(name, done))?;
-            let Some((_, went)) = told else {
-                return Err(ObjectError::Absent { name: name.clone() }.after(name, done));
+            let reply: Option<(u64, u64)> =
+                self.elements.place.change(request).await.map_err(|error| error.after(name, pushed))?;
+            let Some((_, removed_now)) = reply else {
+                return Err(ObjectError::Absent { name: name.clone() }.after(name, pushed));
             };
-            gone += went;
-            done += part.len() as u64;
+            removed += removed_now;
+            pushed += part.len() as u64;
         }
-        Ok(gone)
+        Ok(removed)
     }
 
-    /// Whether an element is this value. The server looks through the ring.
+    /// Returns whether an element has this value. The server searches the ring.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
-        self.of.contains(value).await
+        self.elements.contains(value).await
     }
 
-    /// Removes the oldest element that is this value; tells whether there was one. The server looks through the ring.
+    /// Removes the oldest element with this value, and returns whether there was one. The server
+    /// searches the ring.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
-        self.of.remove(End::Front, value).await
+        self.elements.remove(End::Front, value).await
     }
 }
 
 impl<T, C: Decode<T>> RingBuffer<T, C> {
-    /// Removes the oldest element; tells it, `None` where there is none. As [`Queue::pop`](crate::Queue::pop).
+    /// Removes and returns the oldest element; `None` if there is none. As
+    /// [`Queue::pop`](crate::Queue::pop).
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is removed all the same.
+    /// [`ObjectError`] states what failed and whether anything may have changed. An element that
+    /// cannot be decoded is removed nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it: the element is lost.
+    /// A request that was already sent is executed even if the future is dropped: the element is
+    /// lost.
     #[doc(alias = "poll")]
     pub async fn pop(&self) -> Result<Option<T>, ObjectError> {
-        self.of.pop(End::Front).await
+        self.elements.pop(End::Front).await
     }
 
-    /// Removes up to `most` of the oldest elements, as [`Queue::pop_many`](crate::Queue::pop_many).
+    /// Removes and returns up to `most` of the oldest elements, as
+    /// [`Queue::pop_many`](crate::Queue::pop_many).
     ///
     /// # Errors
     ///
-    /// As [`RingBuffer::pop`]; behind the first 10,000 [`ObjectError::Partial`].
+    /// As for [`RingBuffer::pop`]; after the first 10,000 [`ObjectError::Partial`].
     ///
     /// # Cancel safety
     ///
-    /// As [`RingBuffer::pop`].
+    /// As for [`RingBuffer::pop`].
     #[doc(alias = "poll")]
     pub async fn pop_many(&self, most: u64) -> Result<Vec<T>, ObjectError> {
-        self.of.pop_many(End::Front, most).await
+        self.elements.pop_many(End::Front, most).await
     }
 
-    /// The oldest element, which stays; `None` where there is none.
+    /// Returns the oldest element, which stays; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "element")]
     pub async fn peek(&self) -> Result<Option<T>, ObjectError> {
-        self.of.peek(End::Front).await
+        self.elements.peek(End::Front).await
     }
 
-    /// All elements in one answer, the oldest first.
+    /// Returns all elements in one reply, the oldest first.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is an error of all.
+    /// [`ObjectError`] states what failed and whether anything may have changed. If one element
+    /// cannot be decoded, the call fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     #[doc(alias = "toArray")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
-        self.of.read_all().await
+        self.elements.read_all().await
     }
 }
 
 impl<T: Send + 'static, C: Decode<T>> RingBuffer<T, C> {
-    /// All elements, the oldest first, as [`Queue::stream`](crate::Queue::stream).
+    /// Returns a stream over all elements, the oldest first, as
+    /// [`Queue::stream`](crate::Queue::stream).
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<T, ObjectError>> {
-        self.of.stream()
+        self.elements.stream()
     }
 }

@@ -1,4 +1,4 @@
-//! Elements by their value, and all of them in their order.
+//! Elements found by their value, and streams over all elements in their order.
 
 use std::collections::VecDeque;
 
@@ -9,79 +9,88 @@ use redgrid_core::object::ObjectError;
 use redgrid_core::{Request, Script};
 
 use super::PriorityQueue;
-use super::member::{OutOfOrder, unpacked};
+use super::member::{OutOfOrder, unpack};
 use crate::elements::{Elements, PAGE};
 use crate::ends::End;
 
 static FIND: Script<1> = Script::new("queue/find", include_str!("../scripts/find.lua"));
 
-/// How many elements one request looks at: about a millisecond of a server, of small ones.
-const LOOKED_AT: i64 = 500;
+/// Number of elements that one request compares: about a millisecond for small ones.
+const MAX_COMPARED: i64 = 500;
 
-/// 1 and the member, or 0 and the last that was looked at where there are more.
+/// 1 and the member that was found; or 0 and, if there are more members, the last that was
+/// compared.
 type Found = (u64, Option<Bytes>);
 
 impl<T, C: Codec> PriorityQueue<T, C> {
-    /// A part of a search, behind what was passed.
-    fn find(&self, passed: Option<&Bytes>, element: &Bytes) -> Result<Request, ObjectError> {
-        let from = passed.map_or(Bytes::from_static(FIRST), |passed| behind(passed));
-        Ok(FIND.with([self.of.key()?]).arg(from).arg(element.clone()).int(LOOKED_AT))
+    /// Returns the request for one step of a search, after the members that were compared.
+    fn find(&self, compared: Option<&Bytes>, element: &Bytes) -> Result<Request, ObjectError> {
+        let from = compared.map_or(Bytes::from_static(FIRST), |compared| after(compared));
+        Ok(FIND.with([self.elements.key()?]).arg(from).arg(element.clone()).int(MAX_COMPARED))
     }
 
-    /// The last that a search has passed now: it is told where it gets no further, or it would be without end.
-    fn passed(&self, before: Option<Bytes>, last: Bytes) -> Result<Option<Bytes>, ObjectError> {
-        if follows(End::Front, before.as_ref(), &last) { Ok(Some(last)) } else { Err(out_of_order(&self.of)?) }
+    /// Returns the last member that was compared. Fails if the search makes no progress: it would
+    /// not end.
+    fn compared(&self, before: Option<Bytes>, last: Bytes) -> Result<Option<Bytes>, ObjectError> {
+        if follows(End::Front, before.as_ref(), &last) { Ok(Some(last)) } else { Err(out_of_order(&self.elements)?) }
     }
 }
 
 impl<T, C: Encode<T>> PriorityQueue<T, C> {
-    /// Whether an element is this value. The server looks through the queue, at 500 elements a request: one that is there from beginning to end,
-    /// with one priority, is found.
+    /// Returns whether an element has this value.
+    ///
+    /// The server searches the queue, 500 elements a request. An element that stays in the queue
+    /// all the time, with one priority, is found.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
-        let (element, mut passed) = (self.of.encoded(value)?, None);
+        let (element, mut compared) = (self.elements.encode(value)?, None);
         loop {
-            let found: Found = self.of.place.read(self.find(passed.as_ref(), &element)?).await?;
+            let found: Found = self.elements.place.read(self.find(compared.as_ref(), &element)?).await?;
             match found {
                 (1, _) => return Ok(true),
-                (_, Some(last)) => passed = self.passed(passed, last)?,
+                (_, Some(last)) => compared = self.compared(compared, last)?,
                 (_, None) => return Ok(false),
             }
         }
     }
 
-    /// Removes the first element that is this value, whatever its priority; tells whether there was one. The server looks through the queue, at 500
-    /// elements a request; [`PriorityQueue::cancel`] needs none of that.
+    /// Removes the first element with this value, whatever its priority, and returns whether there
+    /// was one.
+    ///
+    /// The server searches the queue, 500 elements a request. [`PriorityQueue::cancel`] does not
+    /// search.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Until it is found nothing is changed. Then, what has left is carried out although nobody waits for it.
+    /// The search changes nothing. After it, a request that was already sent is executed even if
+    /// the future is dropped.
     #[doc(alias = "removeFirstOccurrence")]
     pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
-        let (element, mut passed) = (self.of.encoded(value)?, None);
+        let (element, mut compared) = (self.elements.encode(value)?, None);
+        let place = &self.elements.place;
         loop {
-            let found: Found = self.of.place.read_primary(self.find(passed.as_ref(), &element)?).await?;
-            passed = match found {
+            let found: Found = place.read_primary(self.find(compared.as_ref(), &element)?).await?;
+            compared = match found {
                 (1, Some(found)) => {
-                    let gone: u64 = self.of.place.change(self.of.place.command("ZREM")?.arg(found.clone())).await?;
-                    if gone > 0 {
+                    let removed: u64 = place.change(place.command("ZREM")?.arg(found.clone())).await?;
+                    if removed > 0 {
                         return Ok(true);
                     }
-                    // Somebody was faster: the next, if there is one.
-                    self.passed(passed, found)?
+                    // Another process has removed it: continue after it.
+                    self.compared(compared, found)?
                 }
-                (0, Some(last)) => self.passed(passed, last)?,
+                (0, Some(last)) => self.compared(compared, last)?,
                 _ => return Ok(false),
             }
         }
@@ -89,99 +98,107 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
 }
 
 impl<T, C: Decode<T>> PriorityQueue<T, C> {
-    /// An element with its priority.
-    pub(super) fn one(&self, member: &Bytes) -> Result<(i64, T), ObjectError> {
-        one(&self.of, member)
+    /// Returns the priority and the element of a member.
+    pub(super) fn decode(&self, member: &Bytes) -> Result<(i64, T), ObjectError> {
+        decode(&self.elements, member)
     }
 
-    /// All elements with their priorities in one answer, in their order: as large as all of them. For large queues there is
-    /// [`PriorityQueue::stream`].
+    /// Returns all elements with their priorities, in their order and in one reply.
+    /// [`PriorityQueue::stream`] is for large queues.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is an error of all.
+    /// [`ObjectError`] states what failed and whether anything may have changed. If one element
+    /// cannot be decoded, the call fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     #[doc(alias = "toArray")]
     pub async fn read_all(&self) -> Result<Vec<(i64, T)>, ObjectError> {
-        let found: Vec<Bytes> = self.of.place.read(self.of.place.command("ZRANGE")?.int(0).int(-1)).await?;
-        found.iter().map(|member| self.one(member)).collect()
+        let place = &self.elements.place;
+        let members: Vec<Bytes> = place.read(place.command("ZRANGE")?.int(0).int(-1)).await?;
+        members.iter().map(|member| self.decode(member)).collect()
     }
 }
 
 impl<T: Send + 'static, C: Decode<T>> PriorityQueue<T, C> {
-    /// All elements with their priorities in their order, a page of 100 at a time. What is there from beginning to end, with one
-    /// priority, comes once, whatever others add and take. One that can not be decoded is an error, and the stream goes on behind it; behind any other error it is over, also behind that
-    /// of members which are out of order, as somebody else has given one a score.
+    /// Returns a stream over all elements with their priorities, in their order, read in pages of
+    /// 100.
+    ///
+    /// An element that stays in the queue all the time, with one priority, is returned once. An
+    /// element that cannot be decoded is an error, after which the stream continues. After any
+    /// other error it ends. One such error is about members that are out of order, because another
+    /// program has given one a score.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<(i64, T), ObjectError>> {
-        streamed(self.of.clone(), End::Front)
+        stream_from(self.elements.clone(), End::Front)
     }
 
-    /// The same from the last on.
+    /// Returns a stream over all elements as [`PriorityQueue::stream`], from the last to the first.
     #[doc(alias = "descendingIterator")]
     #[doc(alias = "descendingStream")]
     pub fn stream_reversed(&self) -> BoxStream<'static, Result<(i64, T), ObjectError>> {
-        streamed(self.of.clone(), End::Back)
+        stream_from(self.elements.clone(), End::Back)
     }
 }
 
-/// In front of all members, for a range by bytes; and behind all.
+/// The ends of a range by bytes: before all members, and after all.
 const FIRST: &[u8] = b"-";
 const LAST: &[u8] = b"+";
 
-/// Not this member, but what comes next.
-fn behind(member: &[u8]) -> Bytes {
+/// Returns the start of a range after a member.
+fn after(member: &[u8]) -> Bytes {
     [b"(", member].concat().into()
 }
 
-/// Whether a member is behind what was passed, at either end.
-fn follows(from: End, passed: Option<&Bytes>, member: &Bytes) -> bool {
-    passed.is_none_or(|passed| from.of(member > passed, member < passed))
+/// Returns whether a member comes after the previous one, read from an end.
+fn follows(from: End, previous: Option<&Bytes>, member: &Bytes) -> bool {
+    previous.is_none_or(|previous| from.of(member > previous, member < previous))
 }
 
-fn out_of_order<T, C: Codec>(of: &Elements<T, C>) -> Result<ObjectError, ObjectError> {
-    Ok(ObjectError::decode(of.name()?, Some("an element".into()), of.codec.name(), OutOfOrder))
+fn out_of_order<T, C: Codec>(elements: &Elements<T, C>) -> Result<ObjectError, ObjectError> {
+    Ok(ObjectError::decode(elements.name()?, Some("an element".into()), elements.codec.name(), OutOfOrder))
 }
 
-fn one<T, C: Decode<T>>(of: &Elements<T, C>, member: &Bytes) -> Result<(i64, T), ObjectError> {
-    let (priority, element) = unpacked(member)
-        .or_else(|none| Err(ObjectError::decode(of.name()?, Some("an element".into()), of.codec.name(), none)))?;
-    Ok((priority, of.one(&element)?))
+fn decode<T, C: Decode<T>>(elements: &Elements<T, C>, member: &Bytes) -> Result<(i64, T), ObjectError> {
+    let (priority, element) = unpack(member).or_else(|invalid| {
+        Err(ObjectError::decode(elements.name()?, Some("an element".into()), elements.codec.name(), invalid))
+    })?;
+    Ok((priority, elements.decode(&element)?))
 }
 
-fn streamed<T: Send + 'static, C: Decode<T>>(
-    of: Elements<T, C>,
+fn stream_from<T: Send + 'static, C: Decode<T>>(
+    elements: Elements<T, C>,
     from: End,
 ) -> BoxStream<'static, Result<(i64, T), ObjectError>> {
-    let begin = (of, VecDeque::<Bytes>::new(), Some(Bytes::from_static(from.of(FIRST, LAST))), None);
-    let all = stream::unfold(begin, move |(of, mut found, mut next, passed)| async move {
+    let start = (elements, VecDeque::<Bytes>::new(), Some(Bytes::from_static(from.of(FIRST, LAST))), None);
+    let all = stream::unfold(start, move |(elements, mut page, mut next, previous)| async move {
         loop {
-            if let Some(member) = found.pop_front() {
-                if !follows(from, passed.as_ref(), &member) {
-                    // It would come again and again.
-                    let told = out_of_order(&of).and_then(Err);
-                    return Some((told, (of, VecDeque::new(), None, None)));
+            if let Some(member) = page.pop_front() {
+                if !follows(from, previous.as_ref(), &member) {
+                    // The stream would not end.
+                    let error = out_of_order(&elements).and_then(Err);
+                    return Some((error, (elements, VecDeque::new(), None, None)));
                 }
-                return Some((one(&of, &member), (of, found, next, Some(member))));
+                return Some((decode(&elements, &member), (elements, page, next, Some(member))));
             }
-            match page(&of, from, next.take()?).await {
-                Ok(page) => {
-                    next = page.last().filter(|_| page.len() == PAGE).map(|last| behind(last));
-                    found.extend(page);
+            match read_page(&elements, from, next.take()?).await {
+                Ok(members) => {
+                    next = members.last().filter(|_| members.len() == PAGE).map(|last| after(last));
+                    page.extend(members);
                 }
-                Err(error) => return Some((Err(error), (of, found, None, None))),
+                Err(error) => return Some((Err(error), (elements, page, None, None))),
             }
         }
     });
     all.boxed()
 }
 
-async fn page<T, C: Codec>(of: &Elements<T, C>, from: End, at: Bytes) -> Result<Vec<Bytes>, ObjectError> {
-    let request = of.place.command("ZRANGE")?.arg(at).arg(Bytes::from_static(from.of(LAST, FIRST))).arg("BYLEX");
+async fn read_page<T, C: Codec>(elements: &Elements<T, C>, from: End, start: Bytes) -> Result<Vec<Bytes>, ObjectError> {
+    let request = elements.place.command("ZRANGE")?.arg(start).arg(Bytes::from_static(from.of(LAST, FIRST)));
+    let request = request.arg("BYLEX");
     let request = if from == End::Back { request.arg("REV") } else { request };
-    of.place.read(request.arg("LIMIT").int(0).arg(PAGE.to_string())).await
+    elements.place.read(request.arg("LIMIT").int(0).arg(PAGE.to_string())).await
 }

@@ -1,6 +1,5 @@
-//! Elements out of the queue, and those who wait for them.
+//! Removing elements at either end of the order, and waiting for them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,22 +8,23 @@ use redgrid_core::object::ObjectError;
 use redgrid_core::{IdempotentRequest, IdempotentScript, Pairs, Script};
 
 use super::PriorityQueue;
-use crate::elements::{POPPED_AT_ONCE, channel};
+use crate::elements::{MAX_POPPED, channel};
 use crate::ends::{End, TAKE};
-use crate::line::{BYTES_AT_ONCE, Line, Source};
-use crate::taking;
+use crate::select;
+use crate::stock::{MAX_TAKEN_BYTES, TakeSource};
+use crate::waiters::TakeWaiters;
 
 static MOVE_OUT: Script<2> = Script::new("queue/move_out", include_str!("../scripts/move_out.lua"));
 static PUT_BACK: IdempotentScript<2> =
     IdempotentScript::new("queue/put_back_in_place", include_str!("../scripts/put_back_in_place.lua"));
 
-/// An end of the order, as a source.
-struct InOrder {
+/// An end of the order, from which waiters take.
+struct PriorityEnd {
     key: Bytes,
     end: End,
 }
 
-impl Source for InOrder {
+impl TakeSource for PriorityEnd {
     fn key(&self) -> &Bytes {
         &self.key
     }
@@ -33,239 +33,257 @@ impl Source for InOrder {
         vec![channel(&self.key)]
     }
 
-    fn take(&self, most: usize) -> IdempotentRequest {
-        let request = TAKE.with([self.key.clone()]).arg(popping(self.end)).arg("ZADD");
-        request.arg(most.to_string()).int(BYTES_AT_ONCE)
+    fn take(&self, limit: usize) -> IdempotentRequest {
+        let request = TAKE.with([self.key.clone()]).arg(pop_command(self.end)).arg("ZADD");
+        request.arg(limit.to_string()).int(MAX_TAKEN_BYTES)
     }
 
-    fn put_back(&self, unique: Bytes, items: &[Bytes]) -> IdempotentRequest {
+    fn put_back(&self, unique: Bytes, elements: &[Bytes]) -> IdempotentRequest {
         let request = PUT_BACK.with([unique, self.key.clone()]).publish_arg().arg(channel(&self.key));
-        items.iter().cloned().fold(request, IdempotentRequest::arg)
+        elements.iter().cloned().fold(request, IdempotentRequest::arg)
     }
 }
 
-fn popping(end: End) -> &'static str {
+fn pop_command(end: End) -> &'static str {
     end.of("ZPOPMIN", "ZPOPMAX")
 }
 
 impl<T, C: Decode<T>> PriorityQueue<T, C> {
-    /// Removes the first element; tells it with its priority, `None` where there is none. One command, sent once: where its answer is lost, or nobody
-    /// waits for it any more, the element is lost. [`PriorityQueue::take_within`] of zero loses none.
+    /// Removes the first element, and returns it with its priority; `None` if there is none.
+    ///
+    /// It is one command, which is sent once. The element is lost with the reply, or if the future
+    /// is dropped. [`PriorityQueue::take_within`] with zero does not lose it.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then; one that can not be decoded is removed all the same.
+    /// [`ObjectError`] states what failed and whether anything may have changed. An element that
+    /// cannot be decoded is removed nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it: the element is lost.
+    /// A request that was already sent is executed even if the future is dropped: the element is
+    /// lost.
     #[doc(alias = "poll")]
     #[doc(alias = "pollFirst")]
     #[doc(alias = "remove")]
     #[doc(alias = "removeFirst")]
     pub async fn pop(&self) -> Result<Option<(i64, T)>, ObjectError> {
-        Ok(self.popped(End::Front, 1).await?.pop())
+        Ok(self.pop_from(End::Front, 1).await?.pop())
     }
 
-    /// The same of the last element: of those with the largest priority the one that came last.
+    /// Removes the last element, as [`PriorityQueue::pop`]: of those with the largest priority the
+    /// one that was added last.
     ///
     /// # Errors
     ///
-    /// As [`PriorityQueue::pop`].
+    /// As for [`PriorityQueue::pop`].
     ///
     /// # Cancel safety
     ///
-    /// As [`PriorityQueue::pop`].
+    /// As for [`PriorityQueue::pop`].
     #[doc(alias = "pollLast")]
     #[doc(alias = "removeLast")]
     pub async fn pop_last(&self) -> Result<Option<(i64, T)>, ObjectError> {
-        Ok(self.popped(End::Back, 1).await?.pop())
+        Ok(self.pop_from(End::Back, 1).await?.pop())
     }
 
-    /// Removes up to `most` elements from the first on, in one step where they are no more than 10,000; tells them in their order.
+    /// Removes and returns up to `most` elements from the first on, in their order. Up to 10,000
+    /// are removed in one step.
     ///
     /// # Errors
     ///
-    /// As [`PriorityQueue::pop`]; behind the first 10,000 [`ObjectError::Partial`]. One that can not be decoded is an error of all, and all are
-    /// removed.
+    /// As for [`PriorityQueue::pop`]; after the first 10,000 [`ObjectError::Partial`]. If one
+    /// cannot be decoded, the call fails, and all are removed.
     ///
     /// # Cancel safety
     ///
-    /// As [`PriorityQueue::pop`].
+    /// As for [`PriorityQueue::pop`].
     #[doc(alias = "poll")]
     #[doc(alias = "pollFirst")]
     #[doc(alias = "drainTo")]
     pub async fn pop_many(&self, most: u64) -> Result<Vec<(i64, T)>, ObjectError> {
-        self.popped(End::Front, most).await
+        self.pop_from(End::Front, most).await
     }
 
-    /// The same from the last on, in that order.
+    /// Removes and returns up to `most` elements as [`PriorityQueue::pop_many`], from the last to
+    /// the first.
     ///
     /// # Errors
     ///
-    /// As [`PriorityQueue::pop_many`].
+    /// As for [`PriorityQueue::pop_many`].
     ///
     /// # Cancel safety
     ///
-    /// As [`PriorityQueue::pop`].
+    /// As for [`PriorityQueue::pop`].
     #[doc(alias = "pollLast")]
     pub async fn pop_last_many(&self, most: u64) -> Result<Vec<(i64, T)>, ObjectError> {
-        self.popped(End::Back, most).await
+        self.pop_from(End::Back, most).await
     }
 
-    async fn popped(&self, end: End, most: u64) -> Result<Vec<(i64, T)>, ObjectError> {
-        let name = self.of.name()?;
-        self.of.counted("most", most)?;
+    async fn pop_from(&self, end: End, most: u64) -> Result<Vec<(i64, T)>, ObjectError> {
+        let (name, place) = (self.elements.name()?, &self.elements.place);
+        self.elements.count("most", most)?;
         let mut all = Vec::new();
         loop {
-            let left = (most - all.len() as u64).min(POPPED_AT_ONCE);
-            if left == 0 {
+            let limit = (most - all.len() as u64).min(MAX_POPPED);
+            if limit == 0 {
                 return Ok(all);
             }
-            let request = self.of.place.command(popping(end))?.int(left.cast_signed());
-            let Pairs(found): Pairs<Bytes, f64> =
-                self.of.place.change(request).await.map_err(|error| error.after(name, all.len() as u64))?;
-            for (member, _) in &found {
-                all.push(self.one(member)?);
+            let request = place.command(pop_command(end))?.int(limit.cast_signed());
+            let Pairs(popped): Pairs<Bytes, f64> =
+                place.change(request).await.map_err(|error| error.after(name, all.len() as u64))?;
+            for (member, _) in &popped {
+                all.push(self.decode(member)?);
             }
-            if (found.len() as u64) < left {
+            if (popped.len() as u64) < limit {
                 return Ok(all);
             }
         }
     }
 
-    /// The first element with its priority, which stays; `None` where there is none.
+    /// Returns the first element with its priority; `None` if there is none. The element stays.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] states what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "element")]
     #[doc(alias = "peekFirst")]
     #[doc(alias = "getFirst")]
     pub async fn peek(&self) -> Result<Option<(i64, T)>, ObjectError> {
-        self.seen(End::Front).await
+        self.peek_at(End::Front).await
     }
 
-    /// The same of the last.
+    /// Returns the last element with its priority; `None` if there is none. The element stays.
     ///
     /// # Errors
     ///
-    /// As [`PriorityQueue::peek`].
+    /// As for [`PriorityQueue::peek`].
     ///
     /// # Cancel safety
     ///
-    /// As [`PriorityQueue::peek`].
+    /// As for [`PriorityQueue::peek`].
     #[doc(alias = "peekLast")]
     #[doc(alias = "getLast")]
     pub async fn peek_last(&self) -> Result<Option<(i64, T)>, ObjectError> {
-        self.seen(End::Back).await
+        self.peek_at(End::Back).await
     }
 
-    async fn seen(&self, end: End) -> Result<Option<(i64, T)>, ObjectError> {
-        let at = end.of(0, -1);
-        let found: Vec<Bytes> = self.of.place.read(self.of.place.command("ZRANGE")?.int(at).int(at)).await?;
-        found.first().map(|member| self.one(member)).transpose()
+    async fn peek_at(&self, end: End) -> Result<Option<(i64, T)>, ObjectError> {
+        let (place, index) = (&self.elements.place, end.of(0, -1));
+        let members: Vec<Bytes> = place.read(place.command("ZRANGE")?.int(index).int(index)).await?;
+        members.first().map(|member| self.decode(member)).transpose()
     }
 
-    /// Moves the element at an end to an end of a [`Queue`](crate::Queue) or a [`Deque`](crate::Deque), where it has no priority, in one step; tells
-    /// it with the one that it had, `None` where there is none.
+    /// Moves the element at an end to an end of a [`Queue`](crate::Queue) or a
+    /// [`Deque`](crate::Deque), in one step.
+    ///
+    /// Returns it with the priority that it had; `None` if there is none. It has no priority in the
+    /// other queue.
     ///
     /// # Errors
     ///
-    /// As [`PriorityQueue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) of
-    /// a queue in another slot of a cluster, [`Failure::Refused`](crate::Failure::Refused) of a
-    /// name that is no list. One that can not be decoded is moved all the same.
+    /// As for [`PriorityQueue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the other queue is in
+    /// another slot of a cluster; [`Failure::Refused`](crate::Failure::Refused) if the other name is not a list. An
+    /// element that cannot be decoded is moved nevertheless.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "move")]
     #[doc(alias = "pollLastAndOfferFirstTo")]
     pub async fn move_to(&self, from: End, to: impl AsRef<str>, to_end: End) -> Result<Option<(i64, T)>, ObjectError> {
-        let (key, to) = (self.of.key()?, self.of.place.same_slot_key("to", to)?);
+        let (key, to) = (self.elements.key()?, self.elements.place.same_slot_key("to", to)?);
         let request = MOVE_OUT.with([key, to.clone()]).int(from.of(0, -1)).arg(to_end.of("LPUSH", "RPUSH"));
-        let moved: Option<Bytes> = self.of.place.change(request.publish_arg().arg(channel(&to))).await?;
-        moved.map(|member| self.one(&member)).transpose()
+        let moved: Option<Bytes> = self.elements.place.change(request.publish_arg().arg(channel(&to))).await?;
+        moved.map(|member| self.decode(&member)).transpose()
     }
 
-    /// Takes the first element, with its priority, and waits for one where there is none: as [`Queue::take`](crate::Queue::take). Who waits gets
-    /// what is first when the server is asked for it; or what was taken for a caller who has left, in the order in which that was taken: it is not
-    /// compared with what has come since, nor with each other.
+    /// Takes the first element, with its priority, and waits for one if there is none, as
+    /// [`Queue::take`](crate::Queue::take).
+    ///
+    /// A waiter gets what is first when the server is polled. It may also get an element that was
+    /// taken for a dropped call. Such elements are offered in the order in which they were taken.
+    /// They are not compared with elements that were added since, nor with each other.
     ///
     /// # Errors
     ///
-    /// As [`Queue::take`](crate::Queue::take).
+    /// As for [`Queue::take`](crate::Queue::take).
     ///
     /// # Cancel safety
     ///
-    /// As [`Queue::take`](crate::Queue::take): what is put back is where it was, by its priority and among those that have the same.
+    /// As for [`Queue::take`](crate::Queue::take): elements are put back to where they were, by
+    /// priority and among those that have the same.
     #[doc(alias = "takeFirst")]
     #[doc(alias = "BZPOPMIN")]
     pub async fn take(&self) -> Result<(i64, T), ObjectError> {
-        self.taken(End::Front).await
+        self.take_from(End::Front).await
     }
 
-    /// The same, for so long at most: `None` where none came. It is asked for once at least; zero asks once.
+    /// Takes the first element, with its priority, and waits for one up to `within`; `None` if none
+    /// came.
+    ///
+    /// The server is polled at least once, and exactly once with zero.
     ///
     /// # Errors
     ///
-    /// As [`PriorityQueue::take`].
+    /// As for [`PriorityQueue::take`].
     ///
     /// # Cancel safety
     ///
-    /// As [`PriorityQueue::take`].
+    /// As for [`PriorityQueue::take`].
     #[doc(alias = "poll")]
     #[doc(alias = "pollFirst")]
     pub async fn take_within(&self, within: Duration) -> Result<Option<(i64, T)>, ObjectError> {
-        self.taken_within(End::Front, Some(within)).await
+        self.take_from_within(End::Front, Some(within)).await
     }
 
     /// Takes the last element, as [`PriorityQueue::take`].
     ///
     /// # Errors
     ///
-    /// As [`PriorityQueue::take`].
+    /// As for [`PriorityQueue::take`].
     ///
     /// # Cancel safety
     ///
-    /// As [`PriorityQueue::take`].
+    /// As for [`PriorityQueue::take`].
     #[doc(alias = "takeLast")]
     #[doc(alias = "BZPOPMAX")]
     pub async fn take_last(&self) -> Result<(i64, T), ObjectError> {
-        self.taken(End::Back).await
+        self.take_from(End::Back).await
     }
 
-    /// The same, for so long at most, as [`PriorityQueue::take_within`].
+    /// Takes the last element, and waits for one up to `within`, as
+    /// [`PriorityQueue::take_within`].
     ///
     /// # Errors
     ///
-    /// As [`PriorityQueue::take`].
+    /// As for [`PriorityQueue::take`].
     ///
     /// # Cancel safety
     ///
-    /// As [`PriorityQueue::take`].
+    /// As for [`PriorityQueue::take`].
     #[doc(alias = "pollLast")]
     pub async fn take_last_within(&self, within: Duration) -> Result<Option<(i64, T)>, ObjectError> {
-        self.taken_within(End::Back, Some(within)).await
+        self.take_from_within(End::Back, Some(within)).await
     }
 
-    async fn taken(&self, end: End) -> Result<(i64, T), ObjectError> {
+    async fn take_from(&self, end: End) -> Result<(i64, T), ObjectError> {
         loop {
-            if let Some(one) = self.taken_within(end, None).await? {
-                return Ok(one);
+            if let Some(taken) = self.take_from_within(end, None).await? {
+                return Ok(taken);
             }
         }
     }
 
-    async fn taken_within(&self, end: End, within: Option<Duration>) -> Result<Option<(i64, T)>, ObjectError> {
-        let (name, key) = self.of.place.name_and_key()?;
-        let line: Arc<Line<InOrder>> =
-            Line::of(self.of.place.client(), &end.line_of(key), || InOrder { key: key.clone(), end });
-        let taken = taking::take(self.of.place.client(), &[(name.clone(), line)], within).await?;
-        taken.map(|(_, member)| self.one(&member)).transpose()
+    async fn take_from_within(&self, end: End, timeout: Option<Duration>) -> Result<Option<(i64, T)>, ObjectError> {
+        let (name, key) = self.elements.place.name_and_key()?;
+        let source = || PriorityEnd { key: key.clone(), end };
+        let queue = TakeWaiters::of(self.elements.place.client(), &end.source_id(key), source);
+        let taken = select::take(&[(name.clone(), queue)], timeout).await?;
+        taken.map(|(_, member)| self.decode(&member)).transpose()
     }
 }

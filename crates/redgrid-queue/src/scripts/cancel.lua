@@ -1,8 +1,9 @@
--- cancel.lua: what was delayed or has a priority, and is still there, goes.
+-- cancel.lua: removes an element that was delayed or has a priority, if it still exists.
 --
--- KEYS[1]  sorted set: elements behind an id
--- ARGV[1]  the element behind its id
--- Returns  1 it has gone; 0 it is not there: taken, moved by a client of Redisson, cancelled before, or at another priority
+-- KEYS[1]  sorted set
+-- ARGV[1]  member: the element after its id, or after its priority and number
+-- Returns  1 it is removed; 0 it does not exist: it was taken, moved by a client of Redisson, removed
+--          before, or has another priority
 --
--- Work: O(log n). Sent twice, it may say that it is not there.
+-- Work: O(log n). Sent twice, it may report that it does not exist.
 return redis.call('ZREM', KEYS[1], ARGV[1])

@@ -1,16 +1,17 @@
--- delay.lua: elements that are to be due later, as Redisson's RDelayedQueue has them.
+-- delay.lua: adds elements that are due later, as Redisson's RDelayedQueue stores them.
 --
--- KEYS[1]  sorted set: elements behind an id, by when they are due, in milliseconds since 1970
+-- KEYS[1]  sorted set: elements after an id, by their due times in milliseconds since 1970
 -- ARGV[1]  PUBLISH or SPUBLISH
--- ARGV[2]  channel of ours; the message is when the first is due
--- ARGV[3]  channel of Redisson's, whose clients publish plainly; the same message
--- ARGV[4]  delay in milliseconds, and ARGV[5] an element; and so on, 500 of them at most
+-- ARGV[2]  our channel; the message is when the first element is due
+-- ARGV[3]  Redisson's channel, whose clients use PUBLISH; the same message
+-- ARGV[4…] delay in milliseconds and element, in turn; up to 500 of them
 -- Returns  the ids, in their order
 --
--- An id is the server's time in microseconds, 51 bits of 64, and a number below it: what is due in one millisecond is in the order in which it
--- was pushed. What is there already is not written over: it has the next number.
+-- An id is the server's time in microseconds (51 of 64 bits) and below it a counter, so elements that
+-- are due in the same millisecond are in the order in which they were added. An id that exists is
+-- skipped.
 --
--- Work: O(log n) for each. Not to be sent twice: they would be in twice.
+-- Work: O(log n) for each. Not to be sent twice: the elements would be added twice.
 local clock = redis.call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

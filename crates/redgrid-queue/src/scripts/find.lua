@@ -1,14 +1,14 @@
--- find.lua: the first member of a part of a priority queue whose element is this one.
+-- find.lua: finds the first member with an element in a part of a priority queue.
 --
 -- KEYS[1]  sorted set of a priority queue
--- ARGV[1]  from where: - or ( and the member in front
+-- ARGV[1]  start: - or ( and the member before
 -- ARGV[2]  element
--- ARGV[3]  how many are looked at
--- Returns  {1, member}  this one
---          {0, member}  none of these, of which this is the last
---          {0, nothing} none of these, and there are no more
+-- ARGV[3]  how many members are compared
+-- Returns  {1, member}  found
+--          {0, member}  not found; this is the last that was compared
+--          {0, nothing} not found, and there are no more members
 --
--- Work: O(log n + those that are looked at); only reads. Sent twice, it looks twice.
+-- Work: O(log n + compared); read-only. Sent twice, it reads twice.
 local members = redis.call('ZRANGE', KEYS[1], ARGV[1], '+', 'BYLEX', 'LIMIT', 0, ARGV[3])
 for _, member in ipairs(members) do
   if #member == #ARGV[2] + 16 and string.sub(member, 17) == ARGV[2] then

@@ -1,19 +1,22 @@
--- prioritize.lua: elements with their priorities, each behind those that have the same; and a word to those who wait. Behind behind.lua.
+-- prioritize.lua: adds elements, each after those with the same priority, and notifies waiters.
+-- insert_after.lua comes before it.
 --
 -- KEYS[1]  sorted set of a priority queue
 -- ARGV[1]  PUBLISH or SPUBLISH
--- ARGV[2]  channel; the message is how many there are
--- ARGV[3]  priority in 8 bytes, and ARGV[4] an element; and so on, 500 of them at most
+-- ARGV[2]  channel; the message is the number of elements
+-- ARGV[3…] priority in 8 bytes and element, in turn; up to 500 of them
 -- Returns  the numbers in 8 bytes, in their order
 --
--- Work: O(log n) for each. Who waits has found none, so it is published only where there was none. Not to be sent twice: they would be in twice.
+-- It publishes only if the queue was empty: only then are there waiters.
+--
+-- Work: O(log n) for each. Not to be sent twice: the elements would be added twice.
 local before = redis.call('ZCARD', KEYS[1])
 local ids = {}
 for at = 3, #ARGV, 2 do
-  ids[#ids + 1] = behind(KEYS[1], ARGV[at], ARGV[at + 1])
+  ids[#ids + 1] = insert_after(KEYS[1], ARGV[at], ARGV[at + 1])
 end
 if before == 0 and #ids > 0 then
-  -- They are in already: a message that may not be sent does not undo it, and who waits looks by itself.
+  -- The elements are added even if publishing is refused: waiters poll, too.
   redis.pcall(ARGV[1], ARGV[2], #ids)
 end
 return ids

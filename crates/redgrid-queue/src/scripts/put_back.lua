@@ -1,12 +1,12 @@
--- put_back.lua: elements that were taken for callers who have left.
+-- put_back.lua: puts back elements of a list that were taken and that no caller has claimed.
 --
--- KEYS[2]  a name of this request's own: nothing is there, its memory is named by it
+-- KEYS[2]  a key that no other request has and that does not exist; it names the deduplication key
 -- KEYS[3]  list
 -- ARGV[4]  LPUSH or RPUSH
 -- ARGV[5]  PUBLISH or SPUBLISH
--- ARGV[6]  channel; the message is how many there are
--- ARGV[7]… elements, in the order in which they are pushed
--- Returns  {how many there are}
+-- ARGV[6]  channel; the message is the length
+-- ARGV[7…] elements, in the order in which they are pushed
+-- Returns  {length}
 --
 -- Work: O(1) for each. Sent twice, it acts once.
 local length = redis.call(ARGV[4], KEYS[3], unpack(ARGV, 7))

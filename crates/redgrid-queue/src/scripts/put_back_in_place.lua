@@ -1,14 +1,15 @@
--- put_back_in_place.lua: elements of a priority queue that were taken for callers who have left, where they were.
+-- put_back_in_place.lua: puts back elements of a priority queue that were taken and that no caller has
+-- claimed, to where they were.
 --
--- KEYS[2]  a name of this request's own: nothing is there, its memory is named by it
+-- KEYS[2]  a key that no other request has and that does not exist; it names the deduplication key
 -- KEYS[3]  sorted set of a priority queue
 -- ARGV[4]  PUBLISH or SPUBLISH
--- ARGV[5]  channel; the message is how many there are
--- ARGV[6]… members: elements behind priority and number
--- Returns  {how many there are}
+-- ARGV[5]  channel; the message is the number of elements
+-- ARGV[6…] members: priority, number, element
+-- Returns  {number of elements}
 --
--- What is there already with the same priority, number and element is the same one, as after a failover to a replica that did not know that it was
--- taken: it stays one.
+-- A member that exists is the same element: after a failover to a replica that lacked its removal. It
+-- stays one.
 --
 -- Work: O(log n) for each. Sent twice, it acts once.
 for at = 6, #ARGV do

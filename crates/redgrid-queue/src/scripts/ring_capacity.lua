@@ -1,16 +1,16 @@
--- ring_capacity.lua: how many elements a ring has room for; as many go from its front as are too many.
+-- ring_capacity.lua: sets the capacity of a ring, and removes the oldest elements beyond it.
 --
 -- KEYS[1]  list
--- KEYS[2]  string: how many elements it has room for
+-- KEYS[2]  string: the capacity
 -- ARGV[1]  capacity, 1 or more
--- Returns  how many went
+-- Returns  how many elements were removed
 --
--- Work: O(those that go). May be sent twice: the second finds it so.
+-- Work: O(removed). May be sent twice: the second changes nothing.
 local length = redis.call('LLEN', KEYS[1])
 redis.call('SET', KEYS[2], ARGV[1], 'KEEPTTL')
-local room = tonumber(ARGV[1])
-if length <= room then
+local capacity = tonumber(ARGV[1])
+if length <= capacity then
   return 0
 end
-redis.call('LTRIM', KEYS[1], -room, -1)
-return length - room
+redis.call('LTRIM', KEYS[1], -capacity, -1)
+return length - capacity

@@ -1,29 +1,29 @@
--- ring_push.lua: elements at the end of a ring; as many go from its front as are too many.
+-- ring_push.lua: adds elements at the end of a ring, and removes the oldest beyond its capacity.
 --
 -- KEYS[1]  list
--- KEYS[2]  string: how many elements it has room for
--- ARGV     elements, 500 at most
--- Returns  {how many there are, how many went}; nothing where no capacity is set
+-- KEYS[2]  string: the capacity
+-- ARGV     elements, up to 500
+-- Returns  {length, number of removed elements}; nothing if no capacity is set
 --
--- The first elements get the end of life that the capacity has: neither key outlives the other.
+-- The list gets the TTL of the capacity when it is created, so neither key outlives the other.
 --
--- Work: O(1) for each. Not to be sent twice: they would be in twice.
-local room = tonumber(redis.call('GET', KEYS[2]) or '')
-if not room then
+-- Work: O(1) for each. Not to be sent twice: the elements would be added twice.
+local capacity = tonumber(redis.call('GET', KEYS[2]) or '')
+if not capacity then
   return false
 end
-local left = redis.call('EXISTS', KEYS[1]) == 0 and redis.call('PTTL', KEYS[2]) or -1
+local ttl = redis.call('EXISTS', KEYS[1]) == 0 and redis.call('PTTL', KEYS[2]) or -1
 local length = redis.call('RPUSH', KEYS[1], unpack(ARGV))
-if left >= 0 then
-  redis.pcall('PEXPIRE', KEYS[1], math.max(left, 1))
+if ttl >= 0 then
+  redis.pcall('PEXPIRE', KEYS[1], math.max(ttl, 1))
 end
-if length <= room then
+if length <= capacity then
   return {length, 0}
 end
-local trimmed = redis.pcall('LTRIM', KEYS[1], -room, -1)
+local trimmed = redis.pcall('LTRIM', KEYS[1], -capacity, -1)
 if trimmed.err then
-  -- Who may not trim has not pushed.
+  -- A user without the right to trim is refused: the push is undone.
   redis.call('RPOP', KEYS[1], #ARGV)
   return trimmed
 end
-return {room, length - room}
+return {capacity, length - capacity}

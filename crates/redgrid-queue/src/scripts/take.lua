@@ -1,19 +1,20 @@
--- take.lua: elements from an end of a list or of a priority queue, for those of a process who wait.
+-- take.lua: takes elements from an end of a list or of a priority queue, for the waiters of a process.
 --
 -- KEYS[2]  list; or sorted set whose scores are all 0
 -- ARGV[4]  LPOP or RPOP; ZPOPMIN or ZPOPMAX
--- ARGV[5]  LPUSH or RPUSH, how it goes back to the same end; ZADD, as it goes back where it was
--- ARGV[6]  how many at most
--- ARGV[7]  how many bytes, about
--- Returns  {elements, 0}   there are more than these bytes
---          {elements, -1}  it has no others, or so many were not asked for
+-- ARGV[5]  how an element is put back: LPUSH or RPUSH to the same end; ZADD to where it was
+-- ARGV[6]  maximum number of elements
+-- ARGV[7]  maximum number of bytes, approximately
+-- Returns  {elements, 0}   there are more, beyond these bytes
+--          {elements, -1}  there are no others, or as many as requested were taken
 --
--- Work: O(1) for each, of a sorted set O(log n). Sent twice, it acts once: that nothing was found is remembered as well, or a late copy would
--- take for nobody. What can not be remembered is put back: its answer might be lost.
-local function tell(taken, hint)
-  local done, told = pcall(answer, {taken, hint})
+-- Work: O(1) for each; O(log n) in a sorted set. Sent twice, it acts once. An empty reply is stored
+-- too: otherwise a late copy would take elements for no caller. If the reply cannot be stored, the
+-- elements are put back, because the reply could be lost.
+local function reply(taken, hint)
+  local done, result = pcall(answer, {taken, hint})
   if done then
-    return told
+    return result
   end
   for at = #taken, 1, -1 do
     if ARGV[5] == 'ZADD' then
@@ -22,12 +23,12 @@ local function tell(taken, hint)
       redis.call(ARGV[5], KEYS[2], taken[at])
     end
   end
-  return type(told) == 'table' and told or redis.error_reply(tostring(told))
+  return type(result) == 'table' and result or redis.error_reply(tostring(result))
 end
 local taken, bytes = {}, 0
 while #taken < tonumber(ARGV[6]) do
   if bytes >= tonumber(ARGV[7]) then
-    return tell(taken, 0)
+    return reply(taken, 0)
   end
   local one = redis.call(ARGV[4], KEYS[2])
   if type(one) == 'table' then
@@ -39,4 +40,4 @@ while #taken < tonumber(ARGV[6]) do
   taken[#taken + 1] = one
   bytes = bytes + #one
 end
-return tell(taken, -1)
+return reply(taken, -1)

@@ -1,18 +1,23 @@
--- take_due.lua: what is due, for those of a process who wait.
+-- take_due.lua: takes due elements of a delayed queue, for the waiters of a process.
 --
--- KEYS[2]  list: what a client of Redisson has found due, and what was put back
--- KEYS[3]  sorted set: elements behind an id, by when they are due, in milliseconds since 1970
--- KEYS[4]  list of Redisson's: what its clients have delayed
--- ARGV[4]  how many at most
--- ARGV[5]  how many bytes, about
--- ARGV[6]  how many elements of Redisson's list may be passed, about
+-- KEYS[2]  list: elements that a client of Redisson has moved because they were due, and elements
+--          that were put back
+-- KEYS[3]  sorted set: elements after an id, by their due times in milliseconds since 1970
+-- KEYS[4]  Redisson's list of what its clients have delayed
+-- ARGV[4]  maximum number of elements
+-- ARGV[5]  maximum number of bytes, approximately
+-- ARGV[6]  how many elements of Redisson's list may be visited, approximately
 -- Returns  {elements, 0}         there are more
---          {elements, n} n > 0   the next is due in so many milliseconds
+--          {elements, n} n > 0   the next is due in n milliseconds
 --          {elements, -1}        nothing is delayed
 --
--- Work: O(log n) for each, and O(n of Redisson's list) where its clients have delayed something: of a long list fewer are taken. Sent twice, it
--- acts once: that nothing was found is remembered as well, or a late copy would take for nobody. What can not be remembered is put back: its answer
--- might be lost. An item that is none is taken by nobody; what is in front of it is, and where there is nothing it is told.
+-- A member that is not an item of a delayed queue is not taken. The elements before it are; if there
+-- are none, it is an error.
+--
+-- Work: O(log n) for each, and O(n of Redisson's list) if its clients have delayed elements: the
+-- longer that list, the fewer are taken. Sent twice, it acts once. An empty reply is stored too:
+-- otherwise a late copy would take elements for no caller. If the reply cannot be stored, the elements
+-- are put back, because the reply could be lost.
 local most, room = tonumber(ARGV[4]), tonumber(ARGV[5])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -21,7 +26,7 @@ local limit = most
 if listed > 0 then
   limit = math.min(most, math.max(1, math.floor(tonumber(ARGV[6]) / listed)))
 end
--- All that can fail by what is stored is read before anything is written.
+-- All reads that can fail because of stored data come before the first write.
 local ready = redis.call('LLEN', KEYS[2])
 local values, members, bytes = {}, {}, 0
 local taken, from_list = {}, 0
@@ -29,7 +34,7 @@ if ready < most then
   for _, member in ipairs(redis.call('ZRANGE', KEYS[3], '-inf', string.format('%.0f', now), 'BYSCORE', 'LIMIT', 0, math.min(limit, most - ready))) do
     local is_item, _, value = pcall(struct.unpack, 'Bc0Lc0', member)
     if not is_item and ready == 0 and #values == 0 then
-      return redis.error_reply('ERR an item of the delayed queue is none: Bc0Lc0 of struct is expected')
+      return redis.error_reply('ERR a member of the sorted set is not an item of a delayed queue: Bc0Lc0 of struct is expected')
     end
     if not is_item or bytes >= room then
       break
@@ -45,23 +50,23 @@ while from_list < math.min(ready, most) and bytes < room do
   taken[from_list] = one
   bytes = bytes + #one
 end
-local function back(told)
+local function put_back(result)
   for at = from_list, 1, -1 do
     redis.call('LPUSH', KEYS[2], taken[at])
   end
-  return type(told) == 'table' and told or redis.error_reply(tostring(told))
+  return type(result) == 'table' and result or redis.error_reply(tostring(result))
 end
 local scores = {}
 if from_list == ready and #members > 0 then
   scores = redis.pcall('ZMSCORE', KEYS[3], unpack(members))
-  local gone = scores.err and scores or redis.pcall('ZREM', KEYS[3], unpack(members))
-  if type(gone) == 'table' then
-    return back(gone)
+  local removed = scores.err and scores or redis.pcall('ZREM', KEYS[3], unpack(members))
+  if type(removed) == 'table' then
+    return put_back(removed)
   end
   for at, value in ipairs(values) do
     taken[#taken + 1] = value
     if listed > 0 then
-      -- For its clients to see; who may not write it takes all the same.
+      -- For its clients to see. A user without the right to write it takes nevertheless.
       redis.pcall('LREM', KEYS[4], 1, members[at])
     end
   end
@@ -74,11 +79,11 @@ end
 if from_list < ready then
   hint = 0
 end
-local done, told = pcall(answer, {taken, hint})
+local done, result = pcall(answer, {taken, hint})
 if done then
-  return told
+  return result
 end
 for at = 1, #taken - from_list do
   redis.call('ZADD', KEYS[3], scores[at], members[at])
 end
-return back(told)
+return put_back(result)

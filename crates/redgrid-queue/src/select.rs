@@ -1,0 +1,116 @@
+//! One call that waits for an element, of one queue or of several.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::select_all;
+use redgrid_core::clock::Instant;
+use redgrid_core::object::ObjectError;
+use redgrid_core::wait_queue::{WaitEnd, Waiter};
+use redgrid_core::{Name, ServerError};
+use tokio::task::unconstrained;
+
+use crate::stock::TakeSource;
+use crate::waiters::{TakeQueue, TakeRequest, TakeWaiters, Taken};
+
+/// The reason of the error if no server answers.
+const NO_REPLY: &str = "no reply in time; elements that were taken go to other callers, or back";
+
+/// A queue and its name.
+pub(crate) type NamedQueue<S> = (Name, Arc<TakeQueue<S>>);
+
+/// Returns an element and the index of its queue; `None` if none came in time.
+///
+/// Of several queues that have elements it is the first one's. Without a timeout the call waits as
+/// long as it takes; with zero it polls once.
+pub(crate) async fn take<S: TakeSource>(
+    queues: &[NamedQueue<S>],
+    timeout: Option<Duration>,
+) -> Result<Option<(usize, Bytes)>, ObjectError> {
+    let Some((_, queue)) = queues.first() else { return Ok(None) };
+    let clock = queue.client().clock();
+    let until = timeout.map_or(Instant::MAX, |timeout| clock.now() + timeout);
+    let try_only = timeout.is_some_and(|timeout| timeout.is_zero());
+    if queues.len() > 1 || try_only {
+        for index in 0..queues.len() {
+            let mut waits = vec![Wait::enter(queues, index, TakeRequest::new(Instant::MAX, true))];
+            if let Some(found) = first_element(&mut waits).await? {
+                return Ok(Some(found));
+            }
+        }
+    }
+    if try_only {
+        return Ok(None);
+    }
+    let enter = |index| Wait::enter(queues, index, TakeRequest::new(until, false));
+    let mut waits: Vec<_> = (0..queues.len()).map(enter).collect();
+    tokio::select! {
+        biased;
+        found = first_element(&mut waits) => return found,
+        () = clock.wait_until(until) => {}
+    }
+    if waits.iter().all(|wait| wait.waiter.is_current()) {
+        // A wait that was served is current, too. In a task that has used up its budget of tokio's
+        // cooperative scheduling, its end is not visible otherwise.
+        return unconstrained(first_element(&mut waits)).now_or_never().unwrap_or(Ok(None));
+    }
+    // Not polled since the call came: once more, or until no contact with the server is
+    // established.
+    for wait in &waits {
+        wait.request.set_try_only();
+        wait.queue.1.poll_soon();
+    }
+    first_element(&mut waits).await
+}
+
+/// The wait for one of the queues. Dropping it cancels it.
+struct Wait<'a, S: TakeSource> {
+    index: usize,
+    queue: &'a NamedQueue<S>,
+    request: Arc<TakeRequest>,
+    waiter: Waiter<TakeWaiters<S>>,
+}
+
+impl<'a, S: TakeSource> Wait<'a, S> {
+    fn enter(queues: &'a [NamedQueue<S>], index: usize, request: Arc<TakeRequest>) -> Self {
+        let queue = &queues[index];
+        Wait { index, queue, waiter: queue.1.enter(Arc::clone(&request)), request }
+    }
+
+    /// Completes when the wait has ended; `None` if a poll for a caller that only tries found
+    /// nothing.
+    async fn ended(&mut self) -> Result<Option<Bytes>, ObjectError> {
+        let (name, queue) = self.queue;
+        loop {
+            let source = match self.waiter.ended().await {
+                WaitEnd::Completed(Taken::Element(claim)) => match claim.take() {
+                    Some(element) => return Ok(Some(element)),
+                    None => {
+                        // Not claimed in time, the element went to another caller: wait again.
+                        self.waiter = queue.enter(Arc::clone(&self.request));
+                        continue;
+                    }
+                },
+                WaitEnd::Completed(Taken::Nothing) => return Ok(None),
+                WaitEnd::Completed(Taken::NoReply) => ServerError::Unknown { reason: NO_REPLY.into() },
+                WaitEnd::Failed(source) => source,
+                WaitEnd::ShuttingDown => queue.client().ended(),
+            };
+            return Err(ObjectError::of(name, source));
+        }
+    }
+}
+
+/// Returns the first element; `None` if all waits have ended without one.
+async fn first_element<S: TakeSource>(waits: &mut Vec<Wait<'_, S>>) -> Result<Option<(usize, Bytes)>, ObjectError> {
+    while !waits.is_empty() {
+        let (ended, at, _) = select_all(waits.iter_mut().map(|wait| Box::pin(wait.ended()))).await;
+        let wait = waits.remove(at);
+        if let Some(element) = ended? {
+            return Ok(Some((wait.index, element)));
+        }
+    }
+    Ok(None)
+}

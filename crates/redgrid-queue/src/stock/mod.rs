@@ -1,0 +1,196 @@
+//! Elements that were taken from a queue, and that no caller has yet.
+//!
+//! An element belongs to a caller once its call has returned it. Until then it belongs to the stock
+//! of its [`TakeSource`], of which a client has one. The stock offers it to the first waiter, which
+//! has a second to claim it. An element that is not claimed is offered to the next waiter. Without
+//! waiters it is put back to the server, to where it was taken.
+//!
+//! One task of the client sends the requests of the stock: those that take, and those that put
+//! back. One request is in flight at a time, so what is put back is in front of what is taken next.
+
+mod task;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::clock::Instant;
+use redgrid_core::{Client, IdempotentRequest, ServerError};
+use tokio::sync::{Notify, oneshot};
+
+use crate::waiters::{TakeQueue, Taken};
+use task::RunningTask;
+
+/// What elements are taken from.
+pub(crate) trait TakeSource: Send + Sync + 'static {
+    /// The key whose slot all of its keys and channels are in.
+    fn key(&self) -> &Bytes;
+
+    /// The channels whose messages mean that there may be something to take.
+    fn channels(&self) -> Vec<Bytes>;
+
+    /// Returns the request that takes up to `limit` elements. Its reply is a [`TakeReply`].
+    fn take(&self, limit: usize) -> IdempotentRequest;
+
+    /// Returns the request that puts elements back, given in the order in which they were taken.
+    ///
+    /// `unique` is a key in the slot that no other request has.
+    fn put_back(&self, unique: Bytes, elements: &[Bytes]) -> IdempotentRequest;
+}
+
+/// Elements, and a hint: 0 if there are more, the milliseconds until the next is due, or -1 if none
+/// is known.
+type TakeReply = (Vec<Bytes>, i64);
+
+/// Maximum size of the elements of one request, approximately.
+pub(crate) const MAX_TAKEN_BYTES: i64 = 1 << 20;
+
+/// How long an element is offered to a caller: 1 s.
+const OFFER_TIME: Duration = Duration::from_secs(1);
+
+/// What a poll has found.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) any: bool,
+    /// There may be elements for the waiters that were not served.
+    pub(crate) may_have_more: bool,
+    /// The time until the next element is due, if it is known.
+    pub(crate) due_in: Option<Duration>,
+}
+
+/// The elements of a source that were taken through one client, and that no caller has yet.
+pub(crate) struct Stock<S: TakeSource> {
+    source: S,
+    waiters: Mutex<Weak<TakeQueue<S>>>,
+    state: Mutex<State>,
+    /// Notified when the task has to look at the state.
+    changed: Notify,
+}
+
+/// Elements by the order in which they were taken.
+type Elements = BTreeMap<u64, Bytes>;
+
+#[derive(Default)]
+struct State {
+    /// The poll that the task has not begun.
+    poll: Option<PendingPoll>,
+    unclaimed: Elements,
+    offered: BTreeMap<u64, Offered>,
+    putting_back: Elements,
+    /// The number of elements that were taken so far.
+    taken: u64,
+    task_runs: bool,
+}
+
+struct PendingPoll {
+    client: Client,
+    answer: oneshot::Sender<Result<Found, ServerError>>,
+}
+
+struct Offered {
+    element: Bytes,
+    until: Instant,
+}
+
+/// An element that is offered to a caller. Dropping it leaves the element to the next one.
+pub(crate) struct Claim<S: TakeSource> {
+    stock: Arc<Stock<S>>,
+    number: u64,
+}
+
+impl<S: TakeSource> Stock<S> {
+    pub(crate) fn new(source: S) -> Self {
+        Stock { source, waiters: Mutex::default(), state: Mutex::default(), changed: Notify::new() }
+    }
+
+    pub(crate) fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Sets the queue whose waiters elements are offered to.
+    pub(crate) fn offer_to(&self, waiters: &Arc<TakeQueue<S>>) {
+        *self.waiters.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::downgrade(waiters);
+    }
+
+    fn waiters(&self) -> Option<Arc<TakeQueue<S>>> {
+        self.waiters.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).upgrade()
+    }
+
+    /// Takes elements for the waiters; returns what was found.
+    ///
+    /// The request is sent also if the receiver is dropped, unless it waits for another one.
+    pub(crate) fn poll(self: &Arc<Self>, client: &Client) -> oneshot::Receiver<Result<Found, ServerError>> {
+        let (answer, found) = oneshot::channel();
+        let mut state = self.state();
+        state.poll = Some(PendingPoll { client: client.clone(), answer });
+        let starts = !std::mem::replace(&mut state.task_runs, true);
+        drop(state);
+        if starts {
+            let task = RunningTask { stock: Arc::clone(self), is_over: false };
+            client.spawn_attached(|background| task::run(task, background));
+        } else {
+            self.changed.notify_one();
+        }
+        found
+    }
+
+    /// Offers unclaimed elements to waiters, as long as there are both.
+    fn offer_to_waiters(self: &Arc<Self>, now: Instant) {
+        let Some(waiters) = self.waiters() else { return };
+        let unclaimed = self.state().unclaimed.len();
+        for waiter in waiters.first_waiters(unclaimed) {
+            let mut state = self.state();
+            let Some((number, element)) = state.unclaimed.pop_first() else { return };
+            state.offered.insert(number, Offered { element, until: now + OFFER_TIME });
+            drop(state);
+            let claim = Claim { stock: Arc::clone(self), number };
+            // If the waiter has left meanwhile, the element is unclaimed again.
+            waiters.complete(waiter, || Taken::Element(claim));
+        }
+    }
+
+    /// Makes those elements unclaimed again that were offered until `now` or an earlier time.
+    fn revoke_offers(&self, now: Instant) {
+        let mut state = self.state();
+        let State { offered, unclaimed, .. } = &mut *state;
+        offered.retain(|number, offered| {
+            let stays = offered.until > now;
+            if !stays {
+                unclaimed.insert(*number, std::mem::take(&mut offered.element));
+            }
+            stays
+        });
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl<S: TakeSource> Claim<S> {
+    /// Returns the element; `None` if the second was over.
+    pub(crate) fn take(self) -> Option<Bytes> {
+        let mut state = self.stock.state();
+        let offered = state.offered.remove(&self.number);
+        let was_last = state.offered.is_empty();
+        drop(state);
+        if was_last {
+            // The task may have nothing else to do.
+            self.stock.changed.notify_one();
+        }
+        offered.map(|offered| offered.element)
+    }
+}
+
+impl<S: TakeSource> Drop for Claim<S> {
+    fn drop(&mut self) {
+        let mut state = self.stock.state();
+        if let Some(offered) = state.offered.remove(&self.number) {
+            state.unclaimed.insert(self.number, offered.element);
+            drop(state);
+            // The task runs as long as an element is offered.
+            self.stock.changed.notify_one();
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The callers of one client that wait for elements of one queue, in the order of their calls.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redgrid_core::clock::Instant;
+use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
+use redgrid_core::{ChannelEvent, Client, OrderedSubscription};
+
+use crate::stock::{Claim, Found, Stock, TakeSource};
+
+/// The first and the longest pause between polls. It is doubled while they find nothing.
+///
+/// Messages cause polls too, but Redisson's clients publish none.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// How long before the end of a wait there is a poll for it: 50 ms, above most round trips.
+const LAST_POLL: Duration = Duration::from_millis(50);
+
+/// The callers that wait for elements of a source.
+pub(crate) type TakeQueue<S> = WaitQueue<TakeWaiters<S>>;
+
+/// How a wait ends.
+pub(crate) enum Taken<S: TakeSource> {
+    /// The caller has a second to claim an element.
+    Element(Claim<S>),
+    /// The caller does not wait any longer, and there is no element.
+    Nothing,
+    /// No server has answered for as long as a call may be without contact.
+    NoReply,
+}
+
+/// What a caller asks for.
+pub(crate) struct TakeRequest {
+    /// When the caller's time is over.
+    until: Instant,
+    try_only: AtomicBool,
+}
+
+impl TakeRequest {
+    pub(crate) fn new(until: Instant, try_only: bool) -> Arc<Self> {
+        Arc::new(TakeRequest { until, try_only: AtomicBool::new(try_only) })
+    }
+
+    /// From now on, the wait ends with the first poll that finds no element for it.
+    pub(crate) fn set_try_only(&self) {
+        self.try_only.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A source, as its waiters know it.
+pub(crate) struct TakeWaiters<S: TakeSource> {
+    stock: Arc<Stock<S>>,
+    pause: Mutex<Duration>,
+}
+
+impl<S: TakeSource> TakeWaiters<S> {
+    /// Returns the queue of all callers that wait for a source through one client.
+    ///
+    /// `id` is the source's own among those of its type.
+    pub(crate) fn of(client: &Client, id: &Bytes, source: impl FnOnce() -> S) -> Arc<TakeQueue<S>> {
+        // The stock may outlive the waiters.
+        let stock = client.shared(id, || Stock::new(source()));
+        let queue = client.shared(id, || {
+            WaitQueue::new(client, TakeWaiters { stock: Arc::clone(&stock), pause: Mutex::new(PAUSES.0) })
+        });
+        stock.offer_to(&queue);
+        queue
+    }
+
+    fn update_pause(&self, update: impl FnOnce(Duration) -> Duration) -> Duration {
+        let mut pause = self.pause.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *pause = update(*pause);
+        *pause
+    }
+}
+
+impl<S: TakeSource> Resource for TakeWaiters<S> {
+    type Request = Arc<TakeRequest>;
+    type Outcome = Taken<S>;
+    /// With the time of the last poll for the first wait that ends. `None` if there was no reply in
+    /// time; the request of the poll is still in flight.
+    type Reply = Option<(Found, Instant)>;
+
+    fn key(&self) -> &[u8] {
+        self.stock.source().key()
+    }
+
+    fn subscribe(&self, client: &Client) -> OrderedSubscription {
+        let source = self.stock.source();
+        client.subscribe_ordered_unpolled(source.channels(), source.key())
+    }
+
+    fn started(&self) {
+        self.update_pause(|_| PAUSES.0);
+    }
+
+    fn poll<'a>(
+        self: &Arc<Self>,
+        client: &Client,
+        waiters: impl Iterator<Item = (WaiterId, &'a Arc<TakeRequest>)>,
+    ) -> PollFuture<Option<(Found, Instant)>> {
+        let now = client.clock().now();
+        let last_polls = waiters.map(|(_, request)| request.until - LAST_POLL).filter(|last| *last > now);
+        let last_poll = last_polls.min().unwrap_or(Instant::MAX);
+        let (client, found) = (client.clone(), self.stock.poll(client));
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                found = found => Ok(Some((found.map_err(|_| client.ended()).flatten()?, last_poll))),
+                () = client.clock().sleep_until(now + client.patience()) => Ok(None),
+            }
+        })
+    }
+
+    fn replied(&self, queue: &WaitQueue<Self>, reply: Option<(Found, Instant)>, sent_before: WaiterId) -> NextPoll {
+        let Some((found, last_poll)) = reply else {
+            // Also for those that came since: another poll would double their time.
+            queue.complete_below(WaiterId::MAX, |_| true, || Taken::NoReply);
+            return NextPoll::Regular;
+        };
+        let pause = self.update_pause(|pause| if found.any { PAUSES.0 } else { (pause * 2).min(PAUSES.1) });
+        if found.may_have_more {
+            // The waiters that are left were not served.
+            return queue.first_waiters(1).first().map_or(NextPoll::Regular, |first| NextPoll::NowFor(*first));
+        }
+        queue.complete_below(sent_before, |request| request.try_only.load(Ordering::Relaxed), || Taken::Nothing);
+        let last_poll = last_poll.since(queue.client().clock().now()).max(PAUSES.0);
+        NextPoll::Within(pause.min(last_poll).min(found.due_in.unwrap_or(Duration::MAX)))
+    }
+
+    fn received(&self, _queue: &WaitQueue<Self>, _event: &ChannelEvent) -> NextPoll {
+        self.update_pause(|_| PAUSES.0);
+        NextPoll::Now
+    }
+}
