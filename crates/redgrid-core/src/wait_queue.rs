@@ -76,13 +76,16 @@ pub trait Resource: Send + Sync + Sized + 'static {
     ) -> PollFuture<Self::Reply>;
 
     /// Ends waits by a reply. Waiters below `sent_before` had come when the poll was sent.
-    fn replied(&self, queue: &WaitQueue<Self>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
+    fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
 
-    /// A poll has failed. The queue ends the waits of those that had come when it was sent.
-    fn failed(&self) {}
+    /// Ends waits by a failed poll; unless overridden, those of all waiters that had come when it was
+    /// sent. The queue soon polls again for those that are left.
+    fn failed(&self, queue: &Arc<WaitQueue<Self>>, error: ServerError, sent_before: WaiterId) {
+        queue.fail_below(sent_before, |_| true, &error);
+    }
 
     /// Reads a message or a gap in the messages, and may end waits by it.
-    fn received(&self, queue: &WaitQueue<Self>, event: &ChannelEvent) -> NextPoll;
+    fn received(&self, queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll;
 }
 
 /// When a resource is to be polled next. The queue polls earlier for other reasons.
@@ -223,6 +226,11 @@ impl<R: Resource> WaitQueue<R> {
         self.end_below(id, matches, || WaitEnd::Completed(outcome()));
     }
 
+    /// Ends the waits of the waiters below `id` whose request matches, with the error of their poll.
+    pub fn fail_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, error: &ServerError) {
+        self.end_below(id, matches, || WaitEnd::Failed(error.clone()));
+    }
+
     fn end_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, end: impl Fn() -> WaitEnd<R::Outcome>) {
         let mut state = self.state();
         let staying = state.waiters.split_off(&id);
@@ -359,14 +367,10 @@ async fn run<R: Resource>(mut task: RunningTask<R>) {
             () = &mut closing => return,
             (sent_before, reply) = replied(&mut in_flight) => {
                 let now = clock.now();
-                let mut replied_to = sent_before;
                 match reply {
                     Ok(reply) => {
                         queue.state().answered = now;
                         let next = resource.replied(&queue, reply, sent_before);
-                        if let NextPoll::NowFor(first) = next {
-                            replied_to = replied_to.min(first);
-                        }
                         if subscription.is_none() && !queue.state().waiters.is_empty() {
                             subscription = Some(resource.subscribe(client));
                         }
@@ -383,13 +387,16 @@ async fn run<R: Resource>(mut task: RunningTask<R>) {
                         let mut state = queue.state();
                         state.is_due |= next == NextPoll::Now;
                         state.current_until = next_poll + OVERDUE;
+                        state.replied_to = match next {
+                            NextPoll::NowFor(first) => sent_before.min(first),
+                            _ => sent_before,
+                        };
                     }
                     Err(error) => {
-                        resource.failed();
-                        queue.end_below(sent_before, |_| true, || WaitEnd::Failed(error.clone()));
+                        resource.failed(&queue, error, sent_before);
+                        queue.state().is_due = true;
                     }
                 }
-                queue.state().replied_to = replied_to;
             }
             event = received(&mut subscription) => {
                 let mut event = Some(event);
