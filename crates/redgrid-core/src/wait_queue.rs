@@ -233,12 +233,11 @@ impl<R: Resource> WaitQueue<R> {
 
     fn end_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, end: impl Fn() -> WaitEnd<R::Outcome>) {
         let mut state = self.state();
-        let staying = state.waiters.split_off(&id);
-        let (ended, mut kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::replace(&mut state.waiters, staying).into_iter().partition(|(_, one)| matches(&one.request));
-        state.waiters.append(&mut kept);
+        let matching = state.waiters.range(..id).filter(|(_, waiter)| matches(&waiter.request));
+        let matching: Vec<WaiterId> = matching.map(|(id, _)| *id).collect();
+        let ended: Vec<Entry<R>> = matching.iter().filter_map(|id| state.waiters.remove(id)).collect();
         drop(state);
-        for waiter in ended.into_values() {
+        for waiter in ended {
             let _ = waiter.end.send(end());
         }
     }
