@@ -59,6 +59,9 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// How long the subscription outlives the last waiter, for callers that soon wait again.
     const LINGER: Duration = Duration::ZERO;
 
+    /// A reply that announces the next poll sooner than this does not start the subscription.
+    const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
+
     /// The key whose server decides whether there is contact.
     fn key(&self) -> &[u8];
 
@@ -100,6 +103,17 @@ pub enum NextPoll {
     Within(Duration),
     /// When the last reply is too old.
     Regular,
+}
+
+impl NextPoll {
+    /// Returns the announced time until the next poll.
+    fn within(self) -> Duration {
+        match self {
+            NextPoll::Now | NextPoll::NowFor(_) => Duration::ZERO,
+            NextPoll::Within(time) => time,
+            NextPoll::Regular => Duration::MAX,
+        }
+    }
 }
 
 /// How a wait ended.
@@ -370,7 +384,8 @@ async fn run<R: Resource>(mut task: RunningTask<R>) {
                     Ok(reply) => {
                         queue.state().answered = now;
                         let next = resource.replied(&queue, reply, sent_before);
-                        if subscription.is_none() && !queue.state().waiters.is_empty() {
+                        let has_waiters = !queue.state().waiters.is_empty();
+                        if subscription.is_none() && has_waiters && next.within() >= R::UNSUBSCRIBED_WAIT {
                             subscription = Some(resource.subscribe(client));
                         }
                         let interval = client.poll_interval();
