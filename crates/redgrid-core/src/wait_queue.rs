@@ -4,12 +4,14 @@
 //! its reply is read. The queue does the rest. One task of the client polls and listens for all
 //! waiters of the resource, and runs while there are waiters. It polls when
 //!
-//! - a waiter has come since the last poll was sent,
+//! - a waiter has come since the last poll was sent, unless the queue is [blocked](WaitQueue::block),
 //! - a message or a reply gives a reason to, or
 //! - the last reply is too old: by five poll intervals with a subscription, by one without.
 //!
 //! One poll is in flight at a time. The first one that leaves waiters behind starts the
 //! subscription; its confirmation causes another poll, so no message is missed in between.
+
+mod blocked;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -143,8 +145,10 @@ struct State<R: Resource> {
     running: bool,
     /// There is a reason to poll.
     is_due: bool,
-    /// The last reply was to a poll for waiters below this number.
+    /// The last reply counts for the waiters below this number.
     replied_to: WaiterId,
+    /// The first waiter, if it has to wait and all others do so behind it.
+    blocked_by: Option<WaiterId>,
     /// When a poll was last answered.
     answered: Instant,
     /// Until then the last reply counts as current.
@@ -172,6 +176,7 @@ impl<R: Resource> WaitQueue<R> {
             running: false,
             is_due: false,
             replied_to: 0,
+            blocked_by: None,
             answered: Instant::MIN,
             current_until: Instant::MIN,
         };
@@ -195,10 +200,16 @@ impl<R: Resource> WaitQueue<R> {
 
     /// Adds a waiter.
     pub fn enter(self: &Arc<Self>, request: R::Request) -> Waiter<R> {
+        self.add(self.state(), request)
+    }
+
+    fn add(self: &Arc<Self>, mut state: MutexGuard<'_, State<R>>, request: R::Request) -> Waiter<R> {
         let (sender, end) = oneshot::channel();
-        let mut state = self.state();
         let id = state.next_id;
         state.next_id += 1;
+        if state.blocked_by.is_some() {
+            state.replied_to = state.next_id;
+        }
         state.waiters.insert(id, Entry { request, end: sender });
         let starts = !std::mem::replace(&mut state.running, true);
         drop(state);
@@ -270,6 +281,11 @@ impl<R: Resource> fmt::Debug for WaitQueue<R> {
 }
 
 impl<R: Resource> Waiter<R> {
+    /// Returns its number, by which [`Resource::poll`] knows it.
+    pub fn id(&self) -> WaiterId {
+        self.id
+    }
+
     /// Completes when the wait has ended.
     ///
     /// # Cancel safety
@@ -300,8 +316,13 @@ impl<R: Resource> Drop for Waiter<R> {
         // The request may have a destructor of its own.
         let cancelled = state.waiters.remove(&self.id);
         let was_last = cancelled.is_some() && state.waiters.is_empty();
+        let was_blocking = state.blocked_by == Some(self.id);
+        if was_blocking {
+            state.blocked_by = None;
+            state.is_due = true;
+        }
         drop(state);
-        if was_last {
+        if was_last || was_blocking {
             self.queue.changed.notify_one();
         }
     }
@@ -329,6 +350,7 @@ impl<R: Resource> Drop for RunningTask<R> {
         if !self.is_over {
             let mut state = self.queue.state();
             state.running = false;
+            state.blocked_by = None;
             let waiters = std::mem::take(&mut state.waiters);
             drop(state);
             // Their receivers report the end.
@@ -401,10 +423,13 @@ async fn run<R: Resource>(mut task: RunningTask<R>) {
                         let mut state = queue.state();
                         state.is_due |= next == NextPoll::Now;
                         state.current_until = next_poll + OVERDUE;
-                        state.replied_to = match next {
-                            NextPoll::NowFor(first) => sent_before.min(first),
-                            _ => sent_before,
-                        };
+                        // The reply that blocks the queue counts for all waiters.
+                        if state.blocked_by.is_none() {
+                            state.replied_to = match next {
+                                NextPoll::NowFor(first) => sent_before.min(first),
+                                _ => sent_before,
+                            };
+                        }
                     }
                     Err(error) => {
                         resource.failed(&queue, error, sent_before);
@@ -441,6 +466,7 @@ fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(
         return None;
     }
     state.is_due = false;
+    state.blocked_by = None;
     state.current_until = state.current_until.min(now + OVERDUE);
     let waiters = state.waiters.iter().map(|(id, entry)| (*id, &entry.request));
     Some((state.next_id, queue.resource.poll(&queue.client, waiters)))
