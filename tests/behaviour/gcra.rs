@@ -290,9 +290,30 @@ async fn what_is_taken_wakes_nobody() {
     limiter.acquire().await.unwrap();
     let mut monitor = Monitor::start(&server).await.unwrap();
     join_all((0..60).map(|_| limiter.acquire().into_future())).await.into_iter().for_each(Result::unwrap);
-    let asked = asked(&monitor.take().await.unwrap());
+    let seen = monitor.take().await.unwrap();
     // Ten are taken ahead; then some each 50 ms, for half a second.
-    assert!(asked <= 25, "{asked}");
+    assert!(asked(&seen) <= 25, "{}", asked(&seen));
+    // The first one never waits long enough for a subscription.
+    assert!(!seen.iter().any(|command| command.name == "SUBSCRIBE"), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_behind_a_waiting_one_send_no_request_and_report_the_limit() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.poll_interval(LONG)).await;
+    let limiter = GcraLimiter::new(&client, "a", Quota::new(1, LONG));
+    limiter.acquire().await.unwrap();
+    let waiting = tokio::spawn(limiter.acquire().into_future());
+    wait_until(SOON, async || client.in_hand().channels == 1).await;
+    let mut monitor = Monitor::start(&server).await.unwrap();
+    for _ in 0..20 {
+        let told = limiter.acquire().timeout(20 * MS).await.unwrap_err();
+        assert!(matches!(told, LimitError::TimedOut { .. }), "{told:?}");
+    }
+    let seen = monitor.take().await.unwrap();
+    // One may be due to the confirmation of the subscription.
+    assert!(asked(&seen) <= 2, "{seen:?}");
+    waiting.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

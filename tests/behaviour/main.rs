@@ -162,6 +162,7 @@ mod transactions_troubles;
 mod two_levels;
 mod unsettled;
 mod updates;
+mod wait_queue;
 mod wakeups;
 mod weather;
 mod wire;

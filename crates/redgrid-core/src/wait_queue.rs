@@ -4,12 +4,14 @@
 //! its reply is read. The queue does the rest. One task of the client polls and listens for all
 //! waiters of the resource, and runs while there are waiters. It polls when
 //!
-//! - a waiter has come since the last poll was sent,
+//! - a waiter has come since the last poll was sent, unless the queue is [blocked](WaitQueue::block),
 //! - a message or a reply gives a reason to, or
 //! - the last reply is too old: by five poll intervals with a subscription, by one without.
 //!
 //! One poll is in flight at a time. The first one that leaves waiters behind starts the
 //! subscription; its confirmation causes another poll, so no message is missed in between.
+
+mod blocked;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,6 +62,9 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// How long the subscription outlives the last waiter, for callers that soon wait again.
     const LINGER: Duration = Duration::ZERO;
 
+    /// A reply that announces the next poll sooner than this does not start the subscription.
+    const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
+
     /// The key whose server decides whether there is contact.
     fn key(&self) -> &[u8];
 
@@ -77,13 +82,16 @@ pub trait Resource: Send + Sync + Sized + 'static {
     ) -> PollFuture<Self::Reply>;
 
     /// Ends waits by a reply. Waiters below `sent_before` had come when the poll was sent.
-    fn replied(&self, queue: &WaitQueue<Self>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
+    fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
 
-    /// A poll has failed. The queue ends the waits of those that had come when it was sent.
-    fn failed(&self) {}
+    /// Ends waits by a failed poll; unless overridden, those of all waiters that had come when it was
+    /// sent. The queue soon polls again for those that are left.
+    fn failed(&self, queue: &Arc<WaitQueue<Self>>, error: ServerError, sent_before: WaiterId) {
+        queue.fail_below(sent_before, |_| true, &error);
+    }
 
     /// Reads a message or a gap in the messages, and may end waits by it.
-    fn received(&self, queue: &WaitQueue<Self>, event: &ChannelEvent) -> NextPoll;
+    fn received(&self, queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll;
 }
 
 /// When a resource is to be polled next. The queue polls earlier for other reasons.
@@ -99,6 +107,17 @@ pub enum NextPoll {
     Within(Duration),
     /// When the last reply is too old.
     Regular,
+}
+
+impl NextPoll {
+    /// Returns the announced time until the next poll.
+    fn within(self) -> Duration {
+        match self {
+            NextPoll::Now | NextPoll::NowFor(_) => Duration::ZERO,
+            NextPoll::Within(time) => time,
+            NextPoll::Regular => Duration::MAX,
+        }
+    }
 }
 
 /// How a wait ended.
@@ -129,8 +148,10 @@ struct State<R: Resource> {
     running: bool,
     /// There is a reason to poll.
     is_due: bool,
-    /// The last reply was to a poll for waiters below this number.
+    /// The last reply counts for the waiters below this number.
     replied_to: WaiterId,
+    /// The first waiter, if it has to wait and all others do so behind it.
+    blocked_by: Option<WaiterId>,
     /// When a poll was last answered.
     answered: Instant,
     /// Until then the last reply counts as current.
@@ -158,6 +179,7 @@ impl<R: Resource> WaitQueue<R> {
             running: false,
             is_due: false,
             replied_to: 0,
+            blocked_by: None,
             answered: Instant::MIN,
             current_until: Instant::MIN,
         };
@@ -181,10 +203,16 @@ impl<R: Resource> WaitQueue<R> {
 
     /// Adds a waiter.
     pub fn enter(self: &Arc<Self>, request: R::Request) -> Waiter<R> {
+        self.add(self.state(), request)
+    }
+
+    fn add(self: &Arc<Self>, mut state: MutexGuard<'_, State<R>>, request: R::Request) -> Waiter<R> {
         let (sender, end) = oneshot::channel();
-        let mut state = self.state();
         let id = state.next_id;
         state.next_id += 1;
+        if state.blocked_by.is_some() {
+            state.replied_to = state.next_id;
+        }
         state.waiters.insert(id, Entry { request, end: sender });
         let starts = !std::mem::replace(&mut state.running, true);
         drop(state);
@@ -226,14 +254,18 @@ impl<R: Resource> WaitQueue<R> {
         self.end_below(id, matches, || WaitEnd::Completed(outcome()));
     }
 
+    /// Ends the waits of the waiters below `id` whose request matches, with the error of their poll.
+    pub fn fail_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, error: &ServerError) {
+        self.end_below(id, matches, || WaitEnd::Failed(error.clone()));
+    }
+
     fn end_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, end: impl Fn() -> WaitEnd<R::Outcome>) {
         let mut state = self.state();
-        let staying = state.waiters.split_off(&id);
-        let (ended, mut kept): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::replace(&mut state.waiters, staying).into_iter().partition(|(_, one)| matches(&one.request));
-        state.waiters.append(&mut kept);
+        let matching = state.waiters.range(..id).filter(|(_, waiter)| matches(&waiter.request));
+        let matching: Vec<WaiterId> = matching.map(|(id, _)| *id).collect();
+        let ended: Vec<Entry<R>> = matching.iter().filter_map(|id| state.waiters.remove(id)).collect();
         drop(state);
-        for waiter in ended.into_values() {
+        for waiter in ended {
             let _ = waiter.end.send(end());
         }
     }
@@ -252,6 +284,11 @@ impl<R: Resource> fmt::Debug for WaitQueue<R> {
 }
 
 impl<R: Resource> Waiter<R> {
+    /// Returns its number, by which [`Resource::poll`] knows it.
+    pub fn id(&self) -> WaiterId {
+        self.id
+    }
+
     /// Completes when the wait has ended.
     ///
     /// # Cancel safety
@@ -282,8 +319,13 @@ impl<R: Resource> Drop for Waiter<R> {
         // The request may have a destructor of its own.
         let cancelled = state.waiters.remove(&self.id);
         let was_last = cancelled.is_some() && state.waiters.is_empty();
+        let was_blocking = state.blocked_by == Some(self.id);
+        if was_blocking {
+            state.blocked_by = None;
+            state.is_due = true;
+        }
         drop(state);
-        if was_last {
+        if was_last || was_blocking {
             self.queue.changed.notify_one();
         }
     }
@@ -311,6 +353,7 @@ impl<R: Resource> Drop for RunningTask<R> {
         if !self.is_over {
             let mut state = self.queue.state();
             state.running = false;
+            state.blocked_by = None;
             let waiters = std::mem::take(&mut state.waiters);
             drop(state);
             // Their receivers report the end.
@@ -362,15 +405,12 @@ async fn run<R: Resource>(mut task: RunningTask<R>) {
             () = &mut closing => return,
             (sent_before, reply) = replied(&mut in_flight) => {
                 let now = clock.now();
-                let mut replied_to = sent_before;
                 match reply {
                     Ok(reply) => {
                         queue.state().answered = now;
                         let next = resource.replied(&queue, reply, sent_before);
-                        if let NextPoll::NowFor(first) = next {
-                            replied_to = replied_to.min(first);
-                        }
-                        if subscription.is_none() && !queue.state().waiters.is_empty() {
+                        let has_waiters = !queue.state().waiters.is_empty();
+                        if subscription.is_none() && has_waiters && next.within() >= R::UNSUBSCRIBED_WAIT {
                             subscription = Some(resource.subscribe(client));
                         }
                         let interval = client.poll_interval();
@@ -386,13 +426,19 @@ async fn run<R: Resource>(mut task: RunningTask<R>) {
                         let mut state = queue.state();
                         state.is_due |= next == NextPoll::Now;
                         state.current_until = next_poll + OVERDUE;
+                        // The reply that blocks the queue counts for all waiters.
+                        if state.blocked_by.is_none() {
+                            state.replied_to = match next {
+                                NextPoll::NowFor(first) => sent_before.min(first),
+                                _ => sent_before,
+                            };
+                        }
                     }
                     Err(error) => {
-                        resource.failed();
-                        queue.end_below(sent_before, |_| true, || WaitEnd::Failed(error.clone()));
+                        resource.failed(&queue, error, sent_before);
+                        queue.state().is_due = true;
                     }
                 }
-                queue.state().replied_to = replied_to;
             }
             event = received(&mut subscription) => {
                 let mut event = Some(event);
@@ -423,6 +469,7 @@ fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(
         return None;
     }
     state.is_due = false;
+    state.blocked_by = None;
     state.current_until = state.current_until.min(now + OVERDUE);
     let waiters = state.waiters.iter().map(|(id, entry)| (*id, &entry.request));
     Some((state.next_id, queue.resource.poll(&queue.client, waiters)))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redgrid_core::author::ClientExt;
 use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
-use redgrid_core::{ChannelEvent, Client, OrderedSubscription};
+use redgrid_core::{ChannelEvent, Client, OrderedSubscription, ServerError};
 
 use crate::keys::Keys;
 use crate::round_tracker::{Ended, RoundTracker};
@@ -87,7 +87,7 @@ impl Resource for LatchWaiters {
         Box::pin(async move { keys.state(&client).await })
     }
 
-    fn replied(&self, queue: &WaitQueue<Self>, state: LatchState, sent_before: WaiterId) -> NextPoll {
+    fn replied(&self, queue: &Arc<WaitQueue<Self>>, state: LatchState, sent_before: WaiterId) -> NextPoll {
         let (ended_below, is_due) = {
             let mut known = self.known();
             let ended_below = match known.rounds.poll_replied(&state) {
@@ -112,11 +112,12 @@ impl Resource for LatchWaiters {
         }
     }
 
-    fn failed(&self) {
+    fn failed(&self, queue: &Arc<WaitQueue<Self>>, error: ServerError, sent_before: WaiterId) {
         self.known().rounds.poll_failed();
+        queue.fail_below(sent_before, |_| true, &error);
     }
 
-    fn received(&self, queue: &WaitQueue<Self>, event: &ChannelEvent) -> NextPoll {
+    fn received(&self, queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll {
         let round = match event {
             ChannelEvent::Message { channel: 0, payload } => {
                 std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok())

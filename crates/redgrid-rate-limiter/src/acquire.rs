@@ -1,4 +1,4 @@
-//! Taking permits of a log: options, then await; and what was taken.
+//! Taking permits of a log: the builder, and the permits that were taken.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,63 +7,55 @@ use std::time::Duration;
 use crate::error::LimitError;
 use crate::limiter::RateLimiter;
 use crate::log::{Entry, Log};
-use crate::queue::{Granted, Limit, Queue, Wait};
-use crate::rate::{MOST_AT_ONCE, MOST_AT_ONCE_EXPECTED};
+use crate::take::acquire;
+use crate::waiters::{Granted, LimitQueue};
 
-pub(crate) fn checked(limit: &impl Limit, permits: u64) -> Result<u64, LimitError> {
-    match (1..=MOST_AT_ONCE).contains(&permits) {
-        true => Ok(permits),
-        false => Err(LimitError::argument(limit.name(), "permits", MOST_AT_ONCE_EXPECTED, permits)),
-    }
-}
-
-/// Takes permits when awaited, as soon as they can be had; made by [`RateLimiter::acquire`].
+/// Takes permits when awaited, as soon as they are available; made by [`RateLimiter::acquire`].
 ///
 /// # Errors
 ///
-/// [`LimitError`] says what is true then.
+/// [`LimitError`] if the permits were not taken.
 ///
 /// # Cancel safety
 ///
-/// Dropped, it gives up its place, and takes none: those that were taken already go back in the background, or count until their time
-/// is over where no answer comes.
-#[must_use = "nothing is asked of the server until this is awaited"]
+/// A dropped future leaves the queue and takes nothing. Permits that were taken for it already are
+/// given back in the background. If the reply is lost, they count until they expire.
+#[must_use = "does nothing until it is awaited"]
 #[derive(Clone, Debug)]
 pub struct Acquire {
     limiter: RateLimiter,
     permits: u64,
-    wait: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 impl Acquire {
     pub(crate) fn new(limiter: RateLimiter) -> Self {
-        Acquire { limiter, permits: 1, wait: None }
+        Acquire { limiter, permits: 1, timeout: None }
     }
 
-    /// How many, all at once: 1 to 2^32 − 1, 1 unless set. Many wait long where others take few all the time: within a process nobody
-    /// overtakes, from other processes all may.
+    /// Sets the number of permits, taken all at once: 1 to 2^32 − 1. Default: 1.
+    ///
+    /// A call for many permits may wait long while others take few all the time. Callers of the
+    /// same client do not overtake it; those of other clients do.
     pub fn permits(mut self, permits: u64) -> Self {
         self.permits = permits;
         self
     }
 
-    /// Waits at most this long, for the limit and for a server that can not be reached; as long as it takes unless set, but not
-    /// without contact to the server for longer than `response_timeout × (retries + 1)`. Zero looks once, as
-    /// [`try_acquire`](RateLimiter::try_acquire) does: which takes as long as that where no server can be reached.
-    pub fn timeout(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
+    /// Waits at most this long, for permits and for a server that cannot be reached.
+    ///
+    /// By default, the wait for permits has no bound. Without contact to the server it ends after
+    /// `response_timeout × (retries + 1)`. Zero does not wait for permits, as
+    /// [`try_acquire`](RateLimiter::try_acquire); without contact, it ends after the same time.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
     async fn run(self) -> Result<Taken, LimitError> {
         let queue = self.limiter.queue()?;
-        let permits = checked(&queue.limit, self.permits)?;
-        // Who waits at no time looks once.
-        let looks_once = self.wait.is_some_and(|wait| wait.is_zero());
-        let granted = queue.take(permits, if looks_once { Wait::No } else { Wait::For(self.wait) }).await?;
-        let name = || queue.limit.name().clone();
-        let granted = granted.ok_or_else(|| LimitError::TimedOut { name: name(), waited: Duration::ZERO })?;
-        Ok(Taken::new(queue, permits, granted))
+        let granted = acquire(queue, self.permits, self.timeout).await?;
+        Ok(Taken::new(queue, self.permits, granted))
     }
 }
 
@@ -76,40 +68,42 @@ impl IntoFuture for Acquire {
     }
 }
 
-/// Permits that were taken. They are used up by time: dropping this changes nothing.
+/// Permits that were taken. They expire with their time; dropping this value changes nothing.
 #[derive(Debug)]
 pub struct Taken {
-    queue: Arc<Queue<Log>>,
+    queue: Arc<LimitQueue<Log>>,
     permits: u64,
     entry: Option<Entry>,
 }
 
 impl Taken {
-    pub(crate) fn new(queue: &Arc<Queue<Log>>, permits: u64, granted: Granted<Log>) -> Self {
+    pub(crate) fn new(queue: &Arc<LimitQueue<Log>>, permits: u64, granted: Granted<Log>) -> Self {
         Taken { queue: Arc::clone(queue), permits, entry: granted.keep() }
     }
 
-    /// How many.
+    /// Returns the number of permits.
     pub fn permits(&self) -> u64 {
         self.permits
     }
 
-    /// Gives them back, as not used: these and no others. Tells how many are free again by it: none where they were over already, or
-    /// others gave them back.
+    /// Gives these permits back, as not used. Returns how many are free again by it: 0 if they had
+    /// expired, or if another call gave them back.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then.
+    /// [`LimitError`] if the permits were not given back.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out, once, although nobody waits for it. Dropped before that, they stay taken.
+    /// A request that was sent is executed once, even if the future is dropped. Dropped before that,
+    /// the permits stay taken.
     pub async fn release(self) -> Result<u64, LimitError> {
         let Taken { queue, permits, entry: Some(entry) } = self else { return Ok(0) };
-        let given = queue.limit.take_back(&queue.client, &entry, permits).await;
-        queue.nudge();
-        let given = given.map_err(|source| queue.limit.failed(&queue.client, source))?;
-        // Without a rate, nothing counts any more.
-        Ok(given.unwrap_or(0))
+        let (client, log) = (queue.client(), &queue.resource().limit);
+        let released = log.release_entry(client, &entry, permits).await;
+        queue.poll_soon();
+        let released = released.map_err(|source| LimitError::of(client, &log.keys.name, source))?;
+        // Without a rate, no permit counts any more.
+        Ok(released.unwrap_or(0))
     }
 }

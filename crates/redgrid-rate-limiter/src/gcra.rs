@@ -11,24 +11,27 @@ use redgrid_core::name::companion;
 use redgrid_core::object::{Object, alone};
 use redgrid_core::{Client, IdempotentScript, Name, Script, ServerError};
 
-use crate::acquire::checked;
 use crate::error::LimitError;
-use crate::log::asking;
-use crate::queue::{Limit, Queue, Wait};
 use crate::rate::Quota;
-use crate::told::{Told, Wish};
+use crate::reply::{LimiterReply, PermitRequest, with_callers};
+use crate::take::{acquire, try_acquire};
+use crate::waiters::{Limit, LimitQueue, LimitWaiters};
 
 static RESET: Script<1> = Script::new("rate/reset", include_str!("scripts/reset.lua"));
 static GCRA: IdempotentScript<1> = IdempotentScript::new("rate/gcra", include_str!("scripts/gcra.lua"));
 
-/// Permits that are replenished evenly, over all processes that reach the same server, of which so many may be taken at once after a
-/// time of rest. In any time t there are no more than `burst + t × permits / per`.
+/// A limit on permits that are replenished one by one, shared by all processes that use the same
+/// server.
 ///
-/// One key with a lifetime, however high the rate, where a [`RateLimiter`](crate::RateLimiter) has an entry for each request in its
-/// window. The generic cell rate algorithm of ATM networks (ITU-T I.371): the key holds the time at which all that was taken is
-/// replenished.
+/// After a pause, up to [`burst`](Quota::burst) permits may be taken at once. In any time t there
+/// are at most `burst + t × permits / per`.
 ///
-/// Cheap to clone; clones are the same limiter. Making one asks nobody: what is invalid is told by the first call.
+/// The state is one key with a TTL, however high the rate. A [`RateLimiter`](crate::RateLimiter)
+/// has an entry for each request in its window. This is the generic cell rate algorithm of ATM
+/// networks (ITU-T I.371): the key holds the time at which all taken permits are replenished.
+///
+/// Cheap to clone; clones are the same limiter. The constructor sends nothing to the server: the
+/// first call reports an invalid name or quota.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_rate_limiter::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -40,142 +43,154 @@ static GCRA: IdempotentScript<1> = IdempotentScript::new("rate/gcra", include_st
 /// ```
 #[doc(alias = "RGcra")]
 #[derive(Clone, Debug)]
-pub struct GcraLimiter(Result<Arc<Queue<Cells>>, LimitError>, Object);
+pub struct GcraLimiter {
+    queue: Result<Arc<LimitQueue<Gcra>>, LimitError>,
+    object: Object,
+}
 
 impl GcraLimiter {
-    /// The limiter with this name, and what it allows.
+    /// Returns the limiter with this name and quota.
+    ///
+    /// All processes should use the same quota for a name.
     pub fn new(client: &Client, name: impl AsRef<str>, quota: Quota) -> Self {
         let object = Object::with_layout(client, Name::new(name.as_ref()), alone);
-        let queue = Cells::new(client, name, quota).map(|cells| {
-            // Those with other quotas ask by themselves.
-            let of = [&cells.key[..], b" ", format!("{quota:?}").as_bytes()].concat().into();
-            client.shared(&of, || Queue::new(client, cells))
+        let queue = Gcra::new(client, name, quota).map(|limit| {
+            // Callers with another quota have a queue of their own.
+            let id = [&limit.key[..], b" ", format!("{quota:?}").as_bytes()].concat().into();
+            LimitWaiters::queue(client, &id, limit)
         });
-        GcraLimiter(queue, object)
+        GcraLimiter { queue, object }
     }
 
-    /// What every object has: whether it is there (something was taken and is not replenished), its lifetime, which is the time until it
-    /// is full, other names, its events. A deletion fills it.
+    /// Returns what every object has: existence, lifetime, rename, events.
+    ///
+    /// The key exists while permits are taken and not replenished, and its lifetime is the time
+    /// until all are. Deleting it replenishes all permits.
     pub fn object(&self) -> Object {
-        self.1.clone()
+        self.object.clone()
     }
 
-    fn queue(&self) -> Result<&Arc<Queue<Cells>>, LimitError> {
-        self.0.as_ref().map_err(Clone::clone)
+    fn queue(&self) -> Result<&Arc<LimitQueue<Gcra>>, LimitError> {
+        self.queue.as_ref().map_err(Clone::clone)
     }
 
-    /// Takes one permit if it can be had now. False where it can not, and where others of this process wait.
+    /// Takes one permit if it is available now. Returns false if it is not, or if other callers of
+    /// this client wait.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then.
+    /// [`LimitError`] if the permit could not be taken for another reason.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it has left, it takes none; dropped later, it may have taken it: nothing goes back.
+    /// Dropped before the request is sent, it takes nothing. Dropped later, it may take the permit,
+    /// which is not given back.
     pub async fn try_acquire(&self) -> Result<bool, LimitError> {
         self.try_acquire_many(1).await
     }
 
-    /// The same for several, all or none: 1 to 2^32 − 1.
+    /// Takes several permits, 1 to 2^32 − 1, if all are available now.
     ///
     /// # Errors
     ///
-    /// [`LimitError::TooManyPermits`] for more than the burst; else as [`GcraLimiter::try_acquire`].
+    /// [`LimitError::TooManyPermits`] for more than the burst; otherwise as
+    /// [`GcraLimiter::try_acquire`].
     ///
     /// # Cancel safety
     ///
     /// As [`GcraLimiter::try_acquire`].
     pub async fn try_acquire_many(&self, permits: u64) -> Result<bool, LimitError> {
-        let queue = self.queue()?;
-        let permits = checked(&queue.limit, permits)?;
-        Ok(queue.take(permits, Wait::No).await?.is_some())
+        Ok(try_acquire(self.queue()?, permits).await?.is_some())
     }
 
-    /// Takes permits, when awaited, as soon as they can be had: one, and for as long as it takes, unless [`AcquireCells`]'s options
-    /// say otherwise. Tasks of one process come in the order in which they asked.
-    pub fn acquire(&self) -> AcquireCells {
-        AcquireCells { limiter: self.clone(), permits: 1, wait: None }
+    /// Takes permits when awaited, as soon as they are available.
+    ///
+    /// Without the options of [`AcquireGcra`] it takes one permit and waits without a bound.
+    /// Callers of one client are served in the order of their calls.
+    pub fn acquire(&self) -> AcquireGcra {
+        AcquireGcra { limiter: self.clone(), permits: 1, timeout: None }
     }
 
-    /// How many permits can be had now.
+    /// Returns how many permits are available now.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] when it could not be asked.
+    /// [`LimitError`] if the limiter could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn available_permits(&self) -> Result<u64, LimitError> {
         let queue = self.queue()?;
-        let until = queue.client.clock().now() + queue.client.patience();
-        let told = queue.limit.ask(&queue.client, &[], until).await;
-        let told = told.map_err(|source| queue.limit.failed(&queue.client, source))?;
-        Ok(told.and_then(|told| u64::try_from(told.free).ok()).unwrap_or(0))
+        let (client, limit) = (queue.client(), &queue.resource().limit);
+        let until = client.clock().now() + client.patience();
+        let reply = limit.acquire(client, &[], until).await;
+        let reply = reply.map_err(|source| LimitError::of(client, &limit.name, source))?;
+        Ok(reply.and_then(|reply| u64::try_from(reply.free).ok()).unwrap_or(0))
     }
 
-    /// Forgets what was taken: a whole burst can be had again. Tells whether there was anything. Who waits is asked for anew.
+    /// Replenishes all permits: a whole burst is available again. Returns whether any were taken.
+    ///
+    /// Waiting callers of all processes are notified.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then.
+    /// [`LimitError`] if the limiter could not be reset.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// A request that was sent is executed even if the future is dropped.
     pub async fn reset(&self) -> Result<bool, LimitError> {
         let queue = self.queue()?;
-        let request = RESET.with([queue.limit.key.clone()]).publish_arg().arg(queue.limit.channel.clone());
-        let reset = queue.client.run(request).await;
-        queue.nudge();
-        reset.map_err(|source| queue.limit.failed(&queue.client, source))
+        let (client, limit) = (queue.client(), &queue.resource().limit);
+        let request = RESET.with([limit.key.clone()]).publish_arg().arg(limit.channel.clone());
+        let reset = client.run(request).await;
+        queue.poll_soon();
+        reset.map_err(|source| LimitError::of(client, &limit.name, source))
     }
 }
 
-/// Takes permits when awaited, as soon as they can be had; made by [`GcraLimiter::acquire`].
+/// Takes permits when awaited, as soon as they are available; made by [`GcraLimiter::acquire`].
 ///
 /// # Errors
 ///
-/// [`LimitError`] says what is true then.
+/// [`LimitError`] if the permits were not taken.
 ///
 /// # Cancel safety
 ///
-/// Dropped, it gives up its place. What was taken by a request that had left then is used up: nothing goes back.
-#[must_use = "nothing is asked of the server until this is awaited"]
+/// A dropped future leaves the queue. Permits that a sent request has taken for it are used up:
+/// nothing is given back.
+#[must_use = "does nothing until it is awaited"]
 #[derive(Clone, Debug)]
-pub struct AcquireCells {
+pub struct AcquireGcra {
     limiter: GcraLimiter,
     permits: u64,
-    wait: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
-impl AcquireCells {
-    /// How many, all at once: 1 to 2^32 − 1, 1 unless set.
+impl AcquireGcra {
+    /// Sets the number of permits, taken all at once: 1 to 2^32 − 1. Default: 1.
     pub fn permits(mut self, permits: u64) -> Self {
         self.permits = permits;
         self
     }
 
-    /// Waits at most this long, for the limit and for a server that can not be reached; as long as it takes unless set, but not
-    /// without contact to the server for longer than `response_timeout × (retries + 1)`. Zero looks once, as
-    /// [`try_acquire`](GcraLimiter::try_acquire) does: which takes as long as that where no server can be reached.
-    pub fn timeout(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
+    /// Waits at most this long, for permits and for a server that cannot be reached.
+    ///
+    /// By default, the wait for permits has no bound. Without contact to the server it ends after
+    /// `response_timeout × (retries + 1)`. Zero does not wait for permits, as
+    /// [`try_acquire`](GcraLimiter::try_acquire); without contact, it ends after the same time.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
     async fn run(self) -> Result<(), LimitError> {
-        let queue = self.limiter.queue()?;
-        let permits = checked(&queue.limit, self.permits)?;
-        let looks_once = self.wait.is_some_and(|wait| wait.is_zero());
-        let granted = queue.take(permits, if looks_once { Wait::No } else { Wait::For(self.wait) }).await?;
-        let name = || queue.limit.name.clone();
-        granted.map(drop).ok_or_else(|| LimitError::TimedOut { name: name(), waited: Duration::ZERO })
+        acquire(self.limiter.queue()?, self.permits, self.timeout).await.map(drop)
     }
 }
 
-impl IntoFuture for AcquireCells {
+impl IntoFuture for AcquireGcra {
     type Output = Result<(), LimitError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
@@ -186,51 +201,57 @@ impl IntoFuture for AcquireCells {
 
 /// The limit on the server.
 #[derive(Debug)]
-pub(crate) struct Cells {
+pub(crate) struct Gcra {
     name: Name,
     key: Bytes,
     channel: Bytes,
-    /// So many, in so many microseconds, without common divisor; and at once.
+    /// This many are replenished in `per` microseconds; the two have no common divisor.
     permits: u64,
     per: u64,
     burst: u64,
 }
 
-impl Cells {
-    fn new(client: &Client, name: impl AsRef<str>, quota: Quota) -> Result<Cells, LimitError> {
+impl Gcra {
+    fn new(client: &Client, name: impl AsRef<str>, quota: Quota) -> Result<Gcra, LimitError> {
         let name = Name::new(name)?;
         let (permits, per) = quota.check(&name)?;
         let key = client.key(&name);
         let channel = companion("redgrid_rate__channel", &key);
-        Ok(Cells { name, key, channel, permits, per, burst: quota.burst })
-    }
-
-    fn failed(&self, client: &Client, source: ServerError) -> LimitError {
-        LimitError::of(client, &self.name, source)
+        Ok(Gcra { name, key, channel, permits, per, burst: quota.burst })
     }
 }
 
-impl Limit for Cells {
-    /// It can not be told what was whose.
+impl Limit for Gcra {
+    /// One number does not tell whose permits were taken: nothing can be given back.
     type Entry = ();
-    const IS_TOLD: bool = true;
+    const CHANGES_ARE_PUBLISHED: bool = true;
 
     fn name(&self) -> &Name {
         &self.name
     }
 
-    fn place(&self) -> (&Bytes, &Bytes) {
-        (&self.key, &self.channel)
+    fn key(&self) -> &Bytes {
+        &self.key
     }
 
-    async fn ask(&self, client: &Client, wishes: &[Wish], until: Instant) -> Result<Option<Told>, ServerError> {
+    fn channel(&self) -> &Bytes {
+        &self.channel
+    }
+
+    async fn acquire(
+        &self,
+        client: &Client,
+        callers: &[PermitRequest],
+        until: Instant,
+    ) -> Result<Option<LimiterReply>, ServerError> {
         let numbers = [self.permits, self.per, self.burst];
         let request = GCRA.with([self.key.clone()]);
         let request = numbers.into_iter().fold(request, |request, number| request.arg(number.to_string()));
-        Told::read(&client.run_exactly_once_until::<Vec<String>>(asking(request, wishes), until).await?)
+        let reply: Vec<String> = client.run_exactly_once_until(with_callers(request, callers), until).await?;
+        LimiterReply::read(&reply, callers.len())
     }
 
-    fn entry(&self, _: &Told, _: usize) -> Option<()> {
+    fn entry(&self, _: &LimiterReply, _: usize) -> Option<()> {
         None
     }
 

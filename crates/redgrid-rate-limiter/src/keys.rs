@@ -4,13 +4,13 @@ use bytes::Bytes;
 use redgrid_core::name::{InvalidName, companion, suffixed};
 use redgrid_core::{Client, Name};
 
-/// What belongs to a [`RateLimiter`](crate::RateLimiter), as Redisson names it.
+/// The name, keys and channel of a [`RateLimiter`](crate::RateLimiter).
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) name: Name,
-    /// The hash first, by which all of them are found; in the order in which scripts take them.
+    /// In the order of the scripts' KEYS; the hash, which decides their server, is the first.
     pub(crate) all: [Bytes; 6],
-    /// Where it is told that a look may be worth while.
+    /// The channel on which changes are published.
     pub(crate) channel: Bytes,
 }
 
@@ -22,16 +22,18 @@ impl Keys {
         Ok(Keys { name, all, channel })
     }
 
+    /// Returns the key of the hash.
     pub(crate) fn config(&self) -> &Bytes {
         &self.all[0]
     }
 }
 
+/// Returns the keys in Redisson's names, and the last one, which Redisson does not have.
 fn of(key: &Bytes, client: &str) -> [Bytes; 6] {
     let (value, permits) = (suffixed(key, "value"), suffixed(key, "permits"));
     let (own_value, own_permits) = (suffixed(&value, client), suffixed(&permits, client));
-    let beside = suffixed(&companion("redgrid_rate", key), client);
-    [key.clone(), value, own_value, permits, own_permits, beside]
+    let client_rate = suffixed(&companion("redgrid_rate", key), client);
+    [key.clone(), value, own_value, permits, own_permits, client_rate]
 }
 
 #[cfg(test)]

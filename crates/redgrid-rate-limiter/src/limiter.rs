@@ -1,4 +1,4 @@
-//! A rate that all processes keep together, as a value.
+//! The limiter with a sliding log.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,18 +9,23 @@ use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure, LIFETIMES, LIFETIMES_EXPECTED, ServerError};
 
-use crate::acquire::{Acquire, Taken, checked};
+use crate::acquire::{Acquire, Taken};
 use crate::error::LimitError;
 use crate::keys::Keys;
-use crate::log::{Ends, Log, Mode};
-use crate::queue::{Queue, Wait};
-use crate::rate::Rate;
+use crate::log::{Log, SetLifetime, SetMode};
+use crate::rate::{MAX_PERMITS, MAX_PERMITS_EXPECTED, Rate};
+use crate::take::try_acquire;
+use crate::waiters::{Limit, LimitQueue, LimitWaiters};
 
-/// So many permits in any time of a length, over all processes that reach the same server, or for each client by itself. A sliding
-/// log: no window of that length ever has more. Redisson's `RRateLimiter` on the wire.
+/// A number of permits in any period of a given length, for all clients together or for each client
+/// by itself.
 ///
-/// Cheap to clone; clones are the same limiter. Making one asks nobody: an invalid name is told by the first call. A rate is to be
-/// set once, by whoever comes first; until then every call ends [`RateNotSet`](LimitError::RateNotSet).
+/// The limiter is a sliding log: no period of that length ever has more permits. Keys and values
+/// are those of Redisson's `RRateLimiter`.
+///
+/// Cheap to clone; clones are the same limiter. The constructor sends nothing to the server: the
+/// first call reports an invalid name. The rate has to be set once; until then every call returns
+/// [`RateNotSet`](LimitError::RateNotSet).
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_rate_limiter::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +35,7 @@ use crate::rate::Rate;
 /// let mails = RateLimiter::new(client, "mails");
 /// mails.try_set_rate(Rate::overall(100, Duration::from_secs(1))).await?;
 ///
-/// mails.acquire().await?; // waits for its turn
+/// mails.acquire().await?; // waits for a permit
 /// if mails.try_acquire().await?.is_none() {
 ///     println!("not now");
 /// }
@@ -39,39 +44,41 @@ use crate::rate::Rate;
 #[doc(alias = "RRateLimiter")]
 #[doc(alias = "RedissonRateLimiter")]
 #[derive(Clone, Debug)]
-pub struct RateLimiter(Result<Arc<Queue<Log>>, InvalidName>);
+pub struct RateLimiter(Result<Arc<LimitQueue<Log>>, InvalidName>);
 
 impl RateLimiter {
-    /// The limiter with this name.
+    /// Returns the limiter with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         RateLimiter(Keys::new(client, name).map(|keys| {
-            let key = keys.config().clone();
-            client.shared(&key, || Queue::new(client, Log { keys: Arc::new(keys) }))
+            let id = keys.config().clone();
+            LimitWaiters::queue(client, &id, Log { keys })
         }))
     }
 
-    pub(crate) fn queue(&self) -> Result<&Arc<Queue<Log>>, LimitError> {
+    pub(crate) fn queue(&self) -> Result<&Arc<LimitQueue<Log>>, LimitError> {
         self.0.as_ref().map_err(|invalid| invalid.clone().into())
     }
 
-    /// Sets the rate where none is set; tells whether it did.
+    /// Sets the rate if none is set. Returns whether it did.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then. A rate that can not be is
-    /// [`Failure::InvalidArgument`].
+    /// [`Failure::InvalidArgument`] for a rate that is out of range; otherwise another
+    /// [`LimitError`] if the rate was not set.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it was sent, it sets nothing; dropped later, it sets it once.
+    /// Dropped before the request is sent, it sets nothing. Dropped later, it sets the rate once.
     #[doc(alias = "trySetRate")]
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool, LimitError> {
-        set(self.queue()?, &rate, Mode::Try, false).await
+        self.set(rate, SetMode::IfUnset, false).await
     }
 
-    /// Sets the rate, when awaited, whatever was set. What was taken counts no more, unless
-    /// [`keeping_state`](SetRate::keeping_state) says otherwise; of a rate for each client, that is what this client took: the logs of
-    /// others are not known to it, and count on. Who waits is asked for anew at once.
+    /// Sets the rate when awaited, also if one is set.
+    ///
+    /// Taken permits no longer count, unless [`keeping_state`](SetRate::keeping_state) is used. With
+    /// a rate for each client, this is about the permits of this client: those of other clients
+    /// still count. Waiting callers are notified.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -83,43 +90,46 @@ impl RateLimiter {
     #[doc(alias = "setRate")]
     #[doc(alias = "updateRate")]
     pub fn set_rate(&self, rate: Rate) -> SetRate {
-        SetRate { limiter: self.clone(), rate, mode: Mode::Set, keeps: false }
+        SetRate { limiter: self.clone(), rate, mode: SetMode::Always, keeps_state: false }
     }
 
-    /// The rate that is set.
+    /// Returns the rate.
     ///
     /// # Errors
     ///
-    /// [`LimitError::RateNotSet`] where none is; else as the rest.
+    /// [`LimitError::RateNotSet`] if none is set; otherwise another [`LimitError`] if the rate could
+    /// not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "getConfig")]
     pub async fn rate(&self) -> Result<Rate, LimitError> {
-        self.on_the_log(async |client, log| log.rate(client).await).await
+        self.run(async |client, log| log.rate(client).await).await
     }
 
-    /// Takes one permit if it can be had now. `None` where it can not, and where others of this process wait.
+    /// Takes one permit if it is available now. Returns `None` if it is not, or if other callers of
+    /// this client wait.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then.
+    /// [`LimitError`] if the permit could not be taken for another reason.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it takes none: one that was taken already goes back in the background, or counts until its time is over where no answer
-    /// comes.
+    /// A dropped future takes nothing. A permit that was taken for it already is given back in the
+    /// background. If the reply is lost, it counts until it expires.
     #[doc(alias = "tryAcquire")]
     pub async fn try_acquire(&self) -> Result<Option<Taken>, LimitError> {
         self.try_acquire_many(1).await
     }
 
-    /// The same for several, all or none: 1 to 2^32 − 1.
+    /// Takes several permits, 1 to 2^32 − 1, if all are available now.
     ///
     /// # Errors
     ///
-    /// [`LimitError::TooManyPermits`] for more than the rate; else as [`RateLimiter::try_acquire`].
+    /// [`LimitError::TooManyPermits`] for more than the rate; otherwise as
+    /// [`RateLimiter::try_acquire`].
     ///
     /// # Cancel safety
     ///
@@ -127,194 +137,231 @@ impl RateLimiter {
     #[doc(alias = "tryAcquire")]
     pub async fn try_acquire_many(&self, permits: u64) -> Result<Option<Taken>, LimitError> {
         let queue = self.queue()?;
-        let permits = checked(&queue.limit, permits)?;
-        Ok(queue.take(permits, Wait::No).await?.map(|granted| Taken::new(queue, permits, granted)))
+        Ok(try_acquire(queue, permits).await?.map(|granted| Taken::new(queue, permits, granted)))
     }
 
-    /// Takes permits, when awaited, as soon as they can be had: one, and for as long as it takes, unless [`Acquire`]'s options say
-    /// otherwise. Tasks of one process come in the order in which they asked.
+    /// Takes permits when awaited, as soon as they are available.
+    ///
+    /// Without the options of [`Acquire`] it takes one permit and waits without a bound. Callers of
+    /// one client are served in the order of their calls.
     pub fn acquire(&self) -> Acquire {
         Acquire::new(self.clone())
     }
 
-    /// Gives permits back that still count, the oldest first, whoever took them: as Redisson does. Tells how many are free again by
-    /// it. A caller that knows what it took gives that back instead: [`Taken::release`]. 0 permits are nothing to do, as with Redisson.
+    /// Gives back the oldest permits that still count, whoever took them, as in Redisson. Returns
+    /// how many are free again by it.
     ///
-    /// Permits that are over are free by themselves. Where the log still has some, they count as what is given back, so that who is
-    /// late does not give back in the name of others.
+    /// To give back the permits of one call, use [`Taken::release`]. Expired permits that are still
+    /// in the log count as given back, so that a late call does not give back permits of others. 0
+    /// permits do nothing, as in Redisson.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then. More than 1,000 entries go back in several requests: where a later one fails, it is
-    /// [`Failure::OutcomeUnknown`], and its source says how many went back before.
+    /// [`LimitError`] if the permits were not given back. More than 1,000 entries need several
+    /// requests: if a later one fails, the error is [`Failure::OutcomeUnknown`], and its source
+    /// says how many permits were given back before.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out, once, although nobody waits for it.
+    /// A request that was sent is executed once, even if the future is dropped.
     pub async fn release(&self, permits: u64) -> Result<u64, LimitError> {
         let queue = self.queue()?;
         if permits == 0 {
             return Ok(0);
         }
-        let (mut left, mut all) = (checked(&queue.limit, permits)?, 0);
+        if permits > MAX_PERMITS {
+            let name = queue.resource().limit.name();
+            return Err(LimitError::argument(name, "permits", MAX_PERMITS_EXPECTED, permits));
+        }
+        let (mut left, mut released) = (permits, 0);
         while left > 0 {
-            let told = self.on_the_log(async |client, log| log.release(client, left).await).await;
-            let (given, over) = told.map_err(|error| after(all, error))?;
-            if given + over == 0 {
+            let reply = self.run(async |client, log| log.release_oldest(client, left).await).await;
+            let (given, expired) = reply.map_err(|error| after_releases(released, error))?;
+            if given + expired == 0 {
                 break;
             }
-            all += given;
-            left = left.saturating_sub(given + over);
+            released += given;
+            left = left.saturating_sub(given + expired);
         }
-        queue.nudge();
-        Ok(all)
+        queue.poll_soon();
+        Ok(released)
     }
 
-    /// How many permits can be had now.
+    /// Returns how many permits are available now.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] when it could not be asked.
+    /// [`LimitError`] if the limiter could not be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping the future changes nothing.
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64, LimitError> {
-        let told = self.on_the_log(async |client, log| log.look(client).await).await?;
-        Ok(u64::try_from(told.free).unwrap_or(0))
+        let state = self.run(async |client, log| log.state(client).await).await?;
+        Ok(u64::try_from(state.free).unwrap_or(0))
     }
 
-    /// What every object has: whether it is there (a rate is set), its lifetime, other names, its events; with what was taken of the
-    /// rate that all clients share. Of a rate for each client, the logs stay behind until their time is over.
+    /// Returns what every object has: existence (a rate is set), lifetime, rename, events.
     ///
-    /// [`delete`](RateLimiter::delete) and [`expire`](RateLimiter::expire) tell those who wait; behind the same of the object, and
-    /// behind a rename, they are told [`RateNotSet`](LimitError::RateNotSet) when it is their turn to ask again.
+    /// It includes the permits that were taken of a rate for all clients. With a rate for each
+    /// client, the logs stay until their permits expire.
+    ///
+    /// [`delete`](RateLimiter::delete) and [`expire`](RateLimiter::expire) notify waiting callers.
+    /// The same methods of the object do not, nor does a rename: callers return
+    /// [`RateNotSet`](LimitError::RateNotSet) after their next poll.
     pub fn object(&self) -> Object {
         match &self.0 {
-            Ok(queue) => Object::with_layout(&queue.client, Ok(queue.limit.keys.name.clone()), layouts::rate_limiter),
+            Ok(queue) => {
+                let name = queue.resource().limit.name().clone();
+                Object::with_layout(queue.client(), Ok(name), layouts::rate_limiter)
+            }
             Err(invalid) => Object::unusable(invalid.clone()),
         }
     }
 
-    /// Deletes the limiter, its rate and what was taken; tells whether a rate was set. Who waits is told
-    /// [`RateNotSet`](LimitError::RateNotSet). Of a rate for each client, the logs of other clients stay until their time is over, and
-    /// count where such a rate is set again before.
+    /// Deletes the limiter: its rate and the permits that were taken. Returns whether a rate was set.
+    ///
+    /// Waiting callers return [`RateNotSet`](LimitError::RateNotSet). With a rate for each client,
+    /// the logs of other clients stay until their permits expire, and count if such a rate is set
+    /// again before.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then.
+    /// [`LimitError`] if the limiter was not deleted.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out, once, although nobody waits for it.
+    /// A request that was sent is executed once, even if the future is dropped.
     pub async fn delete(&self) -> Result<bool, LimitError> {
-        self.end(Ends::Now).await
+        self.set_lifetime(SetLifetime::Delete).await
     }
 
-    /// Has the limiter go after this time, 1 ms to 3,650 days; tells whether a rate is set. One with a
-    /// [`keep_alive`](Rate::keep_alive) lives on where it is used meanwhile.
+    /// Deletes the limiter after this time, 1 ms to 3,650 days. Returns whether a rate is set.
+    ///
+    /// Each use of a limiter with a [`keep_alive`](Rate::keep_alive) replaces this lifetime.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then.
+    /// [`LimitError`] if the lifetime was not set.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out, once, although nobody waits for it.
+    /// A request that was sent is executed once, even if the future is dropped.
     pub async fn expire(&self, lifetime: Duration) -> Result<bool, LimitError> {
         let queue = self.queue()?;
         if !LIFETIMES.contains(&lifetime) {
-            let (name, got) = (&queue.limit.keys.name, format!("{lifetime:?}"));
+            let (name, got) = (queue.resource().limit.name(), format!("{lifetime:?}"));
             return Err(LimitError::argument(name, "lifetime", LIFETIMES_EXPECTED, got));
         }
-        self.end(Ends::In(lifetime)).await
+        self.set_lifetime(SetLifetime::ExpireIn(lifetime)).await
     }
 
-    /// Has the limiter live for ever; tells whether it had a lifetime. One with a [`keep_alive`](Rate::keep_alive) has it again from
-    /// its next use on: a rate [without](RateLimiter::set_rate) ends that.
+    /// Removes the limiter's lifetime. Returns whether it had one.
+    ///
+    /// The next use of a limiter with a [`keep_alive`](Rate::keep_alive) sets it again; a
+    /// [new rate](RateLimiter::set_rate) without one ends this.
     ///
     /// # Errors
     ///
-    /// [`LimitError`] says what is true then.
+    /// [`LimitError`] if the lifetime was not removed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out, once, although nobody waits for it.
+    /// A request that was sent is executed once, even if the future is dropped.
     #[doc(alias = "clearExpire")]
     pub async fn persist(&self) -> Result<bool, LimitError> {
-        self.end(Ends::Never).await
+        self.set_lifetime(SetLifetime::Persist).await
     }
 
-    async fn end(&self, ends: Ends) -> Result<bool, LimitError> {
-        self.on_the_log(async |client, log| log.end(client, ends).await.map(Some)).await
+    async fn set_lifetime(&self, change: SetLifetime) -> Result<bool, LimitError> {
+        self.run(async |client, log| log.set_lifetime(client, change).await.map(Some)).await
     }
 
-    /// What a script answers; none means that no rate is set.
-    async fn on_the_log<T>(
+    async fn set(&self, rate: Rate, mode: SetMode, keeps_state: bool) -> Result<bool, LimitError> {
+        let queue = self.queue()?;
+        rate.check(queue.resource().limit.name())?;
+        let set = self.run(async |client, log| log.set(client, &rate, mode, keeps_state).await.map(Some)).await;
+        queue.poll_soon();
+        set
+    }
+
+    /// Runs a request; its reply is `None` if no rate is set.
+    async fn run<T>(
         &self,
-        work: impl AsyncFnOnce(&Client, &Log) -> Result<Option<T>, ServerError>,
+        request: impl AsyncFnOnce(&Client, &Log) -> Result<Option<T>, ServerError>,
     ) -> Result<T, LimitError> {
         let queue = self.queue()?;
-        let told = work(&queue.client, &queue.limit).await;
-        let told = told.map_err(|source| queue.limit.failed(&queue.client, source))?;
-        told.ok_or_else(|| queue.limit.not_set())
+        let (client, log) = (queue.client(), &queue.resource().limit);
+        let reply = request(client, log).await;
+        let reply = reply.map_err(|source| LimitError::of(client, log.name(), source))?;
+        reply.ok_or_else(|| LimitError::RateNotSet { name: log.name().clone() })
     }
 }
 
-/// What is wrong where so many permits went back before.
-fn after(all: u64, error: LimitError) -> LimitError {
+/// Returns the error of a request that failed after this many permits were released.
+fn after_releases(released: u64, error: LimitError) -> LimitError {
     match error {
         LimitError::Failed(Failure::Unavailable { operation, source } | Failure::Refused { operation, source })
-            if all > 0 =>
+            if released > 0 =>
         {
-            let source = ServerError::Unknown {
-                reason: format!("{all} permits were returned before the error: {source}").into(),
-            };
-            LimitError::Failed(Failure::OutcomeUnknown { operation, source })
+            let reason = format!("{released} permits were returned before the error: {source}").into();
+            LimitError::Failed(Failure::OutcomeUnknown { operation, source: ServerError::Unknown { reason } })
         }
         error => error,
     }
 }
 
-async fn set(queue: &Arc<Queue<Log>>, rate: &Rate, mode: Mode, keeps: bool) -> Result<bool, LimitError> {
-    rate.check(&queue.limit.keys.name)?;
-    let set = queue.limit.set(&queue.client, rate, mode, keeps).await;
-    queue.nudge();
-    set.map_err(|source| queue.limit.failed(&queue.client, source))
+async fn set(queue: &Arc<Queue<Log>>, rate: &Rate, mode: Mode, keeps:||B|| if all > 0 => {
+            let source = ServerError::Unknown { reason: format!("{all} went back; then {source}").into() };
+            LimitError::OutcomeUnknown { name, source }
+        }
+        error => error,
+    }
 }
 
-/// Sets a rate when awaited, and tells whether it did; made by [`RateLimiter::set_rate`].
+async fn set(queue: &Arc<Queue<Log>>, rate: &Rate, mode: Mode, keeps:==T== if>>T>> released > 0 => {
+            let reason = format!("{released} permits were given back, then: {source}").into();
+            LimitError::OutcomeUnknown { name, source: ServerError::Unknown { reason } }
+        }
+        error => error,
+    }
+}
+
+/// Sets a rate when awaited, and returns whether it did; made by [`RateLimiter::set_rate`].
 ///
 /// # Errors
 ///
-/// [`LimitError`] says what is true then. A rate that can not be is [`Failure::InvalidArgument`].
+/// [`Failure::InvalidArgument`] for a rate that is out of range; otherwise another
+/// [`LimitError`] if the rate was not set.
 ///
 /// # Cancel safety
 ///
-/// Dropped before it was sent, it sets nothing; dropped later, it sets it once.
-#[must_use = "nothing is asked of the server until this is awaited"]
+/// Dropped before the request is sent, it sets nothing. Dropped later, it sets the rate once.
+#[must_use = "does nothing until it is awaited"]
 #[derive(Clone, Debug)]
 pub struct SetRate {
     limiter: RateLimiter,
     rate: Rate,
-    mode: Mode,
-    keeps: bool,
+    mode: SetMode,
+    keeps_state: bool,
 }
 
 impl SetRate {
-    /// What was taken still counts, as far as the new time reaches back; not where the kind of the rate changes. Of a rate for each
-    /// client, every client's own log does.
+    /// Taken permits still count, as far as the new period reaches back.
+    ///
+    /// They do not if the [kind](crate::RateKind) of the rate changes. With a rate for each client,
+    /// the permits of all clients still count.
     #[doc(alias = "keepState")]
     pub fn keeping_state(mut self) -> Self {
-        self.keeps = true;
+        self.keeps_state = true;
         self
     }
 
-    /// Only where one is set.
+    /// Sets the rate only if one is set.
     #[doc(alias = "updateRate")]
     pub fn if_set(mut self) -> Self {
-        self.mode = Mode::Update;
+        self.mode = SetMode::IfSet;
         self
     }
 }
@@ -324,6 +371,6 @@ impl IntoFuture for SetRate {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { set(self.limiter.queue()?, &self.rate, self.mode, self.keeps).await })
+        Box::pin(async move { self.limiter.set(self.rate, self.mode, self.keeps_state).await })
     }
 }

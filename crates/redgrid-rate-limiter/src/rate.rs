@@ -1,4 +1,4 @@
-//! How much is allowed.
+//! Rates and quotas: what a limiter allows.
 
 use std::time::Duration;
 
@@ -6,48 +6,52 @@ use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED, Name};
 
 use crate::error::LimitError;
 
-/// The most permits of a rate: 2^53, up to which scripts count exactly.
-pub(crate) const MOST: u64 = 1 << 53;
-const MOST_EXPECTED: &str = "1 to 9007199254740992";
+/// Maximum number of permits of a rate: 2^53, up to which scripts count exactly.
+const MAX_RATE: u64 = 1 << 53;
+const MAX_RATE_EXPECTED: &str = "1 to 9007199254740992";
 
-/// Whom a rate is for.
+/// Maximum number of permits of one request: an entry of Redisson's log has four bytes for it.
+pub(crate) const MAX_PERMITS: u64 = u32::MAX as u64;
+pub(crate) const MAX_PERMITS_EXPECTED: &str = "1 to 4294967295";
+
+/// Which clients share a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RateKind {
     /// All clients together.
     Overall,
-    /// Each client for itself: all that goes through one [`Client`](crate::Client).
+    /// Each [`Client`](crate::Client) by itself.
     PerClient,
 }
 
-/// So many permits in any time of this length.
+/// The number of permits in any period of a given length.
 #[doc(alias = "RateLimiterConfig")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rate {
-    /// How many, 1 to 2^53.
+    /// The number of permits, 1 to 2^53.
     pub permits: u64,
-    /// In how long a time, 1 ms to 3,650 days in whole milliseconds.
+    /// The length of the period: 1 ms to 3,650 days, in whole milliseconds.
     pub per: Duration,
-    /// For whom.
+    /// The clients that share the rate.
     pub kind: RateKind,
-    /// How long the limiter lives after it was used last, for ever unless set. No shorter than `per`.
+    /// How long the limiter lives after its last use, at least `per`. `None`: for ever.
     pub keep_alive: Option<Duration>,
 }
 
 impl Rate {
-    /// For all clients together.
+    /// Returns a rate for all clients together.
     pub fn overall(permits: u64, per: Duration) -> Self {
         Rate { permits, per, kind: RateKind::Overall, keep_alive: None }
     }
 
-    /// For each client by itself.
+    /// Returns a rate for each client by itself.
     pub fn per_client(permits: u64, per: Duration) -> Self {
         Rate { kind: RateKind::PerClient, ..Rate::overall(permits, per) }
     }
 
-    /// Has the limiter go, its rate with it, when it was not used for so long: no shorter than the rate's own time. For ever
-    /// unless set.
+    /// Deletes the limiter and its rate when it was not used for this long, at least
+    /// [`per`](Rate::per). By default, it lives for ever.
     #[doc(alias = "keepAliveTime")]
     #[must_use]
     pub fn keep_alive(self, keep_alive: Duration) -> Self {
@@ -55,8 +59,8 @@ impl Rate {
     }
 
     pub(crate) fn check(&self, name: &Name) -> Result<(), LimitError> {
-        if !(1..=MOST).contains(&self.permits) {
-            return Err(LimitError::argument(name, "permits", MOST_EXPECTED, self.permits));
+        if !(1..=MAX_RATE).contains(&self.permits) {
+            return Err(LimitError::argument(name, "permits", MAX_RATE_EXPECTED, self.permits));
         }
         if !LIFETIMES.contains(&self.per) {
             return Err(LimitError::argument(name, "per", LIFETIMES_EXPECTED, format!("{:?}", self.per)));
@@ -73,14 +77,14 @@ impl Rate {
         }
     }
 
-    /// As the hash has it: rate, interval, type, keepAliveTime.
+    /// Returns the fields of the hash: rate, interval, type, keepAliveTime.
     pub(crate) fn fields(&self) -> [String; 4] {
         let kind = if self.kind == RateKind::PerClient { "1" } else { "0" };
         let keep = self.keep_alive.map_or(0, |keep| keep.as_millis());
         [self.permits.to_string(), self.per.as_millis().to_string(), kind.into(), keep.to_string()]
     }
 
-    /// What the hash says; none where it says nothing, and its words where they are no rate.
+    /// Reads the fields of the hash; `None` if they are missing. The error has fields that are no rate.
     pub(crate) fn read(fields: &[Option<String>]) -> Result<Option<Rate>, String> {
         let [Some(rate), Some(interval), Some(kind), keep] = fields else { return Ok(None) };
         let read = || {
@@ -98,42 +102,45 @@ impl Rate {
     }
 }
 
-/// So many permits in a time, replenished one by one, of which so many may be taken at once: what a
-/// [`GcraLimiter`](crate::GcraLimiter) allows. Said by who asks, not kept on the server: all who use a name should say the same.
+/// Permits that are replenished one by one: what a [`GcraLimiter`](crate::GcraLimiter) allows.
+///
+/// It is not stored on the server: all callers of a name should use the same quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quota {
-    /// How many are replenished, 1 to 2^32 − 1.
+    /// The number of permits that are replenished in `per`, 1 to 2^32 − 1.
     pub permits: u64,
-    /// In how long a time, 1 ms to 3,650 days in whole microseconds.
+    /// The time in which they are replenished: 1 ms to 3,650 days, in whole microseconds.
     pub per: Duration,
-    /// How many may be taken at once after a time of rest, 1 to 2^32 − 1; as many as `permits` unless set.
+    /// The maximum number of permits at once, after a pause: 1 to 2^32 − 1.
     pub burst: u64,
 }
 
 impl Quota {
-    /// So many in this time, and at once.
+    /// Returns a quota whose burst is `permits`.
     pub fn new(permits: u64, per: Duration) -> Self {
         Quota { permits, per, burst: permits }
     }
 
-    /// So many a second, and at once.
+    /// Returns a quota of this many permits a second, which is its burst too.
     pub fn per_second(permits: u64) -> Self {
         Quota::new(permits, Duration::from_secs(1))
     }
 
-    /// How many may be taken at once, after a time of rest. With 1 they come one at a time, evenly; more make up for who asks
-    /// late.
+    /// Sets the maximum number of permits at once.
+    ///
+    /// With 1, permits are available one at a time, evenly. With more, permits that were not used
+    /// during a pause can be used after it.
     #[must_use]
     pub fn burst(self, burst: u64) -> Self {
         Quota { burst, ..self }
     }
 
-    /// Permits, and microseconds they are replenished in, without common divisor.
+    /// Checks the ranges. Returns the permits and the microseconds, without a common divisor.
     pub(crate) fn check(&self, name: &Name) -> Result<(u64, u64), LimitError> {
         for (option, got) in [("permits", self.permits), ("burst", self.burst)] {
-            if !(1..=MOST_AT_ONCE).contains(&got) {
-                return Err(LimitError::argument(name, option, MOST_AT_ONCE_EXPECTED, got));
+            if !(1..=MAX_PERMITS).contains(&got) {
+                return Err(LimitError::argument(name, option, MAX_PERMITS_EXPECTED, got));
             }
         }
         if !LIFETIMES.contains(&self.per) {
@@ -142,18 +149,14 @@ impl Quota {
         let per = u64::try_from(self.per.as_micros()).unwrap_or(u64::MAX);
         let divisor = gcd(self.permits, per);
         let (permits, per) = (self.permits / divisor, per / divisor);
-        // Scripts count in parts of a microsecond, and up to 2^53.
-        if u128::from(self.burst + 1) * u128::from(per) > u128::from(MOST) {
+        // Scripts count in fractions of a microsecond, and exactly up to 2^53.
+        if u128::from(self.burst + 1) * u128::from(per) > u128::from(MAX_RATE) {
             let got = format!("{} at {} in {:?}", self.burst, self.permits, self.per);
             return Err(LimitError::argument(name, "burst", "burst × per up to 285 years", got));
         }
         Ok((permits, per))
     }
 }
-
-/// The most permits of one request: Redisson's log has four bytes for them.
-pub(crate) const MOST_AT_ONCE: u64 = u32::MAX as u64;
-pub(crate) const MOST_AT_ONCE_EXPECTED: &str = "1 to 4294967295";
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
@@ -176,12 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_is_refused() {
+    fn values_out_of_range_are_rejected() {
         let (name, second) = (Name::new("a").unwrap(), Duration::from_secs(1));
-        assert!(Rate::overall(1, second).check(&name).is_ok() && Rate::overall(MOST, second).check(&name).is_ok());
+        assert!(Rate::overall(1, second).check(&name).is_ok() && Rate::overall(MAX_RATE, second).check(&name).is_ok());
         let bad = [
             Rate::overall(0, second),
-            Rate::overall(MOST + 1, second),
+            Rate::overall(MAX_RATE + 1, second),
             Rate::overall(1, Duration::from_micros(999)),
             Rate::overall(1, second).keep_alive(Duration::from_millis(999)),
             Rate::overall(1, second).keep_alive(Duration::from_secs(3651 * 24 * 3600)),

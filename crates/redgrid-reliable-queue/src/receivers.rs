@@ -104,7 +104,7 @@ impl Resource for Receivers {
         Box::pin(async move { Ok(Polled { asked_for, answer: ask(desk, wishes).await? }) })
     }
 
-    fn replied(&self, queue: &WaitQueue<Self>, reply: Polled, sent_before: WaiterId) -> NextPoll {
+    fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Polled, sent_before: WaiterId) -> NextPoll {
         let Polled { asked_for, answer } = reply;
         let mut all_full = true;
         for ((id, most), messages) in asked_for.into_iter().zip(answer.given) {
@@ -125,7 +125,7 @@ impl Resource for Receivers {
     }
 
     /// A message has the time in milliseconds until something is due, or causes a poll.
-    fn received(&self, _queue: &WaitQueue<Self>, event: &ChannelEvent) -> NextPoll {
+    fn received(&self, _queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll {
         let ChannelEvent::Message { payload, .. } = event else { return NextPoll::Now };
         let millis: Option<u64> = std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok());
         match millis {

@@ -1,19 +1,19 @@
--- acquire.lua: take permits for those who ask, in their order. Behind dedup.lua and log.lua, whose keys it has.
+-- acquire.lua: take permits for callers, in their order. Appended to dedup.lua and log.lua, and has their KEYS.
 --
 -- ARGV[4]  id       16 bytes, of which the last two are replaced by the number of the entry
--- ARGV[5…] three for each who asks: permits; ahead, in milliseconds: they may be taken for so much later; waits: `1`: if they can not be
---                   had, nobody behind is asked for
+-- ARGV[5…] three for each caller: permits; ahead, in milliseconds: they may be taken this long before they are free; waits: `1`
+--                   if the callers behind get nothing while this one has to wait
 -- Returns  {'0'}    no rate is set
---          {'1', rate, more, next, free, scores, verdict…}   the rate; `1` where more of the log was over than one call drops: ask
---                   again; microseconds until the first who waits may ask again; how many were free before; the scores of the
---                   entries, separated by spaces; for each: `t` more than the rate, `w` not now, `g ENTRY MICROSECONDS` taken,
---                   for so much later
+--          {'1', rate, more, next, free, scores, verdict…}   the rate; `1` if more entries had expired than one call removes:
+--                   ask again; microseconds until the first waiting caller may ask again; how many permits were free before;
+--                   the scores of the new entries, separated by spaces; for each caller: `t` more than the rate, `w` not
+--                   available, `g ENTRY MICROSECONDS` taken, to be used after this time
 --
--- Work: O(log n) for n in the log, and at most 1,000 entries dropped, 1,040 looked at and 256 added; 64 counted, 5,000 where the value is
--- wrong. Sent twice, it takes once.
+-- Work: O(log n) for n entries in the log; at most 1,000 entries removed, 1,040 read and 256 added; 64 counted, or 5,000 if the
+-- value is wrong. Sent twice, it takes once.
 local scores = {}
 local entries, loaded, longest = {}, 0, false
--- The i-th of those that are over next: how many, and since when it is in the log. Nothing behind the last that is looked at.
+-- Returns the i-th entry to expire next, as permits and score. Nil after the last one that is read.
 local function following(i)
   if i > loaded and not longest then
     local size = loaded == 0 and 16 or 1024
@@ -27,12 +27,12 @@ local function following(i)
   return entries[i]
 end
 
--- At `at`, when so many of the next are over, so many are free.
+-- At the time `at`, the entries before `next_one` have expired, and `open` permits are free.
 local at, open, next_one, taken = now, free, 1, 0
 local groups, verdicts, again, stopped = {}, {}, 0, false
 for i = 5, #ARGV, 3 do
   local wanted, waits = tonumber(ARGV[i]), ARGV[i + 2] == '1'
-  -- What was given back and is in the log still is not to be taken again when it is over.
+  -- If permits were given back and are still in the log, the expiry of an entry may free nothing.
   local ahead = is_exact and math.min(tonumber(ARGV[i + 1]), interval) or 0
   local verdict = 'w'
   if wanted > rate then
@@ -59,7 +59,7 @@ for i = 5, #ARGV, 3 do
     elseif waits then
       stopped, again = true, then_at
       if then_open < wanted and longest and #groups > 0 then
-        -- What is taken here is to be over first.
+        -- The permits that this call took have to expire first.
         again = math.max(again, groups[1].at + interval)
       end
     end

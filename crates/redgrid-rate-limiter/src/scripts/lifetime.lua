@@ -1,12 +1,12 @@
--- lifetime.lua: end a limiter now, at a time, or never. Behind dedup.lua.
+-- lifetime.lua: delete a limiter, or set or remove its TTL. Appended to dedup.lua.
 --
 -- KEYS[2…7]         as in log.lua
 -- ARGV[4]  what     a lifetime in milliseconds; `delete`; `persist`
 -- ARGV[5]  publish  PUBLISH or SPUBLISH
--- ARGV[6]  channel  who waits is told
--- Returns  {done}   `1` where a rate was set and, for `persist`, had a lifetime; else `0`
+-- ARGV[6]  channel  waiting clients are notified on it
+-- Returns  {done}   `1` if a rate was set and, for `persist`, had a lifetime; otherwise `0`
 --
--- Work: O(1); what goes is freed in the background. Sent twice, it acts once.
+-- Work: O(1); memory is freed in the background. Sent twice, it acts once.
 local done = 0
 if ARGV[4] == 'delete' then
   done = redis.call('EXISTS', KEYS[2])

@@ -1,14 +1,16 @@
--- log.lua: the log of a rate limiter, in Redisson's format. Behind dedup.lua.
+-- log.lua: the log of a rate limiter, in Redisson's format. Appended to dedup.lua.
 --
 -- KEYS[2]  config   hash; rate, interval in milliseconds, type (1: each client has a log of its own), keepAliveTime
--- KEYS[3]  value    string; how many permits are free: the rate less what is in the log. A missing one is counted anew
+-- KEYS[3]  value    string; number of free permits: the rate minus those in the log. Computed from the log if missing
 -- KEYS[4]  the same of this client
--- KEYS[5]  permits  sorted set, the log: by the time at which permits were taken, in milliseconds, `Bc0I` of 16 bytes and their count
+-- KEYS[5]  permits  sorted set, the log; score: when the permits were taken, in milliseconds; member: `Bc0I` of 16 bytes and the
+--                   number of permits
 -- KEYS[6]  the same of this client
--- KEYS[7]  beside   string; the rate for which the client's own value is right. Redisson has none
+-- KEYS[7]  right_for string; the rate for which the client's own value is right. Redisson has none
 --
--- Of those that are over at most DROPS go in a call; a log of up to COUNTED is counted in each, a longer one where its value is wrong, and
--- there the older ones of more than SUMMED count one each.
+-- A call removes at most DROPS expired entries. It counts a log of up to COUNTED entries; a longer one only if its value is wrong.
+-- Then the older ones of more than SUMMED entries count as one permit each. Scores more than ALIEN ms ahead are of a clock that was
+-- set back.
 local DROPS, COUNTED, SUMMED, ALIEN = 1000, 64, 5000, 1000
 local set = redis.call('HMGET', KEYS[2], 'rate', 'interval', 'type', 'keepAliveTime')
 if not (set[1] and set[2] and set[3]) then
@@ -41,7 +43,7 @@ local function failed(reply)
   return type(reply) == 'table' and reply.err and reply
 end
 
--- Read: who is over, who is from the future (a clock was set back), how many are free.
+-- Read the expired entries, those from the future (the clock was set back), and the number of free permits.
 local over = redis.call('ZRANGEBYSCORE', permits, '-inf', time(now - interval), 'LIMIT', 0, DROPS)
 local alien = redis.call('ZRANGEBYSCORE', permits, time(now + ALIEN), '+inf', 'LIMIT', 0, DROPS)
 local freed, more = sum(over), #over == DROPS
@@ -51,16 +53,17 @@ if was and not tonumber(was) then
   return redis.error_reply('ERR the value of the limiter is no number')
 end
 local free = was and tonumber(was) + freed
--- What the log holds, where the value is to be written anew.
+-- The permits in the log, if the value is to be written again.
 local used
--- Redisson tells no other client's log of a change.
+-- A change of the rate by Redisson does not reach the values of other clients.
 local right_for = own and redis.call('GET', KEYS[7])
 if was and right_for and right_for ~= set[1] then
   free = free + rate - tonumber(right_for)
   used = rate - free
 end
--- What Redisson gives back stays in the log: the value may be above what the log leaves, but not when entries are over, which would
--- free a second time what others have by then. A short log is counted each time; of a long one each entry is one at least.
+-- Permits that Redisson gives back stay in the log, so the value may be higher than the log allows. Not once entries have expired:
+-- their permits, which others may have by then, would be free a second time. A short log is counted in each call; in a long one, each
+-- entry is at least one permit.
 local all = left <= COUNTED and sum(redis.call('ZRANGE', permits, #over, -1))
 local most = (own or freed > 0) and rate - (all or left) or rate
 local wrong = not was or free > most or (all and free + all < rate)
@@ -74,12 +77,12 @@ if wrong or (own and not right_for) then
 end
 local is_exact = not all or free + all == rate
 
--- Why the log can not be written, before anything is; there is no such entry.
+-- Returns the error if the log cannot be written, before anything is written. No such entry exists.
 local function refused_to_write()
   return failed(redis.pcall('ZADD', permits, 'XX', '0', '')) or failed(redis.pcall('ZREM', permits, ''))
 end
 
--- Takes so many more and writes them into the log, `entries` of score and member in turn; nil, or why nothing was done.
+-- Takes permits and adds `entries` to the log: score and member of each. Returns nil, or the error if nothing was changed.
 local function write(taken, entries)
   local function back()
     if not used then
@@ -122,14 +125,14 @@ local function write(taken, entries)
   end
 end
 
--- How long everything is to live: as long as the limiter; a client's own log does not outlive it for long.
+-- The TTL of all keys: that of the limiter. A log of a single client has one in any case.
 local lasts = keep > 0 and keep or redis.call('PTTL', KEYS[2])
 if lasts <= 0 and own then
   lasts = 2 * interval + 60000
 end
 lasts = string.format('%.0f', lasts)
 if tonumber(lasts) > 0 then
-  -- Now: who may not do it is told before anything is written.
+  -- Before anything is written: a user without permission for it gets an error.
   redis.call('PEXPIRE', permits, lasts)
 end
 

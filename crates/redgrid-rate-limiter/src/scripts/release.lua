@@ -1,14 +1,15 @@
--- release.lua: give back permits of the oldest entries of the log, whoever took them. Behind dedup.lua and log.lua, whose keys it has.
+-- release.lua: give back permits of the oldest entries of the log, whoever took them. Appended to dedup.lua and log.lua, and has
+-- their KEYS.
 --
 -- ARGV[4]  permits  how many
 -- ARGV[5]  publish  PUBLISH or SPUBLISH
--- ARGV[6]  channel  who waits is told
+-- ARGV[6]  channel  waiting clients are notified on it
 -- Returns  {'0'}               no rate is set
---          {'1', given, over}  how many of those that still counted are free again by this; how many were over, and go back here
+--          {'1', given, over}  how many permits that still counted are free again by this; how many had expired
 --
--- Entries that are over and were still in the log come first, as with Redisson: they go back, and nobody else's in their place.
+-- Expired entries that are still in the log are given back first, as in Redisson, instead of entries that still count.
 --
--- Work: O(log n) for n in the log; at most 1,000 entries dropped and 1,000 given back. Sent twice, it acts once.
+-- Work: O(log n) for n entries in the log; at most 1,000 expired entries removed and 1,000 given back. Sent twice, it acts once.
 local todo = math.max(0, tonumber(ARGV[4]) - freed)
 local given, gone, again, rest = 0, {}, {}, {}
 local piece = {}

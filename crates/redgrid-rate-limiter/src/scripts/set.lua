@@ -1,14 +1,14 @@
--- set.lua: set the rate of a limiter. Behind dedup.lua.
+-- set.lua: set the rate of a limiter. Appended to dedup.lua.
 --
 -- KEYS[2…7]          as in log.lua
 -- ARGV[4]  rate, [5] interval, [6] type, [7] keepAliveTime   as in the hash
--- ARGV[8]  mode      `try`: where none is set; `update`: where one is set; `set`: in any case
--- ARGV[9]  keeps     `1`: what was taken still counts, as far as the new interval reaches
+-- ARGV[8]  mode      `try`: if none is set; `update`: if one is set; `set`: in any case
+-- ARGV[9]  keeps     `1`: taken permits still count, as far as the new interval reaches back
 -- ARGV[10] publish   PUBLISH or SPUBLISH
--- ARGV[11] channel   who waits is told
--- Returns  {done}    `1` or `0`
+-- ARGV[11] channel   waiting clients are notified on it
+-- Returns  {done}    `1` if the rate was set, otherwise `0`
 --
--- Work: O(1); what goes is freed in the background. Sent twice, it acts once.
+-- Work: O(1); memory is freed in the background. Sent twice, it acts once.
 local was = redis.call('HMGET', KEYS[2], 'rate', 'interval', 'type', 'keepAliveTime')
 local is_set = was[1] and was[2] and was[3]
 if (ARGV[8] == 'try' and is_set) or (ARGV[8] == 'update' and redis.call('EXISTS', KEYS[2]) == 0) then
@@ -28,7 +28,7 @@ if not keeps and is_set and was[3] ~= ARGV[6] then
 elseif not keeps then
   reply = redis.pcall('UNLINK', value, permits)
 elseif former and not own then
-  -- Free is the rate less what was taken: it moves with the rate. A client's own moves when it is asked for next.
+  -- The value is the rate minus the taken permits, so it changes with the rate. A client's own value changes with its next request.
   reply = redis.pcall('INCRBY', value, string.format('%.0f', tonumber(ARGV[4]) - tonumber(was[1])))
 end
 if type(reply) == 'table' and reply.err then
@@ -46,7 +46,7 @@ if ARGV[7] ~= '0' then
     redis.call('PEXPIRE', key, ARGV[7])
   end
 elseif tonumber(was[4] or '0') > 0 then
-  -- They lived as long as they were used; from now on they do for ever, but for a client's own.
+  -- The keys had the TTL of keepAliveTime. From now on they have none, except those of a single client.
   redis.call('PERSIST', KEYS[2])
   if not own then
     redis.call('PERSIST', value)

@@ -1,0 +1,77 @@
+//! Taking permits: the way of one caller through the queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redgrid_core::clock::Instant;
+use redgrid_core::wait_queue::WaitEnd;
+
+use crate::error::LimitError;
+use crate::rate::{MAX_PERMITS, MAX_PERMITS_EXPECTED};
+use crate::waiters::{AcquireRequest, Granted, Limit, LimitQueue, Offered};
+
+/// Takes permits as soon as they are available. Completes when they may be used.
+pub(crate) async fn acquire<L: Limit>(
+    queue: &Arc<LimitQueue<L>>,
+    permits: u64,
+    timeout: Option<Duration>,
+) -> Result<Granted<L>, LimitError> {
+    let try_only = timeout.is_some_and(|timeout| timeout.is_zero());
+    match take(queue, permits, try_only, timeout).await? {
+        Some(granted) => Ok(granted),
+        None => {
+            let name = queue.resource().limit.name().clone();
+            Err(LimitError::TimedOut { name, waited: Duration::ZERO })
+        }
+    }
+}
+
+/// Takes permits if they are available now and no other caller waits.
+pub(crate) async fn try_acquire<L: Limit>(
+    queue: &Arc<LimitQueue<L>>,
+    permits: u64,
+) -> Result<Option<Granted<L>>, LimitError> {
+    take(queue, permits, true, None).await
+}
+
+async fn take<L: Limit>(
+    queue: &Arc<LimitQueue<L>>,
+    permits: u64,
+    try_only: bool,
+    timeout: Option<Duration>,
+) -> Result<Option<Granted<L>>, LimitError> {
+    let (client, name) = (queue.client(), queue.resource().limit.name());
+    if !(1..=MAX_PERMITS).contains(&permits) {
+        return Err(LimitError::argument(name, "permits", MAX_PERMITS_EXPECTED, permits));
+    }
+    let (clock, began) = (client.clock(), client.clock().now());
+    // The time of a caller that does not wait is that of any other request.
+    let timeout = if try_only { Some(client.patience()) } else { timeout };
+    let until = timeout.map_or(Instant::MAX, |timeout| began + timeout);
+    let request = AcquireRequest { permits, try_only, until };
+    loop {
+        let waiter = if try_only { queue.enter_unblocked(request) } else { Some(queue.enter(request)) };
+        let Some(mut waiter) = waiter else { return Ok(None) };
+        let end = tokio::select! {
+            biased;
+            end = waiter.ended() => end,
+            () = clock.wait_until(until) => {
+                if waiter.is_current() && !try_only {
+                    return Err(LimitError::TimedOut { name: name.clone(), waited: clock.now().since(began) });
+                }
+                WaitEnd::Failed(queue.resource().no_reply(waiter.id()))
+            }
+        };
+        let offered = match end {
+            WaitEnd::Completed(acquired) => acquired?,
+            WaitEnd::Failed(source) => return Err(LimitError::of(client, name, source)),
+            WaitEnd::ShuttingDown => return Err(LimitError::of(client, name, client.ended())),
+        };
+        let Some(Offered { usable_at, granted }) = offered else { return Ok(None) };
+        clock.sleep_until(usable_at).await;
+        // Permits that were not taken in time have gone back: ask again.
+        if let Some(granted) = granted.take() {
+            return Ok(Some(granted));
+        }
+    }
+}
