@@ -16,6 +16,7 @@
 //!
 //! It requires the Tokio runtime.
 
+mod arg;
 mod batching;
 pub mod clock;
 pub mod config;
@@ -40,6 +41,7 @@ mod token;
 mod unpolled;
 pub mod wait_queue;
 
+pub use arg::IntoArg;
 pub use batching::{BatchExecutor, Batcher};
 pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]

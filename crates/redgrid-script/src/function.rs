@@ -1,6 +1,5 @@
 //! Server-side functions and their libraries.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ impl Library {
     /// # Errors
     ///
     /// [`CallError::InvalidArgument`] if the first line does not contain a name.
-    pub fn new(code: impl Into<Cow<'static, str>>) -> Result<Self, CallError> {
+    pub fn new(code: impl Into<String>) -> Result<Self, CallError> {
         let code = code.into();
         let first = code.lines().next().unwrap_or_default();
         let name = first.strip_prefix("#!").and_then(|rest| {
@@ -53,7 +52,7 @@ impl Library {
                 got: format!("`{}`", first.chars().take(64).collect::<String>()),
             });
         };
-        Ok(Library { name: name.into(), code: code.clone().into_owned().into() })
+        Ok(Library { name: name.into(), code: code.clone().into() })
     }
 
     /// Returns the name of the library.

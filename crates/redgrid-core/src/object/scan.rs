@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 
 use super::{Asking, ObjectError, Paged, Pages, Place};
+use crate::arg::IntoArg;
 use crate::connection::{ConnectionId, Request};
 
 /// Approximate number of entries of a page, by default.
@@ -96,8 +97,8 @@ impl<T> Scan<T> {
     ///
     /// The pattern is compared with the encoded bytes: `*` matches anything, `?` one byte, `[ab]`
     /// one of these.
-    pub fn matching(mut self, pattern: impl Into<Bytes>) -> Self {
-        self.pages.walk.pattern = Some(pattern.into());
+    pub fn matching(mut self, pattern: impl IntoArg) -> Self {
+        self.pages.walk.pattern = Some(pattern.into_arg());
         self
     }
 

@@ -24,7 +24,6 @@ const MAX_LEASED: u64 = 1000;
 pub(super) struct Options {
     counter: Counter,
     permits: u64,
-    capacity: Option<u64>,
     closed: watch::Receiver<bool>,
     timeout: Option<Duration>,
     lease: Option<Duration>,
@@ -46,11 +45,11 @@ impl Options {
         if self.permits > max {
             return invalid("permits", expected, self.permits.to_string());
         }
-        if let Some(capacity) = self.capacity.filter(|capacity| !(1..=MAX_PERMITS).contains(capacity)) {
-            return invalid("capacity", "1 to 2147483647", capacity.to_string());
+        if let Some(capacity) = source.capacity.filter(|capacity| !(1..=MAX_PERMITS).contains(capacity)) {
+            return invalid("number of permits", "1 to 2147483647", capacity.to_string());
         }
-        if let Some(capacity) = self.capacity.filter(|capacity| *capacity < self.permits) {
-            return invalid("permits", "no more than the capacity", format!("{} of {capacity}", self.permits));
+        if let Some(capacity) = source.capacity.filter(|capacity| *capacity < self.permits) {
+            return invalid("permits", "no more than the semaphore has", format!("{} of {capacity}", self.permits));
         }
         for (option, lease) in [("lease", self.lease), ("auto_renew", self.auto_renew)] {
             match lease {
@@ -68,7 +67,6 @@ impl Options {
         let request = Ask {
             permits: self.permits,
             lease: source.leased.then(|| self.lease.map_or_else(renewed, LeaseMode::Fixed)),
-            capacity: self.capacity,
             awaits_init: self.awaits_init,
             once: try_only,
             wait: self.timeout,
@@ -125,11 +123,10 @@ macro_rules! options {
         impl $builder {
             /// Creates a request for `permits` permits, which is cancelled when `closed` becomes
             /// true.
-            pub fn new(counter: &Counter, permits: u64, capacity: Option<u64>, closed: watch::Receiver<bool>) -> Self {
+            pub fn new(counter: &Counter, permits: u64, closed: watch::Receiver<bool>) -> Self {
                 $builder(Options {
                     counter: counter.clone(),
                     permits,
-                    capacity,
                     closed,
                     timeout: None,
                     lease: None,
@@ -170,7 +167,8 @@ macro_rules! options {
 
             /// Waits until permits are set if none were set yet.
             ///
-            /// Without it, the request fails with [`NotInitialised`](AcquireError::NotInitialised).
+            /// It has no effect if the handle gives the number of permits. Without it, the request
+            /// fails with [`NotInitialised`](AcquireError::NotInitialised).
             pub fn wait_for_init(mut self) -> Self {
                 self.0.awaits_init = true;
                 self

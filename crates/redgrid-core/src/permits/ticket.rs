@@ -158,6 +158,9 @@ impl Ticket {
             }),
             Some(Err(AcquireFailure::Unauthorized(source))) => Err(AcquireError::Unauthorized { name: name(), source }),
             Some(Err(AcquireFailure::NotInitialised)) => Err(AcquireError::NotInitialised { name: name() }),
+            Some(Err(AcquireFailure::PermitsDiffer { expected, found })) => {
+                Err(AcquireError::PermitsDiffer { name: name(), expected, found })
+            }
             Some(Err(AcquireFailure::Unknown(source))) => Err(AcquireError::OutcomeUnknown { name: name(), source }),
             Some(Err(AcquireFailure::Refused(source))) => {
                 Err(AcquireError::Refused { name: name(), source: source.of_object() })
