@@ -6,7 +6,9 @@ use redgrid_semaphore::{Acquire, PlainSemaphore, Semaphore, SemaphoreError, TryA
 /// A semaphore of either kind.
 #[derive(Clone, Debug)]
 pub enum EitherSemaphore {
+    /// With leases.
     Leased(Semaphore),
+    /// Without leases.
     Plain(PlainSemaphore),
 }
 
@@ -35,6 +37,7 @@ impl EitherSemaphore {
         EitherSemaphore::Plain(plain)
     }
 
+    /// The same, where waiters are served in their order.
     #[must_use]
     pub fn fair(self) -> Self {
         match self {
@@ -43,18 +46,22 @@ impl EitherSemaphore {
         }
     }
 
+    /// Acquires one permit.
     pub fn acquire(&self) -> Acquire {
         either!(self, semaphore => semaphore.acquire())
     }
 
+    /// Acquires several permits.
     pub fn acquire_many(&self, permits: u64) -> Acquire {
         either!(self, semaphore => semaphore.acquire_many(permits))
     }
 
+    /// Acquires one permit if it is available.
     pub fn try_acquire(&self) -> TryAcquire {
         either!(self, semaphore => semaphore.try_acquire())
     }
 
+    /// Acquires several permits if they are available.
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
         either!(self, semaphore => semaphore.try_acquire_many(permits))
     }
@@ -68,10 +75,12 @@ impl EitherSemaphore {
         either!(self, semaphore => semaphore.available_permits().await)
     }
 
+    /// Closes the handle.
     pub fn close(&self) {
         either!(self, semaphore => semaphore.close());
     }
 
+    /// Returns whether the handle was closed.
     pub fn is_closed(&self) -> bool {
         either!(self, semaphore => semaphore.is_closed())
     }
