@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (open, most) = (Arc::clone(&open), Arc::clone(&most));
         services.push(tokio::spawn(async move {
             // A service that dies gives its permits back within one lease.
-            let connections = grid.semaphore("redgrid-example:connections").capacity(CONNECTIONS);
+            let connections = grid.semaphore("redgrid-example:connections", CONNECTIONS);
             let mut queries = Vec::new();
             for query in 0..8_u64 {
                 let (connections, open, most) = (connections.clone(), Arc::clone(&open), Arc::clone(&most));
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         service.await?.map_err(|error| error.to_string())?;
     }
     let grid = Grid::connect(url.as_str()).await?;
-    grid.semaphore("redgrid-example:connections").delete().await?;
+    grid.semaphore("redgrid-example:connections", CONNECTIONS).delete().await?;
     println!("at most {} of {CONNECTIONS} connections were open at a time", most.load(Ordering::SeqCst));
     Ok(())
 }

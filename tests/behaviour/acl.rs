@@ -160,7 +160,7 @@ async fn with_lock(client: Client, section: Duration) {
 }
 
 async fn with_permit(client: Client, section: Duration) {
-    let permit = Semaphore::new(&client, "a").capacity(1).acquire().await.unwrap();
+    let permit = Semaphore::new(&client, "a", 1).acquire().await.unwrap();
     tokio::time::sleep(section).await;
     permit.release().await.unwrap();
 }

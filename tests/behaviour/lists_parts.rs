@@ -93,11 +93,11 @@ async fn those_who_share_a_stream_get_each_page_once() {
     assert_eq!(list.shared_stream().try_next().await.unwrap(), None, "it is over for all");
     let left = observer.time_to_live("__redisson_list_cursor_{shared}").await.unwrap().unwrap();
     assert!((3000..=3600).contains(&left.as_secs()), "{left:?}");
-    assert!(there.restart_shared(None).await.unwrap() && !there.restart_shared(None).await.unwrap());
+    assert!(there.restart_shared().await.unwrap() && !there.restart_shared().await.unwrap());
     assert_eq!(list.shared_stream().page(1).try_next().await.unwrap(), Some(0));
     assert_eq!(there.shared_stream().page(1).try_next().await.unwrap(), Some(1));
     assert_eq!(there.shared_stream_by("another").page(1).try_next().await.unwrap(), Some(0));
-    assert!(list.restart_shared(Some("another")).await.unwrap());
+    assert!(list.restart_shared_by("another").await.unwrap());
     // Whatever the name, the cursor is Redisson's.
     let tagged = of(&one, "{shared}:tagged", &[1, 2]).await;
     assert_eq!(tagged.shared_stream().page(1).try_next().await.unwrap(), Some(1));
@@ -121,7 +121,7 @@ async fn what_is_no_cursor_is_neither_moved_nor_removed() {
         let name = words[1];
         let before: Vec<u8> = observer.query(&["DUMP", name]).await.unwrap();
         let taken = list.shared_stream_by(name).try_next().await.unwrap_err();
-        let restarted = list.restart_shared(Some(name)).await.unwrap_err();
+        let restarted = list.restart_shared_by(name).await.unwrap_err();
         for told in [taken, restarted] {
             assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{name}: {told:?}");
             let words = told.to_string();
@@ -131,10 +131,9 @@ async fn what_is_no_cursor_is_neither_moved_nor_removed() {
         assert_eq!(before, after, "{name}");
     }
     assert_eq!(observer.time_to_live("stock").await.unwrap(), None);
-    for told in [
-        list.shared_stream_by("list").try_next().await.unwrap_err(),
-        list.restart_shared(Some("list")).await.unwrap_err(),
-    ] {
+    for told in
+        [list.shared_stream_by("list").try_next().await.unwrap_err(), list.restart_shared_by("list").await.unwrap_err()]
+    {
         assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { option: "cursor", .. })), "{told:?}");
     }
     assert_eq!(list.read_all().await.unwrap(), [1, 2, 3]);
@@ -142,7 +141,7 @@ async fn what_is_no_cursor_is_neither_moved_nor_removed() {
     observer.cmd(&["SET", "mine", "2", "EX", "600"]).await.unwrap();
     assert_eq!(list.shared_stream_by("mine").page(2).try_collect::<Vec<i64>>().await.unwrap(), [3]);
     assert_eq!(list.shared_stream_by("mine").try_next().await.unwrap(), None);
-    assert!(list.restart_shared(Some("mine")).await.unwrap() && !list.restart_shared(Some("mine")).await.unwrap());
+    assert!(list.restart_shared_by("mine").await.unwrap() && !list.restart_shared_by("mine").await.unwrap());
 }
 
 /// What goes in front of others costs what it does by itself, however much of it there is.

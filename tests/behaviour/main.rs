@@ -129,6 +129,7 @@ mod rw_crowds;
 mod rw_losses;
 mod scripts;
 mod segmented;
+mod semaphore_numbers;
 mod semaphores;
 mod set_cache_model;
 mod set_combinations_model;

@@ -9,6 +9,7 @@ use redgrid_core::Failure;
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore};
 use redgrid_testkit::{Action, Fault, Observer, Proxy, wait_until};
+use redgrid_tests::either::EitherSemaphore;
 use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
@@ -23,8 +24,7 @@ async fn permits_that_the_server_refuses_to_take_back_are_offered_again() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     for leases in [false, true] {
         observer.cmd(&["DEL", "mail"]).await.unwrap();
-        let semaphore = Semaphore::new(&client, "mail").capacity(3);
-        let semaphore = if leases { semaphore } else { semaphore.without_leases() };
+        let semaphore = EitherSemaphore::new(&client, "mail", 3, leases).await;
         let (told, dropped) = (semaphore.acquire_many(2).await.unwrap(), semaphore.acquire().await.unwrap());
         assert_eq!(left(&observer).await, 0);
         observer.cmd(&["ACL", "SETUSER", "default", "-incrby"]).await.unwrap();
@@ -42,8 +42,7 @@ async fn a_server_without_memory_takes_permits_back_and_grants_none() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     for leases in [false, true] {
         observer.cmd(&["DEL", "mail"]).await.unwrap();
-        let semaphore = Semaphore::new(&client, "mail").capacity(3);
-        let semaphore = if leases { semaphore } else { semaphore.without_leases() };
+        let semaphore = EitherSemaphore::new(&client, "mail", 3, leases).await;
         let permits = semaphore.acquire_many(2).await.unwrap();
         server.set_config("maxmemory", "1").await.unwrap();
         let asked = semaphore.try_acquire().await;
@@ -59,7 +58,7 @@ async fn without_contact_nobody_is_told_that_there_are_too_few_and_a_release_end
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(100 * MS)).await;
-    let semaphore = Semaphore::new(&client, "mail").capacity(3);
+    let semaphore = Semaphore::new(&client, "mail", 3);
     let held = semaphore.acquire().await.unwrap();
     proxy.set_both(Fault::BlackHole);
     let told = [
@@ -67,7 +66,7 @@ async fn without_contact_nobody_is_told_that_there_are_too_few_and_a_release_end
         semaphore.acquire().await.map(drop),
         semaphore.try_acquire().await.map(drop),
         semaphore.try_acquire().timeout(300 * MS).await.map(drop),
-        Semaphore::new(&client, "other").capacity(1).try_acquire().timeout(300 * MS).await.map(drop),
+        Semaphore::new(&client, "other", 1).try_acquire().timeout(300 * MS).await.map(drop),
     ];
     for told in told {
         let honest =
@@ -104,7 +103,7 @@ async fn a_fixed_lease_that_is_gone_is_told_after_a_reconnect() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
-    let semaphore = Semaphore::new(&client, "mail").capacity(2);
+    let semaphore = Semaphore::new(&client, "mail", 2);
     let permits =
         [semaphore.acquire().lease(60 * SOON).await.unwrap(), semaphore.acquire().auto_renew(60 * SOON).await.unwrap()];
     server.observer().await.unwrap().cmd(&["DEL", "{mail}:timeout"]).await.unwrap();
@@ -120,7 +119,7 @@ async fn all_who_ask_at_once_get_what_is_there() {
     // No look by the clock helps.
     let client = client_with(&server.url(), |config| config.poll_interval(20 * SOON)).await;
     for fair in [false, true] {
-        let semaphore = Semaphore::new(&client, format!("mail{fair}")).capacity(300);
+        let semaphore = Semaphore::new(&client, format!("mail{fair}"), 300);
         let semaphore = if fair { semaphore.fair() } else { semaphore };
         let looks = join_all((0..150).map(|_| semaphore.try_acquire().into_future())).await;
         assert!(looks.iter().all(|look| matches!(look, Ok(Some(_)))), "fair: {fair}");
@@ -145,7 +144,7 @@ async fn all_who_ask_at_once_get_what_is_there() {
 async fn who_was_refused_does_not_stay_in_the_line_of_a_fair_one() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
-    let semaphores = [&one, &two].map(|client| Semaphore::new(client, "mail").capacity(1).fair());
+    let semaphores = [&one, &two].map(|client| Semaphore::new(client, "mail", 1).fair());
     let line = async || observer.query::<u64>(&["ZCARD", "redgrid_semaphore_line:{mail}"]).await.unwrap();
     let held = semaphores[0].acquire().await.unwrap();
     let first = tokio::spawn(semaphores[1].acquire().into_future());
@@ -168,8 +167,7 @@ async fn what_goes_back_is_not_held_up_by_refusals_of_who_asks_and_leases_are_re
     let client = client_with(&server.url(), |config| config.watchdog_lease(1500 * MS)).await;
     for leases in [false, true] {
         observer.cmd(&["DEL", "mail"]).await.unwrap();
-        let semaphore = Semaphore::new(&client, "mail").capacity(3);
-        let semaphore = if leases { semaphore } else { semaphore.without_leases() };
+        let semaphore = EitherSemaphore::new(&client, "mail", 3, leases).await;
         let (released, kept) = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
         server.set_config("maxmemory", "1").await.unwrap();
         let began = Instant::now();
@@ -192,7 +190,7 @@ async fn those_who_do_not_leave_together_do_not_ask_without_end() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
-    let semaphore = Semaphore::new(&client, "mail").capacity(300).fair();
+    let semaphore = Semaphore::new(&client, "mail", 300).fair();
     let held = semaphore.acquire_many(300).await.unwrap();
     let waiters = [(); 2].map(|()| tokio::spawn(semaphore.acquire_many(300).timeout(2 * SOON).into_future()));
     wait_until(SOON, async || client.stats().waiting == 2).await;

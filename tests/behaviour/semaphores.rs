@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use redgrid_core::Failure;
 use redgrid_semaphore::{AcquireError, LostReason, ReleaseError, Semaphore};
 use redgrid_testkit::{Observer, RedisServer, wait_until};
+use redgrid_tests::either::EitherSemaphore;
 use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
@@ -40,10 +41,7 @@ async fn permits_are_taken_and_given_back() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     for leases in [true, false] {
-        let mut mail = Semaphore::new(&client, NAME).capacity(3);
-        if !leases {
-            mail = mail.without_leases();
-        }
+        let mail = EitherSemaphore::new(&client, NAME, 3, leases).await;
         let one = mail.acquire().await.unwrap();
         let two = mail.acquire_many(2).await.unwrap();
         assert_eq!((left(&observer).await, leased(&observer).await), (0, if leases { 3 } else { 0 }));
@@ -63,7 +61,7 @@ async fn permits_are_taken_and_given_back() {
 async fn one_that_was_never_set_says_so_or_waits_until_it_is() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
-    let mail = Semaphore::new(&client, NAME);
+    let mail = Semaphore::plain(&client, NAME);
     for refused in [mail.acquire().await.err(), mail.try_acquire().await.err()] {
         assert!(matches!(refused, Some(AcquireError::NotInitialised { .. })), "{refused:?}");
     }
@@ -79,7 +77,7 @@ async fn one_that_was_never_set_says_so_or_waits_until_it_is() {
 async fn a_waiter_enters_when_another_process_gives_back() {
     let server = server().await;
     let (observer, one, two) = (server.observer().await.unwrap(), client(&server).await, client(&server).await);
-    let (mine, theirs) = (Semaphore::new(&one, NAME).capacity(2), Semaphore::new(&two, NAME).capacity(2));
+    let (mine, theirs) = (Semaphore::new(&one, NAME, 2), Semaphore::new(&two, NAME, 2));
     let both = mine.acquire_many(2).await.unwrap();
     let waiters = (0..2).map(|_| tokio::spawn(theirs.acquire().timeout(SOON).into_future()));
     let waiters: Vec<_> = waiters.collect();
@@ -95,7 +93,7 @@ async fn a_waiter_enters_when_another_process_gives_back() {
 async fn a_bound_ends_a_wait_and_a_look_does_not_wait() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
-    let mail = Semaphore::new(&client, NAME).capacity(1);
+    let mail = Semaphore::new(&client, NAME, 1);
     let held = mail.acquire().timeout(Duration::ZERO).await.expect("it is there");
     let refused = mail.acquire().timeout(100 * MS).await.err();
     assert!(matches!(refused, Some(AcquireError::TimedOut { waited, .. }) if waited >= 100 * MS), "{refused:?}");
@@ -117,10 +115,7 @@ async fn many_tasks_of_many_processes_never_have_more_than_there_are() {
         for _ in 0..3 {
             let client = client(&server).await;
             for task in 0..8_u64 {
-                let mut mail = Semaphore::new(&client, NAME).capacity(5);
-                if !leases {
-                    mail = mail.without_leases();
-                }
+                let mail = EitherSemaphore::new(&client, NAME, 5, leases).await;
                 let (inside, most) = (Arc::clone(&inside), Arc::clone(&most));
                 tasks.push(tokio::spawn(async move {
                     for round in 0..rounds {
@@ -148,7 +143,7 @@ async fn many_tasks_of_many_processes_never_have_more_than_there_are() {
 async fn a_large_request_is_not_starved_by_small_ones() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
-    let mail = Semaphore::new(&client, NAME).capacity(4);
+    let mail = Semaphore::new(&client, NAME, 4);
     let held = mail.acquire().await.unwrap();
     let large = tokio::spawn(mail.acquire_many(4).timeout(SOON).into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
@@ -168,7 +163,7 @@ async fn who_leaves_the_front_of_the_queue_lets_those_behind_it_in() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     for fair in [false, true] {
-        let mut mail = Semaphore::new(&client, NAME).capacity(4);
+        let mut mail = Semaphore::new(&client, NAME, 4);
         if fair {
             mail = mail.fair();
         }
@@ -190,9 +185,9 @@ async fn permits_are_renewed_while_their_guard_lives_and_come_back_when_it_is_fo
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(900 * MS)).await;
     let elsewhere = redgrid_tests::client(&server).await;
-    let mail = Semaphore::new(&client, NAME).capacity(2);
+    let mail = Semaphore::new(&client, NAME, 2);
     let (kept, forgotten) = (mail.acquire().await.unwrap(), mail.acquire().await.unwrap());
-    let theirs = Semaphore::new(&elsewhere, NAME).capacity(2);
+    let theirs = Semaphore::new(&elsewhere, NAME, 2);
     let waiter = tokio::spawn(theirs.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || elsewhere.stats().channels == 1).await;
     forgotten.forget();
@@ -213,7 +208,7 @@ async fn a_lost_permit_is_told() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(600 * MS)).await;
-    let mail = Semaphore::new(&client, NAME).capacity(2);
+    let mail = Semaphore::new(&client, NAME, 2);
     let fixed = mail.acquire().lease(200 * MS).await.unwrap();
     assert_eq!(tokio::time::timeout(SOON, fixed.lost()).await.unwrap(), LostReason::Expired);
     assert!(!fixed.is_held());
@@ -231,10 +226,7 @@ async fn a_closed_handle_wakes_those_who_wait_and_a_shutdown_gives_all_back() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     for leases in [true, false] {
-        let mut mail = Semaphore::new(&client, NAME).capacity(1);
-        if !leases {
-            mail = mail.without_leases();
-        }
+        let mail = EitherSemaphore::new(&client, NAME, 1, leases).await;
         let held = mail.acquire().await.unwrap();
         let waiter = tokio::spawn(mail.acquire().into_future());
         wait_until(SOON, async || client.stats().waiting == 1).await;
@@ -246,10 +238,7 @@ async fn a_closed_handle_wakes_those_who_wait_and_a_shutdown_gives_all_back() {
         all_are_back(&observer, 1, &[&client]).await;
 
         let other = redgrid_tests::client(&server).await;
-        let mut mail = Semaphore::new(&other, NAME).capacity(1);
-        if !leases {
-            mail = mail.without_leases();
-        }
+        let mail = EitherSemaphore::new(&other, NAME, 1, leases).await;
         let held = mail.acquire().await.unwrap();
         let waiter = tokio::spawn(mail.acquire().into_future());
         wait_until(SOON, async || other.stats().waiting == 1).await;
@@ -267,10 +256,7 @@ async fn permits_are_split_and_merged() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     for leases in [true, false] {
-        let mut mail = Semaphore::new(&client, NAME).capacity(5);
-        if !leases {
-            mail = mail.without_leases();
-        }
+        let mail = EitherSemaphore::new(&client, NAME, 5, leases).await;
         let mut five = mail.acquire_many(5).await.unwrap();
         let all = five.split(5).unwrap();
         five.release().await.unwrap();
@@ -282,7 +268,7 @@ async fn permits_are_split_and_merged() {
         assert_eq!(left(&observer).await, 2);
         let one = mail.acquire().await.unwrap();
         five.merge(one).unwrap();
-        let other = Semaphore::new(&client, "other").capacity(1).acquire().await.unwrap();
+        let other = Semaphore::new(&client, "other", 1).acquire().await.unwrap();
         assert!(five.merge(other).is_err());
         assert_eq!(five.num_permits(), 4);
         five.release().await.unwrap();
@@ -294,7 +280,7 @@ async fn permits_are_split_and_merged() {
 async fn numbers_are_set_changed_and_drained() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
-    let mail = Semaphore::new(&client, NAME);
+    let mail = Semaphore::plain(&client, NAME);
     assert!(!mail.release_if_exists(1).await.unwrap());
     assert!(mail.try_set_permits(5).expires_in(SOON).await.unwrap());
     assert_eq!(mail.add_permits(-2).await.unwrap(), 3);
@@ -304,11 +290,11 @@ async fn numbers_are_set_changed_and_drained() {
     mail.release(2).await.unwrap();
     assert!(mail.release_if_exists(1).await.unwrap());
     assert_eq!(mail.available_permits().await.unwrap(), 3);
-    let leased = mail.clone().capacity(3);
-    let held = leased.acquire_many(2).await.unwrap();
-    assert!(leased.set_permits(1).await.unwrap());
+    let held = Semaphore::new(&client, NAME, 3).acquire_many(2).await.unwrap();
+    let leased = Semaphore::new(&client, NAME, 1);
+    assert!(leased.resize().await.unwrap());
     assert_eq!((left(&observer).await, leased.available_permits().await.unwrap()), (-1, 0));
-    assert!(!leased.set_permits(1).await.unwrap(), "as it is");
+    assert!(!leased.resize().await.unwrap(), "as it is");
     held.release().await.unwrap();
     assert_eq!(left(&observer).await, 1);
     assert!(leased.delete().await.unwrap() && !leased.delete().await.unwrap());
@@ -318,11 +304,14 @@ async fn numbers_are_set_changed_and_drained() {
 async fn zero_permits_are_nothing_to_do() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
-    let unset = Semaphore::new(&client, "unset");
+    let unset = Semaphore::plain(&client, "unset");
     unset.release(0).await.unwrap();
     assert!(!unset.object().exists().await.unwrap(), "nothing is set up");
-    let leased = Semaphore::new(&client, NAME).capacity(3);
-    for mail in [leased.clone(), leased.clone().without_leases(), unset.clone()] {
+    let leased = Semaphore::new(&client, NAME, 3);
+    let plain = Semaphore::plain(&client, NAME);
+    for mail in
+        [EitherSemaphore::Leased(leased.clone()), EitherSemaphore::Plain(plain.clone()), EitherSemaphore::Plain(unset)]
+    {
         let mut none = mail.acquire_many(0).await.unwrap();
         assert_eq!((none.num_permits(), none.is_held(), none.ids().count()), (0, true, 0));
         assert_eq!(mail.try_acquire_many(0).await.unwrap().unwrap().num_permits(), 0);
@@ -336,12 +325,12 @@ async fn zero_permits_are_nothing_to_do() {
         assert_eq!((all.num_permits(), left(&observer).await), (held, 3 - i64::try_from(held).unwrap()));
     }
     assert!(leased.try_acquire_many(0).await.unwrap().is_some(), "also where none are left");
-    assert!(Semaphore::new(&client, "other").acquire_many(0).await.unwrap().merge(all).is_err());
-    leased.release(0).await.unwrap();
+    assert!(Semaphore::plain(&client, "other").acquire_many(0).await.unwrap().merge(all).is_err());
+    plain.release(0).await.unwrap();
     leased.close();
     assert!(matches!(leased.acquire_many(0).await, Err(AcquireError::Closed { .. })));
     client.shutdown(SOON).await.unwrap();
-    let refused = Semaphore::new(&client, NAME).capacity(3).acquire_many(0).await;
+    let refused = Semaphore::new(&client, NAME, 3).acquire_many(0).await;
     assert!(matches!(refused, Err(AcquireError::Failed(Failure::ShuttingDown { .. }))), "{refused:?}");
 }
 
@@ -349,13 +338,14 @@ async fn zero_permits_are_nothing_to_do() {
 async fn bad_input_is_told_by_its_name() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
-    let mail = Semaphore::new(&client, NAME).capacity(3);
-    let plain = mail.clone().without_leases();
+    let mail = Semaphore::new(&client, NAME, 3);
+    let plain = Semaphore::plain(&client, NAME);
     let refusals = [
         (mail.acquire_many(4).await.err(), "permits"),
         (plain.acquire_many(u64::MAX).await.err(), "permits"),
-        (mail.clone().capacity(0).acquire().await.err(), "capacity"),
-        (mail.clone().capacity(5000).acquire_many(1001).await.err(), "permits"),
+        (Semaphore::new(&client, NAME, 0).acquire().await.err(), "number of permits"),
+        (Semaphore::new(&client, NAME, 1 << 31).acquire().await.err(), "number of permits"),
+        (Semaphore::new(&client, NAME, 5000).acquire_many(1001).await.err(), "permits"),
         (mail.acquire().lease(99 * MS).await.err(), "lease"),
         (mail.acquire().auto_renew(MS).await.err(), "auto_renew"),
         (plain.acquire().lease(SOON).await.err(), "lease"),
@@ -364,15 +354,16 @@ async fn bad_input_is_told_by_its_name() {
         let told = matches!(&refused, Some(AcquireError::Failed(Failure::InvalidArgument { option: of, .. })) if *of == option);
         assert!(told, "{option}: {refused:?}");
     }
-    let refused = Semaphore::new(&client, "a{b").acquire().await.err();
+    let refused = Semaphore::new(&client, "a{b", 3).acquire().await.err();
     assert!(matches!(refused, Some(AcquireError::Failed(Failure::InvalidName(_)))), "{refused:?}");
-    let refused = Semaphore::new(&client, "").available_permits().await.err();
+    let refused = Semaphore::plain(&client, "").available_permits().await.err();
     assert!(matches!(refused, Some(Failure::InvalidName(_))), "{refused:?}");
     let refusals = [
-        (mail.set_permits(1 << 31).await.err(), "permits"),
-        (mail.try_set_permits(3).expires_in(Duration::ZERO).await.err(), "lifetime"),
-        (mail.add_permits(i64::MIN).await.err(), "permits"),
-        (mail.release(u32::MAX).await.err(), "permits"),
+        (Semaphore::new(&client, NAME, 1 << 31).resize().await.err(), "permits"),
+        (plain.set_permits(1 << 31).await.err(), "permits"),
+        (plain.try_set_permits(3).expires_in(Duration::ZERO).await.err(), "lifetime"),
+        (plain.add_permits(i64::MIN).await.err(), "permits"),
+        (plain.release(u32::MAX).await.err(), "permits"),
     ];
     for (refused, option) in refusals {
         let told = matches!(&refused, Some(Failure::InvalidArgument { option: of, .. }) if *of == option);
@@ -408,10 +399,7 @@ async fn tasks_of_one_process_pass_permits_on() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     for leases in [true, false] {
-        let mut mail = Semaphore::new(&client, NAME).capacity(8);
-        if !leases {
-            mail = mail.without_leases();
-        }
+        let mail = EitherSemaphore::new(&client, NAME, 8, leases).await;
         let pairs = Arc::new(AtomicU64::new(0));
         let calls = asked(&observer, async {
             let tasks = (0..32).map(|_| {
@@ -436,27 +424,10 @@ async fn tasks_of_one_process_pass_permits_on() {
     }
 }
 
-/// A new version of a service with another number does not change it under the old one.
-#[tokio::test]
-async fn a_capacity_leaves_the_number_of_permits_and_set_permits_changes_it() {
-    let server = server().await;
-    let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
-    let old = Semaphore::new(&client, NAME).capacity(1);
-    let held = old.acquire().await.unwrap();
-    let new = Semaphore::new(&client, NAME).capacity(5);
-    assert!(new.try_acquire().await.unwrap().is_none(), "there is one permit, and it is held");
-    new.set_permits(5).await.unwrap();
-    assert_eq!(left(&observer).await, 4, "the one that is held stays held");
-    let more = new.acquire_many(4).await.unwrap();
-    assert!(new.try_acquire().await.unwrap().is_none());
-    drop((held, more));
-    all_are_back(&observer, 5, &[&client]).await;
-}
-
 fn _is_send(server: &RedisServer) -> impl Send + '_ {
     async move {
         let client = client(server).await;
-        let permit = Semaphore::new(&client, NAME).acquire().await.unwrap();
+        let permit = Semaphore::new(&client, NAME, 1).acquire().await.unwrap();
         permit.lost().await;
     }
 }

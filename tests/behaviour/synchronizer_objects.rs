@@ -88,7 +88,7 @@ pub(crate) async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, 
             (election.object(), Box::new(led))
         }
         "semaphore" => {
-            let semaphore = Semaphore::new(client, name);
+            let semaphore = Semaphore::plain(client, name);
             assert!(semaphore.try_set_permits(2).await.unwrap());
             let permit = semaphore.acquire().await.unwrap();
             (semaphore.object(), Box::new(permit))
@@ -190,7 +190,7 @@ pub(crate) fn object_of(kind: &str, client: &Client, name: &str) -> Object {
         "spin lock" => SpinLock::new(client, name).object(),
         "read" | "upgradable read" | "write" => RwLock::new(client, name).object(),
         "election" => Election::new(client, name).object(),
-        "semaphore" => Semaphore::new(client, name).object(),
+        "semaphore" => Semaphore::plain(client, name).object(),
         "semaphore with leases" => PermitExpirableSemaphore::new(client, name).object(),
         "latch" => CountDownLatch::new(client, name).object(),
         "barrier" => Barrier::new(client, name, 2).object(),
@@ -293,7 +293,7 @@ fn waiting_for(kind: &str, client: &Client, name: &str) -> Option<JoinHandle<()>
         "upgradable read" => wait(RwLock::new(client, name).upgradable_read().into_future()),
         "write" => wait(RwLock::new(client, name).read().into_future()),
         "election" => wait(Election::new(client, name).campaign().into_future()),
-        "semaphore" => wait(Semaphore::new(client, name).acquire_many(2).into_future()),
+        "semaphore" => wait(Semaphore::plain(client, name).acquire_many(2).into_future()),
         "semaphore with leases" => wait(PermitExpirableSemaphore::new(client, name).acquire_many(2).into_future()),
         "latch" => wait(CountDownLatch::new(client, name).wait().into_future()),
         "barrier" => wait(Barrier::new(client, name, 3).wait().into_future()),
@@ -424,7 +424,7 @@ async fn a_name_that_can_be_none_is_told_by_each_call() {
     for object in [
         Lock::new(&client, "{}").object(),
         RwLock::new(&client, "{}").object(),
-        Semaphore::new(&client, "{}").object(),
+        Semaphore::new(&client, "{}", 1).object(),
         CountDownLatch::new(&client, "{}").object(),
         Barrier::new(&client, "{}", 2).object(),
         AtomicLong::new(&client, "{}").object(),

@@ -52,8 +52,8 @@ async fn objects_work(one: &Client, two: &Client) {
     reader.release().await.unwrap();
     writer.await.unwrap().unwrap().release().await.unwrap();
 
-    let permit = Semaphore::new(one, "semaphore").capacity(1).acquire().await.unwrap();
-    let next = tokio::spawn(Semaphore::new(two, "semaphore").capacity(1).acquire().timeout(SOON).into_future());
+    let permit = Semaphore::new(one, "semaphore", 1).acquire().await.unwrap();
+    let next = tokio::spawn(Semaphore::new(two, "semaphore", 1).acquire().timeout(SOON).into_future());
     wait_until(SOON, async || two.stats().waiting > 0).await;
     permit.release().await.unwrap();
     next.await.unwrap().unwrap().release().await.unwrap();

@@ -108,7 +108,7 @@ async fn readers_and_writers_of_a_key_are_the_same(on: Ground) {
 
 async fn permits_of_a_key_are_the_same(on: Ground) {
     let (mut java, client) = (on.java(), on.client().await);
-    let semaphore = text(&client, &on).semaphore("a").unwrap();
+    let semaphore = text(&client, &on).plain_semaphore("a").unwrap();
     assert!(semaphore.try_set_permits(3).await.unwrap());
     assert_eq!(java.value_of("key.permits", &on.name, &["string", "a"]).await, "3");
     java.value_of("key.release", &on.name, &["string", "a"]).await;

@@ -1,6 +1,7 @@
 //! A plain number of permits, shared with Redisson's RSemaphore.
 
-use redgrid_semaphore::{AcquireError, Semaphore};
+use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
+use redgrid_semaphore::{AcquireError, PlainSemaphore, Semaphore};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
@@ -28,8 +29,8 @@ scenarios![
 ];
 
 /// Ours, as RSemaphore is.
-async fn ours(on: &Ground) -> Semaphore {
-    Semaphore::new(&on.client().await, &on.name).without_leases()
+async fn ours(on: &Ground) -> PlainSemaphore {
+    Semaphore::plain(&on.client().await, &on.name)
 }
 
 async fn permits_set_by_one_side_are_those_of_the_other(on: Ground) {
@@ -42,12 +43,13 @@ async fn permits_set_by_one_side_are_those_of_the_other(on: Ground) {
     assert!(ours.try_set_permits(4).await.unwrap());
     assert!(!java.is("trySetPermits", &[&9]).await);
     assert_eq!(java.number("availablePermits", &[]).await, 4);
-    // A capacity is said only where nothing was set.
-    let capacity = ours.clone().capacity(7).without_leases();
-    capacity.acquire().await.unwrap().release().await.unwrap();
+    // A handle with a number sets it only if there is none.
+    let numbered = Semaphore::new(&on.client().await, &on.name, 7);
+    let differs = numbered.acquire().await.err();
+    assert!(matches!(differs, Some(AcquireError::PermitsDiffer { expected: 7, found: 4, .. })), "{differs:?}");
     assert_eq!(java.number("availablePermits", &[]).await, 4);
     assert!(java.is("delete", &[]).await);
-    capacity.acquire().await.unwrap().release().await.unwrap();
+    numbered.acquire().await.unwrap().release().await.unwrap();
     assert_eq!(java.number("availablePermits", &[]).await, 7);
 }
 
@@ -301,7 +303,8 @@ async fn names_with_a_tag_and_a_namespace_are_the_same_semaphore(on: Ground) {
     let cases = [(on.client().await, tagged.clone(), tagged), (spaced, on.name.clone(), format!("shop:{}", on.name))];
     for (client, name, javas) in cases {
         let mut java = JavaPermits::plain(on.java(), &javas);
-        let ours = Semaphore::new(&client, &name).capacity(2);
+        let ours = PermitExpirableSemaphore::new(&client, &name);
+        ours.set_permits(2).await.unwrap();
         let two = ours.acquire_many(2).await.unwrap();
         assert_eq!(on.observer.get::<i64>(&javas).await.unwrap(), Some(0));
         let mut leased = JavaPermits::leased(on.java(), &javas);

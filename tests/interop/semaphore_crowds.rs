@@ -9,6 +9,7 @@ use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_semaphore::{Acquire, AcquireError, Semaphore};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::SOON;
+use redgrid_tests::either::EitherSemaphore;
 
 use crate::ground::{Ground, scenarios};
 use crate::permits::{JavaPermits, MS};
@@ -27,12 +28,12 @@ const TIMES: u64 = 15;
 
 async fn a_crowd_at_a_plain_number_is_never_above_the_capacity(on: Ground) {
     let javas = (0..OF_EACH).map(|_| on.plain()).collect();
-    crowd(&on, javas, |client, name, n| Semaphore::new(client, name).without_leases().acquire_many(n)).await;
+    crowd(&on, javas, |client, name, n| Semaphore::plain(client, name).acquire_many(n)).await;
 }
 
 async fn a_crowd_at_javas_plain_number_and_our_leases_is_never_above_the_capacity(on: Ground) {
     let javas = (0..OF_EACH).map(|_| on.plain()).collect();
-    crowd(&on, javas, |client, name, n| Semaphore::new(client, name).capacity(5).acquire_many(n)).await;
+    crowd(&on, javas, |client, name, n| PermitExpirableSemaphore::new(client, name).acquire_many(n)).await;
 }
 
 async fn a_crowd_at_permits_with_ids_is_never_above_the_capacity(on: Ground) {
@@ -45,7 +46,7 @@ async fn a_crowd_at_permits_with_ids_is_never_above_the_capacity(on: Ground) {
 async fn crowd(on: &Ground, mut javas: Vec<JavaPermits>, asks: fn(&Client, &str, u64) -> Acquire) {
     let counter = format!("{}:inside", on.name);
     let clients = [on.client().await, on.client().await];
-    let gate = Semaphore::new(&on.client().await, &on.name).capacity(CAPACITY.cast_unsigned());
+    let gate = Semaphore::new(&on.client().await, &on.name, CAPACITY.cast_unsigned());
     // Nobody begins before all wait.
     let all = gate.acquire_many(CAPACITY.cast_unsigned()).await.unwrap();
     for java in &mut javas {
@@ -126,10 +127,7 @@ async fn lossy(on: &Ground, javas: fn(crate::actor::Actor, &str) -> JavaPermits,
         let proxy = Proxy::to(&server).await.unwrap();
         let client =
             redgrid_tests::client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(250 * MS)).await;
-        let mut semaphore = Semaphore::new(&client, "mail").capacity(CAPACITY.cast_unsigned());
-        if !leases {
-            semaphore = semaphore.without_leases();
-        }
+        let semaphore = EitherSemaphore::new(&client, "mail", CAPACITY.cast_unsigned(), leases).await;
         // The script is known to the server from here on.
         semaphore.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
         let seen = AtomicU64::new(0);

@@ -100,7 +100,8 @@ async fn leased_ours_is_woken_by_javas_release(on: Ground) {
 
 async fn javas_plain_semaphore_waits_for_our_leased_permits(on: Ground) {
     let mut java = on.plain();
-    let ours = Semaphore::new(&on.client().await, &on.name).capacity(3);
+    let ours = ours(&on).await;
+    ours.set_permits(3).await.unwrap();
     let three = ours.acquire_many(3).await.unwrap();
     assert_eq!(java.number("availablePermits", &[]).await, 0);
     java.waits("acquire", &[&2]).await;
@@ -113,9 +114,12 @@ async fn javas_plain_semaphore_waits_for_our_leased_permits(on: Ground) {
 
 async fn our_leased_permits_wait_for_javas_plain_semaphore(on: Ground) {
     let mut java = on.plain();
-    let ours = Semaphore::new(&on.client().await, &on.name).capacity(3);
+    let ours = ours(&on).await;
     assert!(java.is("trySetPermits", &[&3]).await && java.looks(3).await);
     assert!(ours.try_acquire().await.unwrap().is_none());
+    // A handle that gives the number finds that it is not the number of leased permits.
+    let numbered = Semaphore::new(&on.client().await, &on.name, 3).try_acquire().await;
+    assert!(matches!(numbered, Err(AcquireError::PermitsDiffer { expected: 3, found: 0, .. })), "{numbered:?}");
     let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
     on.until_hearing(1).await;
     java.does("release", &[&3]).await;
@@ -204,7 +208,8 @@ async fn ours_enters_when_javas_lease_is_over(on: Ground) {
 /// An RSemaphore knows no leases: it waits for whoever does.
 async fn javas_plain_waiter_is_woken_when_ours_purges(on: Ground) {
     let mut java = on.plain();
-    let ours = Semaphore::new(&on.client().await, &on.name).capacity(3);
+    let ours = ours(&on).await;
+    ours.set_permits(3).await.unwrap();
     ours.acquire_many(2).lease(LEASE).await.unwrap().forget();
     java.waits("acquire", &[&2]).await;
     on.until_leases_over(2).await;
@@ -329,7 +334,7 @@ async fn a_deletion_by_java_ends_our_leases(on: Ground) {
 /// The number had a lifetime, and so the leases have one. Who sets a new number without one ends the lifetime of both.
 async fn new_numbers_keep_the_leases_that_are_held(on: Ground) {
     let client = on.client().await;
-    let plain = Semaphore::new(&client, &on.name).capacity(3);
+    let plain = Semaphore::plain(&client, &on.name);
     let ours = PermitExpirableSemaphore::new(&client, &on.name);
     let lifetimes = async || {
         let leases = on.observer.time_to_live(&format!("{{{}}}:timeout", on.name)).await.unwrap();

@@ -57,7 +57,7 @@ async fn the_same_calls_leave_the_same_number_and_messages(on: Ground) {
     let mut wire = Wire::start().await;
     let redisson = on.own_redisson_at(&wire.server.url()).await;
     let mut java = JavaPermits::plain(redisson.actor(), "javas");
-    let ours = Semaphore::new(&redgrid_tests::client(&wire.server).await, "ours").without_leases();
+    let ours = Semaphore::plain(&redgrid_tests::client(&wire.server).await, "ours");
 
     assert!(java.is("trySetPermits", &[&4]).await);
     assert_eq!(wire.told().await, messages("javas", &["4"]));
@@ -146,9 +146,9 @@ fn wire_of(number: &str, leases: i64) -> (State, State) {
 async fn nothing_of_ours_stays_in_javas_way(on: Ground) {
     let mut java = on.leased();
     let client = on.client().await;
-    let ours = Semaphore::new(&client, &on.name).capacity(2);
+    let ours = Semaphore::new(&client, &on.name, 2);
     ours.acquire().await.unwrap().release().await.unwrap();
-    let plain = ours.clone().without_leases();
+    let plain = Semaphore::plain(&client, &on.name);
     plain.acquire_many(2).await.unwrap().release().await.unwrap();
     assert_eq!(java.counts().await, (2, 0, 2));
     let pattern = format!("*{}*", on.name);

@@ -71,7 +71,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 pub(crate) const BOUND: Duration = Duration::from_secs(2);
 
 fn semaphore(client: &Client) -> Semaphore {
-    Semaphore::new(client, "semaphore").capacity(1)
+    Semaphore::new(client, "semaphore", 1)
 }
 
 fn map(client: &Client) -> Map<String, u32> {
@@ -114,9 +114,9 @@ pub(crate) const AT_ONCE: [Named; 17] = [
     ("is locked", call!(|client| Lock::new(&client, "free").is_locked())),
     ("several locks", call!(|client| MultiLock::new(&client, ["a", "b"]).acquire())),
     ("read lock", call!(|client| RwLock::new(&client, "rw").read())),
-    ("permit", call!(|client| Semaphore::new(&client, "permits").capacity(2).acquire())),
-    ("permit with a bound", call!(|client| Semaphore::new(&client, "permits").capacity(2).acquire().timeout(LONG))),
-    ("permits left", call!(|client| Semaphore::new(&client, "permits").available_permits())),
+    ("permit", call!(|client| Semaphore::new(&client, "permits", 2).acquire())),
+    ("permit with a bound", call!(|client| Semaphore::new(&client, "permits", 2).acquire().timeout(LONG))),
+    ("permits left", call!(|client| Semaphore::new(&client, "permits", 2).available_permits())),
     ("latch", call!(|client| CountDownLatch::new(&client, "latch").wait())),
     ("latch with a bound", call!(|client| CountDownLatch::new(&client, "latch").wait().timeout(LONG))),
     ("count down", call!(|client| CountDownLatch::new(&client, "latch").count_down())),

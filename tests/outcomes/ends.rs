@@ -22,7 +22,7 @@ fn patient(server: &RedisServer) -> Config {
 async fn taken(others: &Client) {
     Lock::new(others, "lock").acquire().await.unwrap().forget();
     redgrid_locks::FairLock::new(others, "fair").acquire().await.unwrap().forget();
-    Semaphore::new(others, "semaphore").capacity(1).acquire().await.unwrap().forget();
+    Semaphore::new(others, "semaphore", 1).acquire().await.unwrap().forget();
     CountDownLatch::new(others, "latch").try_set_count(1).await.unwrap();
 }
 
@@ -184,7 +184,7 @@ async fn a_client_that_is_dropped_with_holds_warns_once_and_names_them() {
     let server = server().await;
     let client = client(&server).await;
     let held = Lock::new(&client, "held").acquire().await.unwrap();
-    let permit = Semaphore::new(&client, "permits").capacity(1).acquire().await.unwrap();
+    let permit = Semaphore::new(&client, "permits", 1).acquire().await.unwrap();
     drop(client);
     assert!(logged.lines().is_empty(), "guards keep the client");
     drop((held, permit));

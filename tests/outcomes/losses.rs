@@ -83,7 +83,7 @@ async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
         let others = client(&rig.server).await;
         let held = Lock::new(&others, "lock").acquire().lease(2 * SLACK).await.unwrap();
         let in_order = FairLock::new(&others, "fair").acquire().lease(2 * SLACK).await.unwrap();
-        let permit = Semaphore::new(&others, "semaphore").capacity(1).acquire().lease(2 * SLACK).await.unwrap();
+        let permit = Semaphore::new(&others, "semaphore", 1).acquire().lease(2 * SLACK).await.unwrap();
         CountDownLatch::new(&others, "latch").try_set_count(1).await.unwrap();
         let observer = rig.server.observer().await.unwrap();
         let ended = ends(&rig, loss, &WAITING, async || {
@@ -157,7 +157,7 @@ async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
     for loss in LOSSES {
         let rig = Rig::new().await;
         let guard = Lock::new(&rig.client, "lock").acquire().lease(30 * SLACK).await.unwrap();
-        let permit = Semaphore::new(&rig.client, "semaphore").capacity(1).acquire().lease(30 * SLACK).await.unwrap();
+        let permit = Semaphore::new(&rig.client, "semaphore", 1).acquire().lease(30 * SLACK).await.unwrap();
         rig.lose(loss).await;
         let began = Instant::now();
         let released = tokio::time::timeout(TIMEOUT + SLACK, guard.release()).await.expect("a bounded release");
@@ -185,7 +185,7 @@ async fn a_try_without_a_server_ends_after_the_response_timeout() {
     assert_eq!(kind(&error), "Unavailable");
     let text = error.to_string();
     assert!(text.contains("Connection refused"), "{text}");
-    let permit = Semaphore::new(&client, "semaphore").capacity(1).try_acquire();
+    let permit = Semaphore::new(&client, "semaphore", 1).try_acquire();
     let tried = tokio::time::timeout(SOON, permit.into_future()).await;
     assert_eq!(kind(&tried.expect("an early end").unwrap_err()), "Unavailable");
 }

@@ -2,6 +2,7 @@
 
 pub mod before;
 pub mod cancel;
+pub mod either;
 pub mod fair;
 pub mod history;
 pub mod latch;

@@ -70,12 +70,12 @@ async fn elements_are_streamed_shared_and_sorted(on: Ground) {
     let rest =
         one.try_collect::<Vec<i64>>().await.unwrap().len() + other.try_collect::<Vec<i64>>().await.unwrap().len();
     assert_eq!(rest, 1198);
-    assert!(list.restart_shared(None).await.unwrap());
+    assert!(list.restart_shared().await.unwrap());
     // Of a name with a hash tag the cursor is in the slot of the list, too.
     let tagged: List<i64, Long> = List::new(&client, format!("{{{}}}:tagged", on.name));
     tagged.push_many(&all[..3]).await.unwrap();
     assert_eq!(tagged.shared_stream().page(2).try_collect::<Vec<i64>>().await.unwrap(), all[..3]);
-    assert!(tagged.restart_shared(None).await.unwrap() && tagged.clear().await.unwrap());
+    assert!(tagged.restart_shared().await.unwrap() && tagged.clear().await.unwrap());
     let sorted = format!("{{{}}}:sorted", on.name);
     assert_eq!(list.sort().limit(3, 2).await.unwrap(), [3, 4]);
     assert_eq!(list.sort().descending().limit(0, 3).store(&sorted).await.unwrap(), 3);

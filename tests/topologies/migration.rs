@@ -11,9 +11,9 @@ use redgrid_countdown_latch::{CountDownLatch, WaitError};
 use redgrid_locks::{AcquireError, Lock, LockGuard, MultiLock};
 use redgrid_rate_limiter::{GcraLimiter, Quota, Rate, RateLimiter};
 use redgrid_script::{Batch, Call};
-use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
+use redgrid_tests::either::EitherSemaphore;
 use redgrid_tests::latch::waiter;
 use tokio::task::JoinHandle;
 
@@ -126,14 +126,15 @@ async fn permits_are_conserved_on_either_side_of_a_migration() {
     let (one, two) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
     let (slot, to) = moving(&cluster, "{tag}").await;
     let kinds = [(true, false), (true, true), (false, false), (false, true)];
-    let semaphores = |client: &Client| {
-        kinds.map(|(leases, fair)| {
-            let semaphore = Semaphore::new(client, format!("{{tag}}:{leases}{fair}")).capacity(3);
-            let semaphore = if leases { semaphore } else { semaphore.without_leases() };
-            if fair { semaphore.fair() } else { semaphore }
-        })
+    let semaphores = async |client: &Client| {
+        let mut all = Vec::new();
+        for (leases, fair) in kinds {
+            let semaphore = EitherSemaphore::new(client, format!("{{tag}}:{leases}{fair}"), 3, leases).await;
+            all.push(if fair { semaphore.fair() } else { semaphore });
+        }
+        all
     };
-    let (ours, theirs) = (semaphores(&one), semaphores(&two));
+    let (ours, theirs) = (semaphores(&one).await, semaphores(&two).await);
     let crowd = async |over: &AtomicBool| {
         let tasks = ours.iter().chain(&theirs).flat_map(|semaphore| [semaphore; 2]).map(|semaphore| async move {
             while !over.load(Ordering::Relaxed) {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use redgrid_permit_expirable_semaphore::{LostReason, PermitExpirableSemaphore, Returned};
 use redgrid_semaphore::{AcquireError, Semaphore};
 use redgrid_testkit::wait_until;
+use redgrid_tests::either::EitherSemaphore;
 use redgrid_tests::{NOTHING, SOON};
 
 use crate::ground::{Clause, Ground};
@@ -30,13 +31,13 @@ async fn tasks_of_two_processes_never_have_more_than_there_are(on: Ground) {
     let clients = [on.client().await, on.client().await];
     for leases in [true, false] {
         let inside = Arc::new(AtomicI64::new(0));
+        let semaphores = [
+            EitherSemaphore::new(&clients[0], &on.name, 3, leases).await,
+            EitherSemaphore::new(&clients[1], &on.name, 3, leases).await,
+        ];
         let tasks: Vec<_> = (0..12)
             .map(|task| {
-                let (mut semaphore, inside) =
-                    (Semaphore::new(&clients[task % 2], &on.name).capacity(3), inside.clone());
-                if !leases {
-                    semaphore = semaphore.without_leases();
-                }
+                let (semaphore, inside) = (semaphores[task % 2].clone(), inside.clone());
                 tokio::spawn(async move {
                     for round in 0..10 {
                         let permits = 1 + (task + round) as i64 % 2;
@@ -53,15 +54,15 @@ async fn tasks_of_two_processes_never_have_more_than_there_are(on: Ground) {
         for task in tasks {
             task.await.unwrap();
         }
-        assert_eq!(Semaphore::new(&clients[0], &on.name).available_permits().await.unwrap(), 3);
+        assert_eq!(semaphores[0].available_permits().await.unwrap(), 3);
     }
     wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
 async fn who_waits_for_permits_is_woken_by_the_message(on: Ground) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
-    let held = Semaphore::new(&one, &on.name).capacity(2).acquire_many(2).await.unwrap();
-    let waiter = Semaphore::new(&two, &on.name).capacity(2).acquire_many(2).timeout(SOON / 2);
+    let held = Semaphore::new(&one, &on.name, 2).acquire_many(2).await.unwrap();
+    let waiter = Semaphore::new(&two, &on.name, 2).acquire_many(2).timeout(SOON / 2);
     let waiter = tokio::spawn(waiter.into_future());
     wait_until(SOON, async || two.stats().channels > 0).await;
     held.release().await.unwrap();
@@ -70,7 +71,7 @@ async fn who_waits_for_permits_is_woken_by_the_message(on: Ground) {
 
 async fn the_line_of_a_fair_one_spans_processes(on: Ground) {
     let clients = [on.client().await, on.client().await];
-    let semaphores = clients.each_ref().map(|client| Semaphore::new(client, &on.name).capacity(2).fair());
+    let semaphores = clients.each_ref().map(|client| Semaphore::new(client, &on.name, 2).fair());
     let held = semaphores[0].acquire().await.unwrap();
     let large = tokio::spawn(semaphores[1].acquire_many(2).timeout(SOON).into_future());
     // Once it stands in the line, nobody goes past it.
@@ -104,18 +105,15 @@ async fn permits_are_known_by_their_ids(on: Ground) {
 
 async fn permits_that_are_dropped_or_shut_down_go_back(on: Ground) {
     let (one, two) = (on.client().await, on.client().await);
-    let theirs = Semaphore::new(&two, &on.name);
+    let theirs = Semaphore::plain(&two, &on.name);
     for leases in [true, false] {
-        let mut mine = Semaphore::new(&one, &on.name).capacity(3);
-        if !leases {
-            mine = mine.without_leases();
-        }
+        let mine = EitherSemaphore::new(&one, &on.name, 3, leases).await;
         drop((mine.acquire().await.unwrap(), mine.acquire().await.unwrap()));
         wait_until(SOON, async || theirs.available_permits().await.unwrap() == 3).await;
     }
     let _held = (
-        Semaphore::new(&one, &on.name).capacity(3).acquire().await.unwrap(),
-        Semaphore::new(&one, &on.name).acquire().await.unwrap(),
+        Semaphore::new(&one, &on.name, 3).acquire().await.unwrap(),
+        Semaphore::plain(&one, &on.name).acquire().await.unwrap(),
     );
     one.shutdown(SOON).await.unwrap();
     assert_eq!(theirs.available_permits().await.unwrap(), 3);

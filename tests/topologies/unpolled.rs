@@ -364,24 +364,24 @@ async fn campaigns(on: Ground) {
 }
 
 async fn semaphores_with_leases(on: Ground) {
-    let wait = waiter!(|client, name| Semaphore::new(&client, &name).capacity(1).acquire().await.unwrap());
+    let wait = waiter!(|client, name| Semaphore::new(&client, &name, 1).acquire().await.unwrap());
     held(&on, wait, wait).await;
 }
 
 async fn semaphores_without_leases(on: Ground) {
-    let set_up = act!(|client, name| Semaphore::new(&client, &name).try_set_permits(1).await.unwrap());
-    let wait = waiter!(|client, name| Semaphore::new(&client, &name).acquire().await.unwrap());
+    let set_up = act!(|client, name| Semaphore::plain(&client, &name).try_set_permits(1).await.unwrap());
+    let wait = waiter!(|client, name| Semaphore::plain(&client, &name).acquire().await.unwrap());
     held_after(&on, set_up, wait, wait).await;
 }
 
 async fn fair_semaphores(on: Ground) {
-    let wait = waiter!(|client, name| Semaphore::new(&client, &name).capacity(1).fair().acquire().await.unwrap());
+    let wait = waiter!(|client, name| Semaphore::new(&client, &name, 1).fair().acquire().await.unwrap());
     held(&on, wait, wait).await;
 }
 
 async fn many_permits_before_few(on: Ground) {
-    let many = waiter!(|client, name| Semaphore::new(&client, &name).capacity(3).acquire_many(3).await.unwrap());
-    let few = waiter!(|client, name| Semaphore::new(&client, &name).capacity(3).acquire().await.unwrap());
+    let many = waiter!(|client, name| Semaphore::new(&client, &name, 3).acquire_many(3).await.unwrap());
+    let few = waiter!(|client, name| Semaphore::new(&client, &name, 3).acquire().await.unwrap());
     held(&on, many, few).await;
 }
 

@@ -5,7 +5,7 @@ use std::ops::{Bound, Range, RangeBounds};
 
 use bytes::Bytes;
 use redgrid_core::object::{Object, ObjectError, ObjectRef, alone};
-use redgrid_core::{Client, Request, Script};
+use redgrid_core::{Client, IntoArg, Request, Script};
 
 static FILL: Script<1> = Script::new("bits/fill", include_str!("scripts/fill.lua"));
 static COUNT: Script<1> = Script::new("bits/count", include_str!("scripts/count.lua"));
@@ -305,8 +305,8 @@ impl BitSet {
     ///
     /// As for [`BitSet::set`].
     #[doc(alias = "set")]
-    pub async fn replace(&self, bytes: impl Into<Bytes>) -> Result<(), ObjectError> {
-        self.object_ref.change(self.object_ref.command("SET")?.arg(bytes)).await
+    pub async fn replace(&self, bytes: impl IntoArg) -> Result<(), ObjectError> {
+        self.object_ref.change(self.object_ref.command("SET")?.arg(bytes.into_arg())).await
     }
 
     fn encode_index(&self, index: u64) -> Result<Bytes, ObjectError> {

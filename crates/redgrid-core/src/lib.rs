@@ -19,6 +19,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod author;
+mod arg;
 mod batching;
 pub mod clock;
 pub mod config;
@@ -44,6 +45,7 @@ mod token;
 mod unpolled;
 pub mod wait_queue;
 
+pub use arg::IntoArg;
 pub use config::{Config, ConfigError};
 #[cfg(feature = "testing")]
 pub use connection::server;

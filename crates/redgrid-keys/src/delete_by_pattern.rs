@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use redgrid_core::Request;
+use redgrid_core::{IntoArg, Request};
 
 use crate::bulk::{MAX_IN_FLIGHT, Operation, Outcomes, apply_to_each, tally};
 use crate::key_ownership::key_row;
@@ -31,7 +31,7 @@ impl Keys {
     /// not deleted.
     #[doc(alias = "deleteByPattern")]
     #[doc(alias = "unlinkByPattern")]
-    pub async fn delete_by_pattern(&self, pattern: impl Into<Bytes>) -> Result<u64, KeysError> {
+    pub async fn delete_by_pattern(&self, pattern: impl IntoArg) -> Result<u64, KeysError> {
         let mut scan = self.all().matching(pattern).into_scan()?;
         let mut deleted = 0;
         while let Some(page) = next_page(&mut scan, deleted).await? {

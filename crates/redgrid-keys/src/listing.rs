@@ -5,10 +5,9 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use redgrid_core::Client;
+use redgrid_core::{Client, IntoArg};
 
 use crate::KeysError;
 use crate::glob::Glob;
@@ -55,8 +54,8 @@ impl Listing {
     /// `*` matches anything, `?` one byte, `[a-c]` one of these, `[^a]` any other, and `\*` the
     /// star itself. An incomplete pattern (`[a`, `a\`) is reported as
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) by the first item.
-    pub fn matching(mut self, pattern: impl Into<Bytes>) -> Self {
-        let pattern = pattern.into();
+    pub fn matching(mut self, pattern: impl IntoArg) -> Self {
+        let pattern = pattern.into_arg();
         match Glob::new(pattern.clone()) {
             Ok(glob) => {
                 if let Ok(options) = &mut self.options {

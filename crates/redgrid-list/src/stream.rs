@@ -146,20 +146,36 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
         Elements::new(self.clone(), NextPage::Shared(Some(cursor.into())))
     }
 
-    /// Restarts the shared stream, or that with a cursor of this name, for future readers. Returns
-    /// whether it had been started.
+    /// Restarts the shared stream for future readers. Returns whether it had been started.
     ///
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a name in another slot and
-    /// for the list's own. [`Failure::Refused`](crate::Failure::Refused) if the key of this name is
-    /// not a cursor, an index with a lifetime; it is left unchanged.
     ///
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn restart_shared(&self, cursor: Option<&str>) -> Result<bool, ObjectError> {
+    pub async fn restart_shared(&self) -> Result<bool, ObjectError> {
+        self.restart(None).await
+    }
+
+    /// Restarts the shared stream with a cursor of this name, as [`List::restart_shared`].
+    ///
+    /// # Errors
+    ///
+    /// As [`List::restart_shared`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a name in another slot and
+    /// for the list's own. [`Failure::Refused`](crate::Failure::Refused) if the key of this name is
+    /// not a cursor, an
+    /// index with a lifetime; it is left unchanged.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`List::restart_shared`].
+    pub async fn restart_shared_by(&self, cursor: impl AsRef<str>) -> Result<bool, ObjectError> {
+        self.restart(Some(cursor.as_ref())).await
+    }
+
+    async fn restart(&self, cursor: Option<&str>) -> Result<bool, ObjectError> {
         self.object_ref.change(RESTART.with([self.cursor(cursor)?])).await
     }
 

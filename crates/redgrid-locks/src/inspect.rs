@@ -53,8 +53,8 @@ impl LockHolder {
     /// [`force_release_if`](Lock::force_release_if).
     ///
     /// The form is `<client id>:<number>`.
-    pub fn from_field(field: &str) -> Self {
-        LockHolder::of(field, 1)
+    pub fn from_field(field: impl AsRef<str>) -> Self {
+        LockHolder::of(field.as_ref(), 1)
     }
 
     /// Returns the holder field on the server.

@@ -41,7 +41,8 @@ impl MultiGuard {
     }
 
     /// Returns the fencing token of one of the names; `None` for other names.
-    pub fn token(&self, name: &str) -> Option<Token> {
+    pub fn token(&self, name: impl AsRef<str>) -> Option<Token> {
+        let name = name.as_ref();
         self.tokens().find_map(|(held, token)| (held.as_str() == name).then_some(token))
     }
 

@@ -8,7 +8,7 @@ use redgrid_core::object::ObjectError;
 use redgrid_countdown_latch::CountDownLatch;
 use redgrid_locks::{FairLock, Lock, RwLock};
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
-use redgrid_semaphore::Semaphore;
+use redgrid_semaphore::{PlainSemaphore, Semaphore};
 
 use crate::map::Map;
 
@@ -75,18 +75,31 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         Ok(RwLock::new(self.object_ref.client(), self.companion_name(key, "rw_lock")?))
     }
 
-    /// Returns the semaphore of a key.
+    /// Returns the semaphore of a key, with this number of permits. They have leases.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Map::lock`].
+    pub fn semaphore<Q: ?Sized>(&self, key: &Q, permits: u64) -> Result<Semaphore, ObjectError>
+    where
+        K: Borrow<Q>,
+        KC: Encode<Q>,
+    {
+        Ok(Semaphore::new(self.place.client(), self.companion_name(key, "semaphore")?, permits))
+    }
+
+    /// Returns the plain semaphore of a key: Redisson's RSemaphore, without leases.
     ///
     /// # Errors
     ///
     /// As for [`Map::lock`].
     #[doc(alias = "getSemaphore")]
-    pub fn semaphore<Q: ?Sized>(&self, key: &Q) -> Result<Semaphore, ObjectError>
+    pub fn plain_semaphore<Q: ?Sized>(&self, key: &Q) -> Result<PlainSemaphore, ObjectError>
     where
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(Semaphore::new(self.object_ref.client(), self.companion_name(key, "semaphore")?))
+        Ok(Semaphore::plain(self.object_ref.client(), self.companion_name(key, "semaphore")?))
     }
 
     /// Returns the semaphore of a key whose permits have leases.

@@ -19,9 +19,10 @@
 //!
 //! The permits of a process that dies are available again within one lease, and there are never
 //! more permits than were set. A guard reports at once when one of its permits is no longer valid
-//! locally. All times are the server's. `redgrid-semaphore` with a capacity promises the same. This
-//! crate is for permits that are identified by their ids: another process can return or extend
-//! them.
+//! locally. All times are the server's. The `Semaphore` of `redgrid-semaphore` promises the same.
+//! This crate is for permits that are identified by their ids: another process can return or extend
+//! them. Its handles give no number of permits: the number may change while they are used, and Java
+//! services may take plain permits of the same name with an RSemaphore.
 //!
 //! # Keys
 //!

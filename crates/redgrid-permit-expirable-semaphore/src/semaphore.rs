@@ -71,7 +71,7 @@ impl PermitExpirableSemaphore {
     /// As [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
-        Acquire::new(&self.handle, permits, None, self.never_closed.clone())
+        Acquire::new(&self.handle, permits, self.never_closed.clone())
     }
 
     /// Acquires one permit if one is available.
@@ -103,7 +103,7 @@ impl PermitExpirableSemaphore {
     /// As [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
-        TryAcquire::new(&self.handle, permits, None, self.never_closed.clone())
+        TryAcquire::new(&self.handle, permits, self.never_closed.clone())
     }
 
     /// Returns a permit to the semaphore by its id, regardless of its holder.

@@ -185,8 +185,8 @@ impl<T, C> Delivery<T, C> {
     ///
     /// What has left is carried out although nobody waits for it; dropped earlier, the message comes back.
     #[doc(alias = "negativeAcknowledge")]
-    pub async fn reject(&self, reason: &str) -> Result<(), QueueError> {
-        let reason = reason_of(&self.message.object_ref, reason)?;
+    pub async fn reject(&self, reason: impl AsRef<str>) -> Result<(), QueueError> {
+        let reason = reason_of(&self.message.object_ref, reason.as_ref())?;
         self.until_at_most(Instant::MIN);
         let told = self.desk.settle("reject", &self.receipt, Some(reason)).await?;
         self.given_up(told)

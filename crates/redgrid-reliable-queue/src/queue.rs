@@ -259,8 +259,8 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// As [`Delivery::reject`].
     #[doc(alias = "negativeAcknowledge")]
-    pub async fn reject(&self, receipt: &Receipt, reason: &str) -> Result<(), QueueError> {
-        let (desk, reason) = (self.desk()?, reason_of(&self.object_ref, reason)?);
+    pub async fn reject(&self, receipt: &Receipt, reason: impl AsRef<str>) -> Result<(), QueueError> {
+        let (desk, reason) = (self.desk()?, reason_of(&self.object_ref, reason.as_ref())?);
         desk.settle("reject", receipt, Some(reason)).await?.settled(&desk.name, receipt.id)
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_codecs::Encode;
 use redgrid_core::author::ClientExt;
-use redgrid_core::{Client, Failure, Name, OwnedScript, Request, ServerError};
+use redgrid_core::{Client, Failure, IntoArg, Name, OwnedScript, Request, ServerError};
 
 use crate::error::CallError;
 
@@ -100,8 +100,8 @@ impl Call {
     ///
     /// Commands that change the shared connection (`MULTI`, `SUBSCRIBE`, `SELECT`) or block it
     /// (`BLPOP`, `WAIT`, `XREAD` with `BLOCK`) are rejected when the call is sent.
-    pub fn command(name: impl Into<Cow<'static, str>>) -> Self {
-        Call::for_command(name.into(), None)
+    pub fn command(name: impl Into<String>) -> Self {
+        Call::for_command(Cow::Owned(name.into()), None)
     }
 
     /// Returns a call of a command with a subcommand, such as `OBJECT` `ENCODING`.
@@ -167,8 +167,8 @@ impl Call {
     }
 
     /// Adds an argument, without encoding it.
-    pub fn arg(mut self, arg: impl Into<Bytes>) -> Self {
-        self.args.push(Arg::Bytes(arg.into()));
+    pub fn arg(mut self, arg: impl IntoArg) -> Self {
+        self.args.push(Arg::Bytes(arg.into_arg()));
         self
     }
 

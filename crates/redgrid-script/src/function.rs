@@ -1,6 +1,5 @@
 //! Server-side functions and their libraries.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -40,7 +39,7 @@ impl Library {
     /// # Errors
     ///
     /// [`Failure::InvalidArgument`] if the first line does not contain a name.
-    pub fn new(code: impl Into<Cow<'static, str>>) -> Result<Self, CallError> {
+    pub fn new(code: impl Into<String>) -> Result<Self, CallError> {
         let code = code.into();
         let first = code.lines().next().unwrap_or_default();
         let name = first.strip_prefix("#!").and_then(|rest| {
@@ -55,7 +54,7 @@ impl Library {
             )
             .into());
         };
-        Ok(Library { name: name.into(), code: code.clone().into_owned().into() })
+        Ok(Library { name: name.into(), code: code.clone().into() })
     }
 
     /// Returns the name of the library.

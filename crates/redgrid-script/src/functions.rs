@@ -169,8 +169,8 @@ impl Functions {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "list")]
-    pub async fn list_matching(&self, pattern: &str) -> Result<Vec<LibraryInfo>, CallError> {
-        self.list_libraries(Some(pattern)).await
+    pub async fn list_matching(&self, pattern: impl AsRef<str>) -> Result<Vec<LibraryInfo>, CallError> {
+        self.list_libraries(Some(pattern.as_ref())).await
     }
 
     async fn list_libraries(&self, pattern: Option<&str>) -> Result<Vec<LibraryInfo>, CallError> {
@@ -200,8 +200,8 @@ impl Functions {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn delete(&self, library: &str) -> Result<bool, CallError> {
-        let request = Request::subcommand("FUNCTION", "DELETE").arg(library.to_owned());
+    pub async fn delete(&self, library: impl Into<String>) -> Result<bool, CallError> {
+        let request = Request::subcommand("FUNCTION", "DELETE").arg(library.into());
         let mut existed = false;
         for (_, result) in on_primaries::<()>(&self.client, "FUNCTION DELETE", request).await?.into_answers() {
             match result {

@@ -58,6 +58,6 @@ pub use functions::{FunctionInfo, FunctionStats, Functions, LibraryInfo, Restori
 pub use redgrid_codecs as codecs;
 pub use redgrid_codecs::{Codec, Decode, Encode};
 pub use redgrid_core::config::Durability;
-pub use redgrid_core::{Client, CommitError, Config, Failure, FromReply, Name, NodeId, Reply, ServerError};
+pub use redgrid_core::{Client, CommitError, Config, Failure, FromReply, IntoArg, Name, NodeId, Reply, ServerError};
 pub use script::Script;
 pub use scripts::{ForgetAll, Scripts};

@@ -1,7 +1,5 @@
 //! User-defined Lua scripts.
 
-use std::borrow::Cow;
-
 use redgrid_core::OwnedScript;
 
 use crate::call::Call;
@@ -34,13 +32,13 @@ pub struct Script {
 
 impl Script {
     /// Returns a script with this text. Its name in errors is `script`, see [`Script::named`].
-    pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(text: impl Into<String>) -> Self {
         Script::named("script", text)
     }
 
     /// Returns a script with this text, and a name for errors.
-    pub fn named(name: impl Into<Cow<'static, str>>, text: impl Into<Cow<'static, str>>) -> Self {
-        Script { inner: OwnedScript::new(name, text), idempotent: false, reads: false }
+    pub fn named(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Script { inner: OwnedScript::new(name.into(), text.into()), idempotent: false, reads: false }
     }
 
     /// Marks the script as idempotent: see [`Call::idempotent`].

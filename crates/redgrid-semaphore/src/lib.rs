@@ -6,7 +6,7 @@
 //! use redgrid_semaphore::{Client, Semaphore};
 //!
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
-//! let mail = Semaphore::new(&client, "mail").capacity(20);
+//! let mail = Semaphore::new(&client, "mail", 20);
 //!
 //! let permit = mail.acquire().await?; // at most 20 senders at a time, over all processes
 //! // … send …
@@ -16,10 +16,13 @@
 //!
 //! # Promises
 //!
-//! With a [`capacity`](Semaphore::capacity), permits have leases. The permits of a process that
-//! dies are available again within one lease, and there are never more permits than the capacity.
-//! Without one, or with [`without_leases`](Semaphore::without_leases), it is Redisson's RSemaphore:
-//! a plain number. The permits of a process that dies are lost to it forever.
+//! The permits of a [`Semaphore`] have leases. The permits of a process that dies are available
+//! again within one lease, and there are never more permits than the number that all processes
+//! give. A process that gives another number gets an error that names both. So does one that meets
+//! held plain permits.
+//!
+//! A [`PlainSemaphore`], from [`Semaphore::plain`], is Redisson's RSemaphore: a plain number. The
+//! permits of a process that dies are lost to it.
 //!
 //! Permits are taken and returned exactly once, even if replies are lost. Waiters of one process
 //! are served in their order, and small requests do not starve a large one. With
@@ -41,10 +44,12 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod plain;
 mod semaphore;
 
+pub use plain::{PlainSemaphore, SetPermits};
 pub use redgrid_core::config::Durability;
 pub use redgrid_core::lock::{ExtendError, LostReason};
 pub use redgrid_core::permits::{Acquire, AcquireError, Counts, Permit, PermitId, ReleaseError, TryAcquire};
 pub use redgrid_core::{Client, Config, Failure, ServerError};
-pub use semaphore::{Semaphore, SetPermits};
+pub use semaphore::Semaphore;

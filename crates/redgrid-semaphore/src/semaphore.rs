@@ -1,74 +1,64 @@
-//! The semaphore as a value: cheap to clone, holding nothing until permits are acquired.
+//! Permits with leases: they are available again when their process dies.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use redgrid_core::Client;
-use redgrid_core::Failure;
+use redgrid_core::{Client, Failure};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::permits::{Acquire, SemaphoreHandle, TryAcquire};
 use tokio::sync::watch;
 
-/// A counting semaphore of all processes that use the same server. Redisson's `RSemaphore` on the
-/// wire.
+use crate::plain::PlainSemaphore;
+
+/// A counting semaphore of all processes that use the same server. Its permits have leases, which
+/// are renewed while their guards live.
+///
+/// The permits of a process that dies are available again within one lease. All processes give the
+/// same number of permits; if they do not, requests fail with
+/// [`PermitsDiffer`](crate::AcquireError::PermitsDiffer).
 ///
 /// It is cheap to clone; clones are the same semaphore. Creating one sends no request: an invalid
-/// name is reported by the first call.
+/// name or number is reported by the first call.
 ///
-/// Use [`Semaphore::capacity`], unless Java services with RSemaphore set the number of permits. For
-/// permits that are handed over by their ids, or extended by another process, see the crate
-/// `redgrid-permit-expirable-semaphore`.
-#[doc(alias = "RSemaphore")]
-#[doc(alias = "RedissonSemaphore")]
+/// Two other kinds share the keys of this one:
+///
+/// - [`PlainSemaphore`], from [`Semaphore::plain`], is Redisson's RSemaphore: a number without
+///   leases. Do not use both kinds for one name: while plain permits are held, requests here fail
+///   with [`PermitsDiffer`](crate::AcquireError::PermitsDiffer).
+/// - The crate `redgrid-permit-expirable-semaphore` has permits that are identified by their ids.
+///   Its handles give no number, so the number may change while they are used, and Java services
+///   may take plain permits of the same name.
+#[doc(alias = "RPermitExpirableSemaphore")]
 #[derive(Clone)]
 pub struct Semaphore {
     handle: SemaphoreHandle,
-    capacity: Option<u64>,
+    permits: u64,
     closing: Arc<watch::Sender<bool>>,
 }
 
 impl Semaphore {
-    /// Returns the semaphore with this name: a plain number of permits that was set elsewhere,
-    /// without leases.
-    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        let (closing, _) = watch::channel(false);
-        Semaphore { handle: SemaphoreHandle::new(client, name, false), capacity: None, closing: Arc::new(closing) }
-    }
-
-    /// Returns the same semaphore with this number of permits: 1 to 2,147,483,647.
+    /// Returns the semaphore with this name and number of permits: 1 to 2,147,483,647.
     ///
-    /// The number is set on first use if the semaphore has none yet. Permits have leases, which are
-    /// renewed while their guards live. The permits of a process that dies are therefore available
-    /// again within one lease.
-    ///
-    /// A semaphore that exists keeps its number: `capacity(5)` does not change one that was created
-    /// with `capacity(1)`. That is no error, because processes of an old and a new version may run
-    /// side by side. [`Semaphore::set_permits`] changes the number:
+    /// The number is set on first use. If the semaphore has another one by then, requests fail with
+    /// [`PermitsDiffer`](crate::AcquireError::PermitsDiffer), until [`Semaphore::resize`] changes it:
     ///
     /// ```no_run
     /// # use redgrid_semaphore::Semaphore;
     /// # async fn example(client: &redgrid_semaphore::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// let mail = Semaphore::new(client, "mail").capacity(5);
-    /// mail.set_permits(5).await?;
+    /// let mail = Semaphore::new(client, "mail", 5); // it had 3 before
+    /// mail.resize().await?;
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
-    pub fn capacity(mut self, permits: u64) -> Self {
-        self.capacity = Some(permits);
-        self.handle = self.handle.leased(true);
-        self
+    pub fn new(client: &Client, name: impl AsRef<str>, permits: u64) -> Self {
+        let handle = SemaphoreHandle::new(client, name, true).capacity(permits);
+        Semaphore { handle, permits, closing: Arc::new(watch::channel(false).0) }
     }
 
-    /// Returns the same semaphore without leases: a process that dies keeps its permits forever.
+    /// Returns the plain semaphore with this name: Redisson's RSemaphore, without leases.
     ///
-    /// Use it for a semaphore that Java services share as an RSemaphore.
-    #[must_use]
-    pub fn without_leases(mut self) -> Self {
-        self.handle = self.handle.leased(false);
-        self
+    /// The permits of a process that dies are lost. Use it to share permits with Java services.
+    pub fn plain(client: &Client, name: impl AsRef<str>) -> PlainSemaphore {
+        PlainSemaphore::new(client, name)
     }
 
     /// Returns the same semaphore, where waiters are served in the order of their requests.
@@ -95,7 +85,7 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Acquires `permits` permits at once: all of them or none.
+    /// Acquires `permits` permits at once, up to 1,000: all of them or none.
     ///
     /// 0 permits are granted without a request, as by Redisson. That guard can take over the
     /// permits of others with [`Permit::merge`](crate::Permit::merge).
@@ -109,7 +99,7 @@ impl Semaphore {
     /// As [`Semaphore::acquire`].
     #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
-        Acquire::new(&self.handle, permits, self.capacity, self.closing.subscribe())
+        Acquire::new(&self.handle, permits, self.closing.subscribe())
     }
 
     /// Acquires one permit if one is available.
@@ -141,91 +131,30 @@ impl Semaphore {
     /// As [`Semaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
-        TryAcquire::new(&self.handle, permits, self.capacity, self.closing.subscribe())
+        TryAcquire::new(&self.handle, permits, self.closing.subscribe())
     }
 
-    /// Sets the number of permits if none were set yet. Returns whether that was the case.
+    /// Makes this handle's number of permits that of the semaphore. Returns whether it was another.
     ///
-    /// [`SetPermits::expires_in`] adds a lifetime.
-    #[doc(alias = "trySetPermits")]
-    pub fn try_set_permits(&self, permits: u64) -> SetPermits {
-        SetPermits { handle: self.handle.clone(), permits, overwrite: false, lifetime: None }
-    }
-
-    /// Sets the number of permits.
-    ///
-    /// Permits that are held with a lease stay held. If the number is below theirs, none are
-    /// available until enough have been returned. Permits that are held without a lease are
-    /// unknown, and count as returned.
-    pub fn set_permits(&self, permits: u64) -> SetPermits {
-        SetPermits { handle: self.handle.clone(), permits, overwrite: true, lifetime: None }
-    }
-
-    /// Adds permits to the semaphore, or takes some away if `permits` is negative.
-    ///
-    /// Returns the number of available permits. If permits are taken away, it may be negative until
-    /// enough have been returned. The lifetime of the semaphore stays.
+    /// Held permits stay held. If the number is below theirs, none are available until enough have
+    /// been returned. Processes that still give another number get
+    /// [`PermitsDiffer`](crate::AcquireError::PermitsDiffer) from then on.
     ///
     /// # Errors
     ///
-    /// [`Failure`] says whether the permits may have been added.
+    /// [`Failure`] says whether the number may have been set.
     ///
     /// # Cancel safety
     ///
     /// A request that was sent is executed even if the future is dropped.
-    #[doc(alias = "addPermits")]
-    pub async fn add_permits(&self, permits: i64) -> Result<i64, Failure> {
-        Ok(self.handle.add(permits, false).await?.unwrap_or(0))
-    }
-
-    /// Returns permits that no guard holds: forgotten ones, or those of another process.
-    ///
-    /// The call does not check that they were taken, and does nothing for 0 permits. For the
-    /// permits of a guard, use [`Permit::release`](crate::Permit::release).
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] says whether the permits may have been returned.
-    ///
-    /// # Cancel safety
-    ///
-    /// A request that was sent is executed even if the future is dropped.
-    pub async fn release(&self, permits: u32) -> Result<(), Failure> {
-        self.handle.release(permits).await
-    }
-
-    /// Returns permits that no guard holds, if the semaphore exists. Returns `false` if it does
-    /// not.
-    ///
-    /// # Errors
-    ///
-    /// As [`Semaphore::release`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Semaphore::release`].
-    #[doc(alias = "releaseIfExists")]
-    pub async fn release_if_exists(&self, permits: u32) -> Result<bool, Failure> {
-        Ok(self.handle.add(permits.into(), true).await?.is_some())
-    }
-
-    /// Takes all available permits for good. Returns their number.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] says whether the permits may have been taken.
-    ///
-    /// # Cancel safety
-    ///
-    /// A request that was sent is executed even if the future is dropped.
-    #[doc(alias = "drainPermits")]
-    pub async fn drain(&self) -> Result<u64, Failure> {
-        self.handle.drain().await
+    #[doc(alias = "setPermits")]
+    pub async fn resize(&self) -> Result<bool, Failure> {
+        self.handle.set(self.permits, true, None).await
     }
 
     /// Returns the number of permits that are available at this instant.
     ///
-    /// If no permits were set, it is the capacity of this handle, or 0 without one.
+    /// Before the first use, it is the number that this handle gives.
     ///
     /// # Errors
     ///
@@ -237,7 +166,7 @@ impl Semaphore {
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64, Failure> {
         let counts = self.handle.count().await?;
-        let unset = || self.capacity.unwrap_or(0).saturating_sub(counts.leased);
+        let unset = || self.permits.saturating_sub(counts.leased);
         Ok(counts.available.map_or_else(unset, |left| u64::try_from(left).unwrap_or(0)))
     }
 
@@ -280,36 +209,6 @@ impl Semaphore {
 impl std::fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = self.handle.keys.as_ref().map(|keys| &keys.name);
-        f.debug_struct("Semaphore").field("name", &name).field("capacity", &self.capacity).finish_non_exhaustive()
-    }
-}
-
-/// A request to set permits, sent when awaited.
-///
-/// Created by [`Semaphore::try_set_permits`] and [`Semaphore::set_permits`].
-#[must_use = "does nothing until awaited"]
-#[derive(Clone)]
-pub struct SetPermits {
-    handle: SemaphoreHandle,
-    permits: u64,
-    overwrite: bool,
-    lifetime: Option<Duration>,
-}
-
-impl SetPermits {
-    /// Makes the server delete the semaphore after this time. Without it, the semaphore has no
-    /// lifetime.
-    pub fn expires_in(mut self, lifetime: Duration) -> Self {
-        self.lifetime = Some(lifetime);
-        self
-    }
-}
-
-impl IntoFuture for SetPermits {
-    type Output = Result<bool, Failure>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.handle.set(self.permits, self.overwrite, self.lifetime).await })
+        f.debug_struct("Semaphore").field("name", &name).field("permits", &self.permits).finish_non_exhaustive()
     }
 }

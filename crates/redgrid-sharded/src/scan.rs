@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt, TryStreamExt};
+use redgrid_core::IntoArg;
 use redgrid_core::object::{ObjectError, Scan};
 
 use crate::concat_streams::concat_streams;
@@ -49,8 +50,8 @@ impl<T: Send + 'static> ShardedScan<T> {
 impl<T> ShardedScan<T> {
     /// Returns only entries whose encoded keys (of a set: values) match a pattern of the server:
     /// `*` for anything, `?` for one byte, `[ab]` for one of these.
-    pub fn matching(mut self, pattern: impl Into<Bytes>) -> Self {
-        self.pattern = Some(pattern.into());
+    pub fn matching(mut self, pattern: impl IntoArg) -> Self {
+        self.pattern = Some(pattern.into_arg());
         self
     }
 

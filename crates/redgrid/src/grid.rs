@@ -35,7 +35,7 @@ mod values;
 
 use std::time::Duration;
 
-use redgrid_core::{Client, Command, Config, ConnectError, NotClosed, NotReady};
+use redgrid_core::{Client, Command, Config, ConnectError, IntoArg, NotClosed, NotReady};
 
 /// One client, and every kind of object on it. Cheap to clone.
 #[doc(alias = "RedissonClient")]
@@ -84,7 +84,7 @@ impl Grid {
     }
 
     /// A command of any kind. See [`Client::command`].
-    pub fn command(&self, name: &'static str) -> Command {
+    pub fn command(&self, name: impl IntoArg) -> Command {
         self.client.command(name)
     }
 

@@ -17,6 +17,7 @@ use redgrid_core::{
 use redgrid_locks::Lock;
 use redgrid_semaphore::{self as semaphore, Semaphore};
 use redgrid_testkit::{Action, Proxy, wait_until};
+use redgrid_tests::either::EitherSemaphore;
 use redgrid_tests::{SOON, server};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -121,7 +122,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     // What is released passes on, if it may.
     let passing = |config: Config| config.watchdog_lease(SOON).stretch(Duration::from_millis(500));
     let client = redgrid_tests::client_with(&primary.url(), passing).await;
-    let mail = Semaphore::new(&client, "mail").capacity(3);
+    let mail = Semaphore::new(&client, "mail", 3);
     let both = replicas(1, SOON);
     let proven = mail.acquire().durability(both).await.unwrap();
     let unproven = mail.acquire().await.unwrap();
@@ -157,7 +158,7 @@ async fn renewals_of_permits_are_believed_once_replicas_have_them() {
     let replica = replica_of(&primary).await;
     let lease = Duration::from_secs(3);
     let client = redgrid_tests::client_with(&primary.url(), |config| config.watchdog_lease(lease)).await;
-    let mail = Semaphore::new(&client, "mail").capacity(2);
+    let mail = Semaphore::new(&client, "mail", 2);
     let both = replicas(1, Duration::from_millis(500));
     let (proven, other) = (mail.acquire().durability(both).await.unwrap(), mail.acquire().await.unwrap());
     replica.pause().await.unwrap();
@@ -175,8 +176,7 @@ async fn a_permit_that_is_granted_while_its_client_shuts_down_goes_back() {
         let proxy = Proxy::to(&primary).await.unwrap();
         let observer = primary.observer().await.unwrap();
         let client = redgrid_tests::client_with(&primary.url_via(proxy.addr()), |config| config).await;
-        let mail = Semaphore::new(&client, "mail").capacity(3);
-        let mail = if leases { mail } else { mail.without_leases() };
+        let mail = EitherSemaphore::new(&client, "mail", 3, leases).await;
         mail.acquire().await.unwrap().release().await.unwrap();
         proxy.next(1, "redgrid_once:{mail}", Action::Hold);
         // The acquire is not done before the client shuts down: no replica confirms it.
@@ -202,7 +202,7 @@ async fn an_extension_that_is_proven_late_is_not_believed_over_a_later_one() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
     let (client, observer) = (redgrid_tests::client(&primary).await, primary.observer().await.unwrap());
-    let mail = Semaphore::new(&client, "mail").capacity(1);
+    let mail = Semaphore::new(&client, "mail", 1);
     let (lease, longer, shorter) = (Duration::from_secs(60), Duration::from_secs(90), Duration::from_secs(30));
     let permit = mail.acquire().lease(lease).durability(replicas(1, 2 * SOON)).await.unwrap();
     replica.pause().await.unwrap();

@@ -312,7 +312,7 @@ async fn a_name_that_is_only_a_hash_tag_is_refused_by_every_type() {
         let told = (of.object)(of.name, &client, "{a}").exists().await;
         assert!(matches!(told, Err(ObjectError::Failed(Failure::InvalidName(_)))), "{}: {told:?}", of.name);
     }
-    let told = Semaphore::new(&client, "{a}").capacity(1).acquire().await.unwrap_err();
+    let told = Semaphore::new(&client, "{a}", 1).acquire().await.unwrap_err();
     assert!(told.to_string().contains("only a hash tag"), "{told}");
     // Plain commands and keys of scripts have no companions.
     client.command("SET").key("{a}").unwrap().arg("1").query::<()>().await.unwrap();

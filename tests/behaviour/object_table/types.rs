@@ -19,7 +19,7 @@ use redgrid_multimap::{
 use redgrid_queue::{DelayedQueue, Deque, PriorityQueue, Queue, RingBuffer};
 use redgrid_rate_limiter::{Rate, RateLimiter};
 use redgrid_reliable_queue::{QueueSettings, ReliableQueue};
-use redgrid_semaphore::Semaphore;
+use redgrid_semaphore::{PlainSemaphore, Semaphore};
 use redgrid_set::{LexSortedSet, ScoredSortedSet, Set, SortedSet};
 use redgrid_stream::Stream;
 use redgrid_topic::ReliableTopic;
@@ -83,15 +83,15 @@ pub(super) struct Type {
 }
 
 macro_rules! types {
-    ($($name:literal $($native:ident)?: $type:ty, |$it:ident| $fill:block)*) => {
+    ($($name:literal $($native:ident)?: $type:ty $(; $arg:literal)?, |$it:ident| $fill:block)*) => {
         vec![$(Type {
             name: $name,
             make: |_, client, name| async move {
-                let $it = <$type>::new(client, name);
+                let $it = <$type>::new(client, name $(, $arg)?);
                 let used = $fill;
                 Box::new(used) as Box<dyn Send>
             }.boxed_local(),
-            object: |_, client, name| Box::new(<$type>::new(client, name).object()),
+            object: |_, client, name| Box::new(<$type>::new(client, name $(, $arg)?).object()),
             native: types!(@is $($native)?),
         }),*]
     };
@@ -166,8 +166,8 @@ pub(super) fn all() -> Vec<Type> {
             fill(&it).await;
             it.expire_key(&1, HOUR).await.unwrap()
         }
-        "empty semaphore": Semaphore, |it| { it.try_set_permits(0).await.unwrap() }
-        "semaphore with a capacity": Semaphore, |it| { it.capacity(3).acquire().await.unwrap() }
+        "empty semaphore": PlainSemaphore, |it| { it.try_set_permits(0).await.unwrap() }
+        "semaphore with a number": Semaphore; 3, |it| { it.acquire().await.unwrap() }
         "unused rate limiter": RateLimiter, |it| {
             it.try_set_rate(Rate::overall(5, Duration::from_secs(60))).await.unwrap()
         }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
-use redgrid_semaphore::{Permit, Semaphore};
+use redgrid_semaphore::Permit;
 use redgrid_testkit::{Fault, Proxy, wait_until};
 use redgrid_tests::cancel::at_most;
+use redgrid_tests::either::EitherSemaphore;
 use redgrid_tests::{SOON, client, client_with, server};
 
 use super::{MS, is_idle, number, times};
@@ -26,16 +27,11 @@ async fn random_requests_agree_with_a_model() {
             clients.push(client_with(&server.url_via(proxy.addr()), |config| config).await);
             proxies.push(proxy);
         }
-        let semaphores: Vec<_> = clients
-            .iter()
-            .map(|client| {
-                let mut semaphore = Semaphore::new(client, "mail").capacity(capacity);
-                if !leases {
-                    semaphore = semaphore.without_leases();
-                }
-                if fair { semaphore.fair() } else { semaphore }
-            })
-            .collect();
+        let mut semaphores = Vec::new();
+        for client in &clients {
+            let semaphore = EitherSemaphore::new(client, "mail", capacity, leases).await;
+            semaphores.push(if fair { semaphore.fair() } else { semaphore });
+        }
         let mut held: BTreeMap<u64, Permit> = BTreeMap::new();
         let (mut next, mut out) = (0, 0);
         for _ in 0..120 {
@@ -100,13 +96,11 @@ async fn requests_that_are_dropped_wherever_they_are_leave_nothing() {
     for leases in [true, false] {
         for fair in [true, false] {
             let clients = [client(&server).await, client(&server).await];
-            let semaphores = clients.each_ref().map(|client| {
-                let mut semaphore = Semaphore::new(client, "mail").capacity(7);
-                if !leases {
-                    semaphore = semaphore.without_leases();
-                }
-                if fair { semaphore.fair() } else { semaphore }
-            });
+            let mut semaphores = Vec::new();
+            for client in &clients {
+                let semaphore = EitherSemaphore::new(client, "mail", 7, leases).await;
+                semaphores.push(if fair { semaphore.fair() } else { semaphore });
+            }
             // Two of each process in turn, who mostly find too few.
             let tasks = (0..4_usize).map(|task| {
                 let semaphore = semaphores[task % 2].clone();

@@ -9,6 +9,7 @@ use redgrid_core::Failure;
 use redgrid_locks::Client;
 use redgrid_semaphore::{AcquireError, Semaphore};
 use redgrid_testkit::{Action, Fault, Proxy, wait_until};
+use redgrid_tests::either::EitherSemaphore;
 use redgrid_tests::{SOON, client, client_with, server};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -16,12 +17,9 @@ use tokio::process::Command;
 use super::{MS, is_idle, number, times};
 
 /// A semaphore of either kind, behind a proxy that loses one answer of so many to its exchanges.
-async fn lossy(url: &str, proxy: &Proxy, leases: bool, every: u64) -> (Client, Semaphore) {
+async fn lossy(url: &str, proxy: &Proxy, leases: bool, every: u64) -> (Client, EitherSemaphore) {
     let client = client_with(url, |config| config.response_timeout(150 * MS)).await;
-    let mut semaphore = Semaphore::new(&client, "mail").capacity(4);
-    if !leases {
-        semaphore = semaphore.without_leases();
-    }
+    let semaphore = EitherSemaphore::new(&client, "mail", 4, leases).await;
     // The script is known to the server from here on.
     semaphore.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     let seen = AtomicU64::new(0);
@@ -91,7 +89,7 @@ async fn the_permits_of_killed_processes_come_back_within_one_lease() {
         let (observer, client, url) = (&observer, &client, &url);
         async move {
             let name = format!("seats{lane}");
-            let (leases, semaphore) = (format!("{{{name}}}:timeout"), Semaphore::new(client, &name).capacity(CAPACITY));
+            let (leases, semaphore) = (format!("{{{name}}}:timeout"), Semaphore::new(client, &name, CAPACITY));
             let mut had = 0;
             for _ in 0..trials.div_ceil(6) {
                 let mut takers = Vec::new();
@@ -147,10 +145,7 @@ async fn processes_take_turns() {
         let mut tasks = Vec::new();
         for _ in 0..2 {
             let client = client(&server).await;
-            let mut mail = Semaphore::new(&client, "mail").capacity(8);
-            if !leases {
-                mail = mail.without_leases();
-            }
+            let mail = EitherSemaphore::new(&client, "mail", 8, leases).await;
             let share = Arc::new(AtomicU64::new(0));
             for _ in 0..32 {
                 let (mail, share, over) = (mail.clone(), Arc::clone(&share), Arc::clone(&over));
@@ -188,7 +183,7 @@ async fn processes_take_turns() {
 async fn a_fair_one_serves_processes_in_the_order_of_asking() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
-    let semaphores = [&one, &two].map(|client| Semaphore::new(client, "mail").capacity(3).fair());
+    let semaphores = [&one, &two].map(|client| Semaphore::new(client, "mail", 3).fair());
     let held = semaphores[0].acquire().await.unwrap();
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut waiters = Vec::new();
@@ -223,10 +218,10 @@ async fn the_dead_do_not_keep_the_line_of_a_fair_one() {
     let (one, dead) = (client(&server).await, client(&server).await);
     let cut = client_with(&server.url_via(proxy.addr()), |config| config).await;
     drop(dead);
-    let semaphore = Semaphore::new(&one, "mail").capacity(2).fair();
+    let semaphore = Semaphore::new(&one, "mail", 2).fair();
     let held = semaphore.acquire_many(2).await.unwrap();
     let gone = tokio::spawn({
-        let theirs = Semaphore::new(&cut, "mail").fair();
+        let theirs = Semaphore::new(&cut, "mail", 2).fair();
         async move { theirs.acquire_many(2).await.map(drop) }
     });
     wait_until(SOON, async || number(&observer, &["ZCARD", "redgrid_semaphore_line:{mail}"]).await == 1).await;

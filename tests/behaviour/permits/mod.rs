@@ -85,7 +85,7 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
 async fn a_new_number_has_the_leases_live_as_long_as_it_does() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
-    let (mail, seats) = (Semaphore::new(&client, "seats").capacity(3), PermitExpirableSemaphore::new(&client, "seats"));
+    let (mail, seats) = (Semaphore::plain(&client, "seats"), PermitExpirableSemaphore::new(&client, "seats"));
     let lifetimes = async || {
         let leases = observer.time_to_live("{seats}:timeout").await.unwrap();
         (observer.time_to_live("seats").await.unwrap().is_some(), leases.is_some())
@@ -170,7 +170,7 @@ async fn whoever_is_next_in_the_line_of_a_fair_one_hears_of_what_is_left() {
     for _ in 0..4 {
         clients.push(client_with(&server.url(), |config| config.poll_interval(10 * SOON)).await);
     }
-    let semaphores: Vec<_> = clients.iter().map(|client| Semaphore::new(client, "mail").capacity(3).fair()).collect();
+    let semaphores: Vec<_> = clients.iter().map(|client| Semaphore::new(client, "mail", 3).fair()).collect();
     for _ in 0..8 {
         let held = semaphores[0].acquire_many(3).timeout(SOON).await.unwrap();
         let mut waiters = Vec::new();

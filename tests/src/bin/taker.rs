@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [url, name, capacity, lease] = &args[..] else { return Err("taker URL NAME CAPACITY LEASE_MS".into()) };
     let (capacity, lease) = (capacity.parse::<u64>()?, Duration::from_millis(lease.parse()?));
-    let semaphore = Semaphore::new(&Client::connect(url).await?, name).capacity(capacity);
+    let semaphore = Semaphore::new(&Client::connect(url).await?, name, capacity);
     let tasks = (0..capacity).map(|_| {
         let semaphore = semaphore.clone();
         tokio::spawn(async move {

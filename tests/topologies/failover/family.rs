@@ -82,8 +82,8 @@ impl Family {
         let writer =
             tokio::spawn(async move { lock.write().timeout(3 * SOON).await.unwrap().release().await.unwrap() });
         wait_until(SOON, async || observer.exists("redgrid_rw_wait:{tag}:rw").await.unwrap()).await;
-        let permit = Semaphore::new(one, "{tag}:permits").capacity(3).acquire().await.unwrap();
-        let theirs = Semaphore::new(two, "{tag}:permits").capacity(3);
+        let permit = Semaphore::new(one, "{tag}:permits", 3).acquire().await.unwrap();
+        let theirs = Semaphore::new(two, "{tag}:permits", 3);
         let permits = tokio::spawn(async move {
             theirs.acquire_many(3).timeout(3 * SOON).await.unwrap().release().await.unwrap();
         });

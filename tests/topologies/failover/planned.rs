@@ -159,7 +159,7 @@ impl Holds {
             several: MultiLock::new(one, ["{tag}:1", "{tag}:2"]).acquire().await.unwrap(),
             read: RwLock::new(one, "{tag}:read").read().await.unwrap(),
             write: RwLock::new(one, "{tag}:write").write().await.unwrap(),
-            permit: Semaphore::new(one, "{tag}:permits").capacity(1).acquire().await.unwrap(),
+            permit: Semaphore::new(one, "{tag}:permits", 1).acquire().await.unwrap(),
             theirs: Lock::new(two, "{tag}:theirs").acquire().timeout(SOON).await.unwrap(),
         }
     }
@@ -183,7 +183,7 @@ impl Holds {
         let _ = MultiLock::new(two, ["{tag}:1", "{tag}:2"]).acquire().timeout(SOON).await.unwrap();
         let _ = RwLock::new(two, "{tag}:read").write().timeout(SOON).await.unwrap();
         let _ = RwLock::new(two, "{tag}:write").write().timeout(SOON).await.unwrap();
-        let _ = Semaphore::new(two, "{tag}:permits").capacity(1).acquire().timeout(SOON).await.unwrap();
+        let _ = Semaphore::new(two, "{tag}:permits", 1).acquire().timeout(SOON).await.unwrap();
     }
 }
 

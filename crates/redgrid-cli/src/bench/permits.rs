@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use redgrid::{Grid, Semaphore};
+use redgrid::Grid;
+use redgrid::semaphore::{PlainSemaphore, SemaphoreError};
 
 use super::Trouble;
 use super::crew::{self, Bounds, Cycle, Notes};
@@ -17,26 +18,27 @@ const PERMITS: u64 = 8;
 /// Runs the job with permits as Redisson's semaphore has them: without leases.
 pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
     if !job.warm.is_zero() {
-        measure(grid, &job.warm_prefix(), job.tasks, Bounds::time(job.warm)).await;
+        measure(grid, &job.warm_prefix(), job.tasks, Bounds::time(job.warm)).await?;
     }
     start.given().await?;
-    Ok(measure(grid, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await)
+    Ok(measure(grid, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await?)
 }
 
-async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Outcome {
+async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Result<Outcome, SemaphoreError> {
     let inside = Arc::new(Inside::default());
-    let semaphore = grid.semaphore(name).capacity(PERMITS).without_leases();
+    let semaphore = grid.plain_semaphore(name);
+    semaphore.try_set_permits(PERMITS).await?;
     let cycles = (0..tasks).map(|_| Visit { semaphore: semaphore.clone(), inside: Arc::clone(&inside) });
     let mut outcome = crew::run(cycles.collect(), bounds).await;
     outcome.violations = inside.violations.load(SeqCst);
     // What is left of it would have the next job begin with it.
     let _ = semaphore.delete().await;
-    outcome
+    Ok(outcome)
 }
 
 /// Takes a permit, and gives it back.
 struct Visit {
-    semaphore: Semaphore,
+    semaphore: PlainSemaphore,
     inside: Arc<Inside>,
 }
 

@@ -177,8 +177,8 @@ impl Config {
     /// # Errors
     ///
     /// [`ConfigError`] names the part that is wrong and what was expected. It never repeats a password.
-    pub fn from_url(url: &str) -> Result<Self, ConfigError> {
-        layer::assemble([url::read(url, "the URL")?])
+    pub fn from_url(url: impl AsRef<str>) -> Result<Self, ConfigError> {
+        layer::assemble([url::read(url.as_ref(), "the URL")?])
     }
 
     /// Reads a file: YAML, TOML or JSON by its extension (`yaml`, `yml`, `toml`, `json`), one key per setting, and `url` for

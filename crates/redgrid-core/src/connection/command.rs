@@ -1,8 +1,7 @@
 //! A builder for any command, key by key and argument by argument.
 
-use bytes::Bytes;
-
 use super::{Client, FromReply, Request};
+use crate::arg::IntoArg;
 use crate::error::ServerError;
 use crate::name::{InvalidName, Name};
 
@@ -26,8 +25,8 @@ impl Command {
     }
 
     /// Adds an argument.
-    pub fn arg(mut self, arg: impl Into<Bytes>) -> Self {
-        self.request = self.request.arg(arg);
+    pub fn arg(mut self, arg: impl IntoArg) -> Self {
+        self.request = self.request.arg(arg.into_arg());
         self
     }
 

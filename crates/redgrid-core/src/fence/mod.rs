@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::arg::IntoArg;
 use crate::author::ClientExt;
 use crate::connection::{Client, Request};
 use crate::error::ServerError;
@@ -167,8 +168,8 @@ impl Fence {
     ///
     /// If the future is dropped, the value may be written, now or within the client's
     /// `response_timeout`.
-    pub async fn set(&self, key: impl AsRef<str>, value: impl Into<Bytes>, token: Token) -> Result<(), FenceError> {
-        self.write(key, Write::Set { value: value.into(), ttl: SetTtl::None }, token).await.map(drop)
+    pub async fn set(&self, key: impl AsRef<str>, value: impl IntoArg, token: Token) -> Result<(), FenceError> {
+        self.write(key, Write::Set { value: value.into_arg(), ttl: SetTtl::None }, token).await.map(drop)
     }
 
     /// Sets a field of the hash `key` if `token` is not stale. Returns true if the field is new.
@@ -183,11 +184,11 @@ impl Fence {
     pub async fn hash_set(
         &self,
         key: impl AsRef<str>,
-        field: impl Into<Bytes>,
-        value: impl Into<Bytes>,
+        field: impl IntoArg,
+        value: impl IntoArg,
         token: Token,
     ) -> Result<bool, FenceError> {
-        let fields = vec![(field.into(), value.into())];
+        let fields = vec![(field.into_arg(), value.into_arg())];
         Ok(self.write(key, Write::HashSet { fields }, token).await? > 0)
     }
 

@@ -10,6 +10,7 @@ use futures_util::{Stream, StreamExt, TryStreamExt};
 
 use super::pages::{PageRequest, Paged, Pages};
 use super::{ObjectError, ObjectRef};
+use crate::arg::IntoArg;
 use crate::author::ClientExt;
 use crate::connection::{ConnectionId, Request};
 
@@ -98,8 +99,8 @@ impl<T> Scan<T> {
     ///
     /// The pattern is compared with the encoded bytes: `*` matches anything, `?` one byte, `[ab]`
     /// one of these.
-    pub fn matching(mut self, pattern: impl Into<Bytes>) -> Self {
-        self.pages.position.pattern = Some(pattern.into());
+    pub fn matching(mut self, pattern: impl IntoArg) -> Self {
+        self.pages.position.pattern = Some(pattern.into_arg());
         self
     }
 

@@ -86,6 +86,7 @@ impl Done for Result<Option<Permit>, permits::AcquireError> {
             Ok(None) => "busy",
             Err(AcquireError::TimedOut { .. }) => TIMED_OUT,
             Err(AcquireError::NotInitialised { .. }) => "not_initialised",
+            Err(AcquireError::PermitsDiffer { .. }) => "permits_differ",
             Err(AcquireError::Closed { .. }) => "closed",
             Err(AcquireError::NotDurable { .. }) => "not_durable",
             Err(AcquireError::Failed(failure)) => failure.outcome(),

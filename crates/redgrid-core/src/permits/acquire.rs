@@ -26,7 +26,6 @@ const MAX_LEASED: u64 = 1000;
 pub(super) struct Options {
     handle: SemaphoreHandle,
     permits: u64,
-    capacity: Option<u64>,
     closed: watch::Receiver<bool>,
     timeout: Option<Duration>,
     lease: Option<Duration>,
@@ -47,11 +46,11 @@ impl Options {
         if self.permits > max {
             return invalid("permits", expected, self.permits.to_string());
         }
-        if let Some(capacity) = self.capacity.filter(|capacity| !(1..=MAX_PERMITS).contains(capacity)) {
-            return invalid("capacity", "1 to 2147483647", capacity.to_string());
+        if let Some(capacity) = source.capacity.filter(|capacity| !(1..=MAX_PERMITS).contains(capacity)) {
+            return invalid("number of permits", "1 to 2147483647", capacity.to_string());
         }
-        if let Some(capacity) = self.capacity.filter(|capacity| *capacity < self.permits) {
-            return invalid("permits", "no more than the capacity", format!("{} of {capacity}", self.permits));
+        if let Some(capacity) = source.capacity.filter(|capacity| *capacity < self.permits) {
+            return invalid("permits", "no more than the semaphore has", format!("{} of {capacity}", self.permits));
         }
         for (option, lease) in [("lease", self.lease), ("auto_renew", self.auto_renew)] {
             match lease {
@@ -69,7 +68,6 @@ impl Options {
         let request = PermitRequest {
             permits: self.permits,
             lease: keys.leased.then(|| self.lease.map_or_else(renewed, LeaseMode::Fixed)),
-            capacity: self.capacity,
             awaits_init: self.awaits_init,
             try_only,
             wait: self.timeout,
@@ -129,13 +127,11 @@ macro_rules! options {
             pub fn new(
                 handle: &SemaphoreHandle,
                 permits: u64,
-                capacity: Option<u64>,
                 closed: watch::Receiver<bool>,
             ) -> Self {
                 $builder(Options {
                     handle: handle.clone(),
                     permits,
-                    capacity,
                     closed,
                     timeout: None,
                     lease: None,
@@ -176,7 +172,8 @@ macro_rules! options {
 
             /// Waits until permits are set if none were set yet.
             ///
-            /// Without it, the request fails with [`NotInitialised`](AcquireError::NotInitialised).
+            /// It has no effect if the handle gives the number of permits. Without it, the request
+            /// fails with [`NotInitialised`](AcquireError::NotInitialised).
             pub fn wait_for_init(mut self) -> Self {
                 self.0.awaits_init = true;
                 self

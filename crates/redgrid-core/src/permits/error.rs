@@ -20,13 +20,29 @@ pub enum AcquireError {
         /// How long the caller waited.
         waited: Duration,
     },
-    /// No permits were ever set, or the semaphore was deleted, and this handle has no capacity.
+    /// No permits were ever set, or the semaphore was deleted, and this handle gives no number.
     ///
     /// Nothing is held.
     #[error("the number of permits of `{name}` is not set")]
     NotInitialised {
         /// Name of the semaphore.
         name: Name,
+    },
+    /// The semaphore has another number of permits than this handle gives. Nothing is held.
+    ///
+    /// Another process gives another number, the number was changed, or plain permits of the
+    /// semaphore are held: those are missing from `found`.
+    #[error(
+        "`{name}` has {found} permits and was given {expected}: use one number in all processes, and no plain permits \
+         beside leased ones"
+    )]
+    PermitsDiffer {
+        /// Name of the semaphore.
+        name: Name,
+        /// The number that this handle gives.
+        expected: u64,
+        /// The number on the server: available permits, and held ones with a lease.
+        found: i64,
     },
     /// The handle was closed. Nothing is held.
     #[error("`{name}` is closed")]

@@ -22,6 +22,10 @@ static FAIR_EXCHANGE: IdempotentScript<4> =
 /// every second.
 pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3);
 
+/// What distinguishes the semaphores of a client: the key, whether permits have leases, whether the
+/// server queue is used, and the number of permits that the handle gives.
+pub(super) type SemaphoreId = (Bytes, bool, bool, Option<u64>);
+
 /// A semaphore: its name, its keys and channel, which are Redisson's, and its kind of permits.
 #[derive(Debug, Clone)]
 pub struct SemaphoreKeys {
@@ -37,6 +41,9 @@ pub struct SemaphoreKeys {
     pub leased: bool,
     /// Whether waiters of all processes are served in the order of their requests.
     pub fair: bool,
+    /// The number of all permits, if the handle gives it: the semaphore starts with it, and grants
+    /// nothing if it has another number.
+    pub capacity: Option<u64>,
     server_queue: Bytes,
     live_clients: Bytes,
 }
@@ -57,21 +64,28 @@ impl SemaphoreKeys {
             live_clients: companion("redgrid_semaphore_living", &key),
             leased,
             fair: false,
+            capacity: None,
             name,
             key,
         })
     }
 
+    /// Returns what distinguishes it from other semaphores of a client.
+    pub(super) fn id(&self) -> SemaphoreId {
+        (self.key.clone(), self.leased, self.fair, self.capacity)
+    }
+
     /// Returns the suffix of the deduplication key.
     ///
-    /// Kinds of permits with different suffixes have separate exchanges in flight.
-    fn dedup_suffix(&self) -> &'static str {
-        match (self.leased, self.fair) {
+    /// Semaphores with different suffixes have separate exchanges in flight.
+    fn dedup_suffix(&self) -> String {
+        let kind = match (self.leased, self.fair) {
             (true, true) => "leased-fair",
             (true, false) => "leased",
             (false, true) => "fair",
             (false, false) => "plain",
-        }
+        };
+        self.capacity.map_or_else(|| kind.to_owned(), |capacity| format!("{kind}-{capacity}"))
     }
 
     /// Returns the name of its kind in metrics and spans.
@@ -105,7 +119,6 @@ pub(super) struct LeaseCheck {
 /// Everything that one exchange sends.
 #[derive(Default)]
 pub(super) struct ExchangeRequest {
-    pub(super) capacity: Option<u64>,
     pub(super) returned_plain: u64,
     pub(super) returned_ids: Vec<PermitId>,
     pub(super) checks: Vec<LeaseCheck>,
@@ -121,10 +134,12 @@ impl ExchangeRequest {
             true => FAIR_EXCHANGE.with([key.clone(), leases.clone(), server_queue.clone(), live_clients.clone()]),
             false => EXCHANGE.with([key.clone(), leases.clone()]),
         };
+        // An exchange that only returns permits does not set their number.
+        let capacity = source.capacity.filter(|_| !self.requests.is_empty());
         let mut call = call
             .publish_arg()
             .arg(keys.channel.clone())
-            .arg(self.capacity.map(text).unwrap_or_default())
+            .arg(capacity.map(text).unwrap_or_default())
             .arg(text(self.returned_plain));
         for n in [self.returned_ids.len(), self.checks.len(), self.cancelled_positions.len()] {
             call = call.arg(n.to_string());
@@ -147,7 +162,7 @@ impl ExchangeRequest {
             }
         }
         call.with_sequence(
-            exactly_once::dedup_key(core, key, keys.dedup_suffix()),
+            exactly_once::dedup_key(core, key, &keys.dedup_suffix()),
             sequence,
             core.settings.response_timeout,
         )
@@ -165,10 +180,19 @@ pub(super) fn server_lease(mode: LeaseMode) -> Duration {
     }
 }
 
+/// Why an exchange granted none of its requests.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Refusal {
+    /// No permits were ever set.
+    NotInitialised,
+    /// The semaphore has this number of permits, and the handle gives another one.
+    PermitsDiffer(i64),
+}
+
 /// The server's reply.
 pub(super) struct ExchangeReply {
-    /// Whether each request was granted; `None` if no permits were ever set.
-    pub(super) granted: Option<Vec<bool>>,
+    /// Whether each request was granted.
+    pub(super) granted: Result<Vec<bool>, Refusal>,
     /// The number of available permits. It is negative if held permits were taken away.
     pub(super) left: i64,
     /// Number of subscribers to the message; `None` if there was nothing to publish.
@@ -193,7 +217,11 @@ impl ExchangeReply {
         let next_lease_end = next_lease_end.into_typed::<i64>()?;
         let granted = granted.into_typed::<String>()?;
         Ok(ExchangeReply {
-            granted: (granted != "-").then(|| granted.bytes().map(|flag| flag == b'1').collect()),
+            granted: match granted.strip_prefix('=') {
+                Some(found) => Err(Refusal::PermitsDiffer(found.parse().map_err(|_| expected())?)),
+                None if granted == "-" => Err(Refusal::NotInitialised),
+                None => Ok(granted.bytes().map(|flag| flag == b'1').collect()),
+            },
             left: left.into_typed()?,
             // -1: there was nothing to publish. Less: the message was refused.
             receivers: u64::try_from(if receivers < -1 { -2 - receivers } else { receivers }).ok(),

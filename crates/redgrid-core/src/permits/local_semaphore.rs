@@ -26,8 +26,6 @@ pub struct PermitRequest {
     pub permits: u64,
     /// The lease of each permit; `None` for permits without leases.
     pub lease: Option<LeaseMode>,
-    /// The number of permits that the semaphore starts with if none were set yet.
-    pub capacity: Option<u64>,
     /// If no permits were set yet, the request waits until some are.
     pub awaits_init: bool,
     /// Try only, without waiting.
@@ -42,6 +40,11 @@ pub struct PermitRequest {
 #[derive(Debug, Clone)]
 pub(super) enum AcquireFailure {
     NotInitialised,
+    /// The semaphore has `found` permits, and the handle gives `expected`.
+    PermitsDiffer {
+        expected: u64,
+        found: i64,
+    },
     Unknown(ServerError),
     Refused(ServerError),
     NotDurable(CommitError),
@@ -159,8 +162,8 @@ impl LocalSemaphore {
         let (result_sender, receiver) = oneshot::channel();
         let now = self.clock().now();
         let mut state = self.state();
-        state.last_id += 1;
-        let id = state.last_id;
+        // Unique in the client: handles that give different numbers of permits share a server queue.
+        let id = self.registry.next_id();
         if state.closed {
             let _ = result_sender.send(Err(AcquireFailure::ShuttingDown));
             return (receiver, id, DriverHandoff::default());

@@ -17,6 +17,11 @@
 //! available again by itself if its process dies. Both kinds use the same counter. Both return the
 //! permits of expired leases to it.
 //!
+//! A handle may give the number of all permits: available ones and those with a lease. Its requests
+//! set the number if there is none, and fail if there is another one. So they also fail while plain
+//! permits are held, which are in neither. Handles with different numbers have a `LocalSemaphore`
+//! each, as if they were in different processes.
+//!
 //! | file | contents |
 //! |---|---|
 //! | `permit_set` | permits that the process has: a number, and leases |

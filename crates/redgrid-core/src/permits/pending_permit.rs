@@ -162,6 +162,9 @@ impl Ticket {
                 Err(failed(Failure::Unauthorized { operation: operation(), source }))
             }
             Some(Err(AcquireFailure::NotInitialised)) => Err(AcquireError::NotInitialised { name: name() }),
+            Some(Err(AcquireFailure::PermitsDiffer { expected, found })) => {
+                Err(AcquireError::PermitsDiffer { name: name(), expected, found })
+            }
             Some(Err(AcquireFailure::Unknown(source))) => {
                 Err(failed(Failure::OutcomeUnknown { operation: operation(), source }))
             }

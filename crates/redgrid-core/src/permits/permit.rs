@@ -209,7 +209,7 @@ impl Permit {
             // A guard without permits does not keep its semaphore registered, so another one may be
             // by now.
             let (own, others) = (&self.semaphore.keys, &other.semaphore.keys);
-            let is_same = (&own.key, own.leased, own.fair) == (&others.key, others.leased, others.fair);
+            let is_same = own.id() == others.id();
             let has_none = self.permits.is_empty() || other.permits.is_empty();
             if !(is_same && has_none && self.client.id() == other.client.id()) {
                 return Err(other);

@@ -12,7 +12,7 @@ use futures_util::future::join;
 
 use super::durability::{AwaitingDurability, GrantedPermits, LeaseConfirmation};
 use super::error::ReleaseError;
-use super::exchange::{ExchangeReply, ExchangeRequest, RequestArgs};
+use super::exchange::{ExchangeReply, ExchangeRequest, Refusal, RequestArgs};
 use super::local_semaphore::{AcquireFailure, AcquireOutcome, LocalSemaphore};
 use super::permit_set::{PermitLease, PermitSet};
 use super::semaphore_handle::return_request;
@@ -213,7 +213,7 @@ impl LocalSemaphore {
             }
         }
 
-        let not_initialised = reply.granted.is_none();
+        let refusal = reply.granted.as_ref().err().copied();
         let requested = request.requests.len();
         let granted = reply.granted.unwrap_or_default();
         let mut grants = Vec::new();
@@ -225,10 +225,16 @@ impl LocalSemaphore {
             } else if let Some(at) = at {
                 let waiter = &state.queue[at];
                 waiter.status.set_exchange(None);
-                let result = match () {
-                    () if not_initialised && !waiter.request.awaits_init => Some(Err(AcquireFailure::NotInitialised)),
-                    () if waiter.request.try_only => Some(Ok(AcquireOutcome::TooFew)),
-                    () => None,
+                let result = match refusal {
+                    Some(Refusal::NotInitialised) if !waiter.request.awaits_init => {
+                        Some(Err(AcquireFailure::NotInitialised))
+                    }
+                    Some(Refusal::PermitsDiffer(found)) => {
+                        let expected = self.source.capacity.unwrap_or_default();
+                        Some(Err(AcquireFailure::PermitsDiffer { expected, found }))
+                    }
+                    _ if waiter.request.try_only => Some(Ok(AcquireOutcome::TooFew)),
+                    _ => None,
                 };
                 if let Some(result) = result
                     && let Some(waiter) = state.remove(at, self)
@@ -237,6 +243,8 @@ impl LocalSemaphore {
                 }
             }
         }
+        // Waiters behind them were not requested, and would wait for a message.
+        state.should_request |= matches!(refusal, Some(Refusal::PermitsDiffer(_)));
         if let Some((listeners, missing)) = state.silent_yield.take_if(|_| requested > 0) {
             let granted: u64 = grants.iter().map(|grant| grant.permits.count).sum();
             // Permits are taken without a message: if some are missing, a silent subscriber may

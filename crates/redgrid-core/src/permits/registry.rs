@@ -7,10 +7,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::exchange::SemaphoreKeys;
+use super::exchange::{SemaphoreId, SemaphoreKeys};
 use super::local_semaphore::{AcquireFailure, AcquireResult, LocalSemaphore, PermitRequest};
 use super::permit::Permit;
 use super::permit_set::PermitSet;
@@ -24,8 +23,9 @@ pub(crate) struct SemaphoreRegistry {
     core: Arc<Core>,
     background: mpsc::UnboundedSender<BackgroundTask>,
     state: Mutex<RegistryState>,
-    /// The sequence number of the next exchange.
+    /// The sequence number of the next exchange, and the id of the next request.
     next_sequence: AtomicU64,
+    next_id: AtomicU64,
     /// When the renewal task wakes by itself, in nanoseconds, and what wakes it earlier.
     renewals_wake_at: AtomicU64,
     renewals_changed: Notify,
@@ -34,8 +34,7 @@ pub(crate) struct SemaphoreRegistry {
 
 #[derive(Default)]
 struct RegistryState {
-    /// By key, whether permits have leases, and whether the server queue is used.
-    semaphores: HashMap<(Bytes, bool, bool), Arc<LocalSemaphore>>,
+    semaphores: HashMap<SemaphoreId, Arc<LocalSemaphore>>,
     closed: bool,
 }
 
@@ -46,6 +45,7 @@ impl SemaphoreRegistry {
             background,
             state: Mutex::default(),
             next_sequence: AtomicU64::new(1),
+            next_id: AtomicU64::new(1),
             renewals_wake_at: AtomicU64::new(Instant::MAX.as_nanos()),
             renewals_changed: Notify::new(),
             renewals_running: AtomicBool::new(false),
@@ -58,6 +58,10 @@ impl SemaphoreRegistry {
 
     pub(super) fn next_sequence(&self) -> u64 {
         self.next_sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Runs `work` in a task of the client.
@@ -76,7 +80,6 @@ impl SemaphoreRegistry {
     ) -> (Arc<LocalSemaphore>, oneshot::Receiver<AcquireResult>, u64, Option<InlineTask>) {
         // Held until the request is queued: idle semaphores are removed under the same lock.
         let mut state = self.state();
-        let id = (keys.key.clone(), keys.leased, keys.fair);
         let new = || LocalSemaphore::new(&self.core, self, Arc::clone(keys));
         let semaphore = match state.closed {
             true => {
@@ -84,7 +87,7 @@ impl SemaphoreRegistry {
                 semaphore.state().closed = true;
                 semaphore
             }
-            false => Arc::clone(state.semaphores.entry(id).or_insert_with(new)),
+            false => Arc::clone(state.semaphores.entry(keys.id()).or_insert_with(new)),
         };
         let (receiver, waiter_id, handoff) = semaphore.enqueue(client, request, until, status);
         // Unlocked first: polling an inline loop may take this lock.
@@ -98,17 +101,15 @@ impl SemaphoreRegistry {
         if state.closed {
             return None;
         }
-        let id = (keys.key.clone(), keys.leased, keys.fair);
-        let semaphore = state.semaphores.get(&id).cloned();
+        let semaphore = state.semaphores.get(&keys.id()).cloned();
         let semaphore = semaphore.unwrap_or_else(|| LocalSemaphore::new(&self.core, self, Arc::clone(keys)));
         Some(Permit::new(client.clone(), semaphore, PermitSet::default()))
     }
 
     /// Removes a semaphore that is not in use.
     pub(super) fn remove_if_idle(&self, semaphore: &Arc<LocalSemaphore>) {
-        let keys = &semaphore.keys;
+        let id = semaphore.keys.id();
         let mut state = self.state();
-        let id = (keys.key.clone(), keys.leased, keys.fair);
         if semaphore.is_idle() && state.semaphores.get(&id).is_some_and(|registered| Arc::ptr_eq(registered, semaphore))
         {
             state.semaphores.remove(&id);

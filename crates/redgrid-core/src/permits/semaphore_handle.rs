@@ -66,15 +66,18 @@ pub struct SemaphoreHandle {
 }
 
 impl SemaphoreHandle {
-    /// Creates a handle for the semaphore with this name.
+    /// Creates a handle for the semaphore with this name, whose permits have leases or not.
     pub fn new(client: &Client, name: impl AsRef<str>, leased: bool) -> Self {
         SemaphoreHandle { client: client.clone(), keys: SemaphoreKeys::new(client, name, leased).map(Arc::new) }
     }
 
-    /// Returns the same semaphore, with or without leases.
+    /// Returns the same semaphore with this number of permits.
+    ///
+    /// It is set on first use. If the semaphore has another number by then, requests fail with
+    /// [`PermitsDiffer`](super::AcquireError::PermitsDiffer).
     #[must_use]
-    pub fn leased(self, leased: bool) -> Self {
-        self.with(|keys| keys.leased = leased)
+    pub fn capacity(self, permits: u64) -> Self {
+        self.with(|keys| keys.capacity = Some(permits))
     }
 
     /// Returns the same semaphore, where waiters are served in the order of their requests.

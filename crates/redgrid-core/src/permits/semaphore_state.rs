@@ -112,7 +112,6 @@ pub(super) struct SemaphoreState {
     pub(super) first_timeout: Instant,
     /// Try-only requests may be in the queue.
     has_tries: bool,
-    pub(super) last_id: u64,
     /// Permits of this process that no guard holds.
     pub(super) idle_permits: PermitSet,
     /// Permits to be returned to the server.
@@ -186,7 +185,6 @@ impl SemaphoreState {
             queue: VecDeque::new(),
             first_timeout: Instant::MAX,
             has_tries: false,
-            last_id: 0,
             idle_permits: PermitSet::default(),
             returns: Vec::new(),
             cancelled_positions: Vec::new(),
@@ -409,7 +407,6 @@ impl SemaphoreState {
                     lease: waiter.request.lease,
                     ids,
                 });
-                request.capacity = request.capacity.or(waiter.request.capacity);
             }
         }
         for pending in &returns {

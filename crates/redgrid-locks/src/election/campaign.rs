@@ -9,7 +9,7 @@ use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::lock::{AcquireRequest, HoldWatch, LeaseMode, LostReason};
-use redgrid_core::{Name, ServerError, Token};
+use redgrid_core::{IntoArg, Name, ServerError, Token};
 
 use super::Election;
 use super::kind::{LEADING, proclaim_request};
@@ -40,8 +40,8 @@ impl Campaign {
     ///
     /// It has up to 1,024 bytes, and is the id of the client unless set.
     #[doc(alias = "Proclaim")]
-    pub fn proclaim(mut self, id: impl Into<Bytes>) -> Self {
-        self.id = Some(id.into());
+    pub fn proclaim(mut self, id: impl IntoArg) -> Self {
+        self.id = Some(id.into_arg());
         self
     }
 

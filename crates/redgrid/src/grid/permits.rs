@@ -3,14 +3,22 @@
 use super::Grid;
 
 impl Grid {
-    /// A semaphore: so many permits for all processes. See [`Semaphore`](redgrid_semaphore::Semaphore).
+    /// Returns the semaphore with this name and number of permits, shared by all processes. Its
+    /// permits have leases. See [`Semaphore`](redgrid_semaphore::Semaphore).
     #[cfg(feature = "semaphore")]
-    #[doc(alias = "getSemaphore")]
-    pub fn semaphore(&self, name: impl AsRef<str>) -> redgrid_semaphore::Semaphore {
-        redgrid_semaphore::Semaphore::new(&self.client, name)
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u64) -> redgrid_semaphore::Semaphore {
+        redgrid_semaphore::Semaphore::new(&self.client, name, permits)
     }
 
-    /// A semaphore whose permits have ids and leases. See
+    /// Returns Redisson's RSemaphore with this name: a number of permits without leases. See
+    /// [`PlainSemaphore`](redgrid_semaphore::PlainSemaphore).
+    #[cfg(feature = "semaphore")]
+    #[doc(alias = "getSemaphore")]
+    pub fn plain_semaphore(&self, name: impl AsRef<str>) -> redgrid_semaphore::PlainSemaphore {
+        redgrid_semaphore::Semaphore::plain(&self.client, name)
+    }
+
+    /// Returns the semaphore with this name whose permits have ids and leases. See
     /// [`PermitExpirableSemaphore`](redgrid_permit_expirable_semaphore::PermitExpirableSemaphore).
     #[cfg(feature = "permit-expirable-semaphore")]
     #[doc(alias = "getPermitExpirableSemaphore")]
@@ -21,7 +29,8 @@ impl Grid {
         redgrid_permit_expirable_semaphore::PermitExpirableSemaphore::new(&self.client, name)
     }
 
-    /// A latch that many wait for until so many things are done. See [`CountDownLatch`](redgrid_countdown_latch::CountDownLatch).
+    /// Returns the latch with this name: waiters wait until its count is zero. See
+    /// [`CountDownLatch`](redgrid_countdown_latch::CountDownLatch).
     #[cfg(feature = "countdown-latch")]
     #[doc(alias = "getCountDownLatch")]
     pub fn countdown_latch(&self, name: impl AsRef<str>) -> redgrid_countdown_latch::CountDownLatch {

@@ -1,8 +1,7 @@
 //! Requests, each retried until its deadline.
 
-use bytes::Bytes;
-
 use super::Client;
+use crate::arg::IntoArg;
 use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::retry::{Progress, RetryPolicy};
@@ -18,8 +17,8 @@ impl Client {
     /// let text: Option<String> = client.command("GET").key("greeting")?.query().await?;
     /// # Ok(()) }
     /// ```
-    pub fn command(&self, name: impl Into<Bytes>) -> Command {
-        Command { client: self.clone(), request: Request::command(name) }
+    pub fn command(&self, name: impl IntoArg) -> Command {
+        Command { client: self.clone(), request: Request::command(name.into_arg()) }
     }
 
     /// Sends a request, usually a script call, and reads its reply as `T`.

@@ -164,8 +164,8 @@ impl Kinds {
     /// Selects events by the server's names, such as `hset` and `rpush`.
     ///
     /// For a name that is unknown here, the server's setting is not checked.
-    pub fn named<N: Into<Cow<'static, str>>>(names: impl IntoIterator<Item = N>) -> Self {
-        Kinds { kinds: Vec::new(), named: names.into_iter().map(Into::into).collect() }
+    pub fn named<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        Kinds { kinds: Vec::new(), named: names.into_iter().map(|name| Cow::Owned(name.into())).collect() }
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -10,7 +10,8 @@
 -- KEYS[5]  live clients  sorted set; each client with a position, by the millisecond until which it
 --                        counts as live
 -- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `left`
--- ARGV[6]  capacity      number of permits if none were set; empty to set none
+-- ARGV[6]  capacity      number of permits if none were set; empty to set none. If another number was
+--                        set, no request is granted
 -- ARGV[7]  plain         number of returned permits without a lease
 -- ARGV[8]  r, [9] w, [10] g   number of returned ids, of checked leases and of cancelled positions
 -- ARGV[11] client        whose positions the requests have
@@ -19,7 +20,8 @@
 --          lease, and with a lease an id for each permit. `exact` is `1` to end the lease then, and
 --          `0` to end it no earlier
 -- Returns  {granted, left, receivers, next, returned, held}
---            granted    `1` or `0` for each request; `-` if no permits were set and none were taken
+--            granted    `1` or `0` for each request; `-` if no permits were set and none were taken;
+--                       `=<number>` if another number of permits was set, and none were taken
 --            left       number of available permits
 --            receivers  subscribers that got the message; -1 if there was none; -2 - n if it was
 --                       refused, and n subscribers did not get it
@@ -95,8 +97,11 @@ local left = stored and tonumber(stored) or ARGV[6] - redis.call('ZCARD', KEYS[3
 if stored then
   left = left + freed + tonumber(ARGV[7])
 end
+-- What Redisson calls the number of permits: available ones, and those with a lease.
+local number = stored and stored + redis.call('ZCARD', KEYS[3])
+local differs = number and ARGV[6] ~= '' and number ~= tonumber(ARGV[6])
 local requests, by_position = {}, {}
-while ARGV[at] do
+while ARGV[at] and not differs do
   local request = {n = tonumber(ARGV[at]), position = ARGV[at + 1], lease = tonumber(ARGV[at + 2]), ids = at + 3}
   at = at + 3 + (request.lease > 0 and request.n or 0)
   requests[#requests + 1] = request
@@ -200,4 +205,5 @@ remove(KEYS[4], removed_positions)
 -- `pcall`: the key may be gone by now.
 local first_end = redis.pcall('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2]
 first_end = first_end and math.max(0, tonumber(first_end) - now) or -1
-return answer({table.concat(granted), string.format('%.0f', left), receivers, string.format('%.0f', first_end), returned, still_held})
+granted = differs and string.format('=%.0f', number) or table.concat(granted)
+return answer({granted, string.format('%.0f', left), receivers, string.format('%.0f', first_end), returned, still_held})

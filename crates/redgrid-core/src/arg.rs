@@ -1,0 +1,97 @@
+//! Text and bytes that are sent as they are.
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::name::Name;
+
+/// Text or bytes that are sent as they are, owned or borrowed: `&str`, `String`, `&String`,
+/// [`Name`], `&[u8]`, `Vec<u8>`, [`Bytes`] and the like.
+///
+/// Owned values are moved, borrowed ones are copied. Arguments, patterns and stored bytes use it;
+/// names of objects are `impl AsRef<str>`.
+pub trait IntoArg: sealed::Sealed {
+    /// Returns the bytes.
+    fn into_arg(self) -> Bytes;
+}
+
+mod sealed {
+    /// Implemented only here, so that more types can be added.
+    pub trait Sealed {}
+}
+
+/// Types that [`Bytes`] takes without a copy.
+macro_rules! owned {
+    ($($type:ty),*) => {$(
+        impl sealed::Sealed for $type {}
+        impl IntoArg for $type {
+            fn into_arg(self) -> Bytes {
+                self.into()
+            }
+        }
+    )*};
+}
+
+owned!(Bytes, BytesMut, String, Vec<u8>, Box<[u8]>);
+
+/// Types whose bytes are copied, with the generics that they have.
+macro_rules! copied {
+    ($([$($generics:tt)*] $type:ty),*) => {$(
+        impl<$($generics)*> sealed::Sealed for $type {}
+        impl<$($generics)*> IntoArg for $type {
+            fn into_arg(self) -> Bytes {
+                let bytes: &[u8] = self.as_ref();
+                Bytes::copy_from_slice(bytes)
+            }
+        }
+    )*};
+}
+
+copied!([] &str, [] &String, [] &[u8], [] &Vec<u8>, [const N: usize] [u8; N], [const N: usize] &[u8; N]);
+
+impl sealed::Sealed for &Bytes {}
+impl IntoArg for &Bytes {
+    fn into_arg(self) -> Bytes {
+        self.clone()
+    }
+}
+
+impl sealed::Sealed for Cow<'_, str> {}
+impl IntoArg for Cow<'_, str> {
+    fn into_arg(self) -> Bytes {
+        self.into_owned().into()
+    }
+}
+
+impl sealed::Sealed for Name {}
+impl IntoArg for Name {
+    fn into_arg(self) -> Bytes {
+        self.as_str().into_arg()
+    }
+}
+
+impl sealed::Sealed for &Name {}
+impl IntoArg for &Name {
+    fn into_arg(self) -> Bytes {
+        self.as_str().into_arg()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(arg: impl IntoArg) -> String {
+        String::from_utf8(arg.into_arg().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn owned_and_borrowed_text_and_bytes_are_the_same() {
+        let (owned, name) = ("a".to_owned(), Name::new("a").unwrap());
+        let texts = [text("a"), text(&owned), text(owned), text(Cow::Borrowed("a")), text(&name), text(name)];
+        let bytes = [text(b"a"), text(*b"a"), text(&b"a"[..]), text(&vec![b'a']), text(vec![b'a'])];
+        let shared = [text(&Bytes::from_static(b"a")), text(Bytes::from_static(b"a"))];
+        assert!(texts.iter().chain(&bytes).chain(&shared).all(|text| text == "a"));
+    }
+}
