@@ -1,5 +1,5 @@
-//! Where a value came from, and what can be wrong with it. No password is in any of this, and no address or URL that may
-//! hold one.
+//! Where a value came from, and what can be wrong with it. No password is in any of this, and no
+//! address or URL that may hold one.
 
 use std::fmt;
 use std::io;
@@ -131,7 +131,8 @@ pub enum ConfigError {
         /// Why.
         kind: io::ErrorKind,
     },
-    /// The file is not in the format that its name promises. (What it says there is not repeated: it may be a password.)
+    /// The file is not in the format that its name promises. (What it says there is not repeated:
+    /// it may be a password.)
     #[error("{} is not {format}: line {line}, column {column} can not be understood", path.display())]
     Syntax {
         /// The file.

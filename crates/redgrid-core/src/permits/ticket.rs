@@ -17,7 +17,7 @@ use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::lock::{GRACE, InlineTask};
-use crate::observe::{About, Observed};
+use crate::observe::{OpContext, OpSpan};
 
 /// A pending request for permits.
 ///
@@ -71,9 +71,9 @@ impl Ticket {
     /// are returned in the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<Permit>, AcquireError>> + Send + use<> {
         let source = Arc::clone(&self.semaphore.source);
-        let about = About { kind: source.kind(), name: &source.name };
-        let span = Observed::acquire(about, self.client.clock(), self.entered);
-        span.around(self.wait())
+        let context = OpContext { kind: source.kind(), name: &source.name };
+        let span = OpSpan::acquire(context, self.client.clock(), self.entered);
+        span.instrument(self.wait())
     }
 
     async fn wait(mut self) -> Result<Option<Permit>, AcquireError> {

@@ -9,7 +9,7 @@ use crate::lock::{
     AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, LockProtocol, MultiOutcome,
     PendingAcquire, TakeoverFrom,
 };
-use crate::observe::{About, Done, Observed, count};
+use crate::observe::{OpContext, OpSpan, Outcome, count};
 
 impl Client {
     /// Starts an acquire of a hold. All lock-like objects use this method.
@@ -85,8 +85,8 @@ impl Client {
         from: TakeoverFrom,
     ) -> Result<Option<HoldGuard>, AcquireError> {
         let releases = from != TakeoverFrom::Anybody;
-        let observed = Observed::force(About { kind: kind.name(), name: &target.name }, releases);
-        observed.around(self.0.table.take_over(self, kind, target, request, from)).await
+        let op = OpSpan::force(OpContext { kind: kind.name(), name: &target.name }, releases);
+        op.instrument(self.0.table.take_over(self, kind, target, request, from)).await
     }
 
     /// Takes over a hold that another process has detached.

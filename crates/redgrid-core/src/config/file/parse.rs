@@ -1,4 +1,4 @@
-//! What stands in a file: its values, and the text of a scalar as it is written there.
+//! The values of a file, and the source text of a scalar.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,31 +11,31 @@ use toml::de::{DeTable, DeValue};
 use yaml_serde::value::{Tag, TaggedValue};
 use yaml_serde::{Mapping, Value as Yaml};
 
-use super::{At, Fault, Format};
+use super::{At, Format, ParseError};
 
 /// Parses the whole text.
-pub(super) fn parse(format: Format, text: &str) -> Result<Yaml, Fault> {
-    let doubled = Cell::new(None);
-    let root = Node { path: String::new(), doubled: &doubled };
+pub(super) fn parse(format: Format, text: &str) -> Result<Yaml, ParseError> {
+    let duplicate = Cell::new(None);
+    let root = Node { path: String::new(), duplicate: &duplicate };
     let parsed = match format {
         Format::Yaml => {
             root.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| match error.location() {
-                Some(place) => Fault::Syntax { line: place.line(), column: place.column() },
-                // These have no place in the text.
-                None => second_document(text).map_or(Fault::Aliases, |line| Fault::SecondDocument { line }),
+                Some(position) => ParseError::Syntax { line: position.line(), column: position.column() },
+                // These errors have no position in the text.
+                None => second_document(text).map_or(ParseError::Aliases, |line| ParseError::SecondDocument { line }),
             })
         }
         Format::Toml => toml(root, text).map_err(|error| {
             let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
             let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-            Fault::Syntax { line: before.matches('\n').count() + 1, column: before.len() - line_start + 1 }
+            ParseError::Syntax { line: before.matches('\n').count() + 1, column: before.len() - line_start + 1 }
         }),
         Format::Json => {
-            json(root, text).map_err(|error| Fault::Syntax { line: error.line(), column: error.column().max(1) })
+            json(root, text).map_err(|error| ParseError::Syntax { line: error.line(), column: error.column().max(1) })
         }
     };
-    match doubled.take() {
-        Some(key) => Err(Fault::Doubled { key }),
+    match duplicate.take() {
+        Some(key) => Err(ParseError::DuplicateKey { key }),
         None => parsed,
     }
 }
@@ -50,7 +50,7 @@ fn json(root: Node<'_>, text: &str) -> Result<Yaml, serde_json::Error> {
     deserializer.end().map(|()| value)
 }
 
-/// The line, from 1, at which a second document begins.
+/// Returns the line, from 1, at which a second document begins.
 fn second_document(text: &str) -> Option<usize> {
     let is_marker = |line: &str| line == "---" || line.starts_with("--- ");
     let is_content = |line: &str| !line.trim().is_empty() && !line.starts_with(['#', '%']);
@@ -64,13 +64,13 @@ fn second_document(text: &str) -> Option<usize> {
     None
 }
 
-/// The text of a scalar as it is written, without quotes. `None` where the path leads to none.
+/// Returns the source text of a scalar, without quotes; `None` if the path leads to none.
 pub(super) fn text_at(format: Format, text: &str, at: At<'_>) -> Option<String> {
     let mut path: Vec<Step<'_>> = at.key.split('.').map(Step::Key).collect();
     path.extend(at.index.map(Step::Index));
     match format {
-        // All JSON is YAML, whose parser gives the text of a number where a text is wanted.
-        Format::Yaml | Format::Json => Written(&path).deserialize(yaml_serde::Deserializer::from_str(text)).ok()?,
+        // JSON is a subset of YAML, and the YAML parser returns the text of a number on request.
+        Format::Yaml | Format::Json => ScalarText(&path).deserialize(yaml_serde::Deserializer::from_str(text)).ok()?,
         Format::Toml => {
             let table = DeTable::parse(text).ok()?;
             let mut steps = path.iter();
@@ -94,10 +94,10 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// The text at the end of a path.
-struct Written<'a>(&'a [Step<'a>]);
+/// Extracts the text at the end of a path.
+struct ScalarText<'a>(&'a [Step<'a>]);
 
-impl<'de> DeserializeSeed<'de> for Written<'_> {
+impl<'de> DeserializeSeed<'de> for ScalarText<'_> {
     type Value = Option<String>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -108,7 +108,7 @@ impl<'de> DeserializeSeed<'de> for Written<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Written<'_> {
+impl<'de> Visitor<'de> for ScalarText<'_> {
     type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for Written<'_> {
         let mut found = None;
         while let Some(key) = map.next_key::<String>()? {
             match self.0 {
-                [Step::Key(wanted), rest @ ..] if key == *wanted => found = map.next_value_seed(Written(rest))?,
+                [Step::Key(wanted), rest @ ..] if key == *wanted => found = map.next_value_seed(ScalarText(rest))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -131,23 +131,24 @@ impl<'de> Visitor<'de> for Written<'_> {
         for _ in 0..*wanted {
             all.next_element::<IgnoredAny>()?;
         }
-        let found = all.next_element_seed(Written(rest))?.flatten();
+        let found = all.next_element_seed(ScalarText(rest))?.flatten();
         while all.next_element::<IgnoredAny>()?.is_some() {}
         Ok(found)
     }
 }
 
-/// A value and all below it. Unlike the parsers' own values it takes numbers of any size, and says which key stands twice.
+/// A value and everything below it. Unlike the parsers' own values, it accepts numbers of any size
+/// and reports which key is duplicated.
 struct Node<'a> {
-    /// The keys that lead to it, with dots between them.
+    /// The keys that lead to it, separated by dots.
     path: String,
-    doubled: &'a Cell<Option<String>>,
+    duplicate: &'a Cell<Option<String>>,
 }
 
 impl Node<'_> {
     fn below(&self, key: &str) -> Self {
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        Node { path, doubled: self.doubled }
+        Node { path, duplicate: self.duplicate }
     }
 }
 
@@ -171,7 +172,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         while let Some(key) = map.next_key::<String>()? {
             let below = self.below(&key);
             if all.contains_key(&key) {
-                self.doubled.set(Some(below.path));
+                self.duplicate.set(Some(below.path));
                 return Err(A::Error::custom("a key stands twice"));
             }
             let value = map.next_value_seed(below)?;
@@ -209,7 +210,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         Ok(Yaml::Number(number.into()))
     }
 
-    // Beyond 64 bits a number is only ever a text; what is here decides no more than that it is one.
+    // A number beyond 64 bits is only valid as a text. This value only marks it as a number.
     fn visit_i128<E>(self, number: i128) -> Result<Yaml, E> {
         Ok(Yaml::Number((number as f64).into()))
     }
