@@ -1,24 +1,27 @@
--- look.lua: how messages are, for those who only look. Behind state.lua.
+-- browse.lua: returns messages without receiving them. Appended to state.lua.
 --
 -- KEYS[1…10]  as KEYS[2…11] of queue.lua
--- ARGV[1]     what: `one`, `first` or `dead`
--- ARGV[2]     one: the message; first and dead: how many, at most 100
--- ARGV[3]     dead: those behind this number; `` for the first
--- Returns     for each message, flat: message, attempt, priority, pushed, place, until, reason, bytes. `place` is ready, delayed, flight or
---             dead; `until` when that ends, for the dead when they died, for those that are ready 0: milliseconds since 1970. `first` are those
---             that a receive would be given now, in that order, at most 4 MiB and one. What is over is not told, although it was not dropped yet
+-- ARGV[1]     `one`, `first` or `dead`
+-- ARGV[2]     one: the message; first and dead: the maximum number, at most 100
+-- ARGV[3]     dead: those after this id; empty for the first
+-- Returns     for each message, flat: message, attempt, priority, pushed, state, until, reason,
+--             bytes. The state is ready, delayed, flight or dead. `until` is its end; for dead
+--             letters the time of death; for ready ones 0; in milliseconds since 1970.
+--             `first` returns those that a receive would get now, in that order, at most 4 MiB and
+--             one. Expired messages are left out, even if they have not been dropped yet.
 --
--- Work: O(log n) for each message; for `first` of 100 that are ready, that are due, and that were not settled in time. Writes nothing.
+-- Work: O(log n) for each message. For `first`: of 100 that are ready, 100 that are due, and 100
+-- that were not settled in time. Writes nothing.
 local BODIES, STATES, READY, DELAYED, FLIGHT = KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ENDS, DEAD = KEYS[7], KEYS[10]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local found, size = {}, 0
+local reply, size = {}, 0
 local function text(number)
   return string.format('%.0f', number)
 end
--- What is kept of a message that is not over.
-local function known(id)
+-- Returns the state of a message that has not expired.
+local function live_state(id)
   local packed = redis.call('HGET', STATES, id)
   local ends = tonumber(redis.call('ZSCORE', ENDS, id) or nil)
   local held = ends and ends <= now and tonumber(redis.call('ZSCORE', FLIGHT, id) or nil)
@@ -26,36 +29,36 @@ local function known(id)
     return read_state(packed)
   end
 end
-local function tell(id)
-  local state = known(id)
+local function append(id)
+  local state = live_state(id)
   if not state then
     return true
   end
   size = size + redis.call('HSTRLEN', BODIES, id)
-  if #found > 0 and size > 4194304 then
+  if #reply > 0 and size > 4194304 then
     return false
   end
-  local where, till = 'ready', '0'
+  local state_name, until_ = 'ready', '0'
   if redis.call('ZSCORE', DEAD, id) then
-    where, till = 'dead', text(state[7])
+    state_name, until_ = 'dead', text(state[7])
   else
     for name, key in pairs({delayed = DELAYED, flight = FLIGHT}) do
       local due = redis.call('ZSCORE', key, id)
       if due and tonumber(due) > now then
-        where, till = name, due
+        state_name, until_ = name, due
       end
     end
   end
   local bytes = redis.call('HGET', BODIES, id) or ''
-  for _, part in ipairs({id, state[1], state[2], text(state[4]), where, till, state[6], bytes}) do
-    found[#found + 1] = part
+  for _, part in ipairs({id, state[1], state[2], text(state[4]), state_name, until_, state[6], bytes}) do
+    reply[#reply + 1] = part
   end
   return true
 end
 
 if ARGV[1] == 'one' then
-  tell(ARGV[2])
-  return found
+  append(ARGV[2])
+  return reply
 end
 local most, ids = math.min(tonumber(ARGV[2]), 100), {}
 if ARGV[1] == 'dead' then
@@ -63,9 +66,9 @@ if ARGV[1] == 'dead' then
   ids = redis.call('ZRANGEBYSCORE', DEAD, behind, '+inf', 'LIMIT', 0, most)
 else
   local order, attempts = {}, tonumber(redis.call('HGET', KEYS[1], 'attempts') or nil) or 0
-  local function add(found, most_attempts)
-    for _, id in ipairs(found) do
-      local state = known(id)
+  local function add(candidates, most_attempts)
+    for _, id in ipairs(candidates) do
+      local state = live_state(id)
       if state and (most_attempts == 0 or state[1] < most_attempts) then
         order[id] = (9 - state[2]) .. id
         ids[#ids + 1] = id
@@ -74,13 +77,13 @@ else
   end
   add(redis.call('ZRANGE', READY, 0, 99), 0)
   add(redis.call('ZRANGEBYSCORE', DELAYED, '-inf', text(now), 'LIMIT', 0, 100), 0)
-  -- Those that were tried often enough will be dead.
+  -- Those that reached the maximum number of attempts will be dead letters.
   add(redis.call('ZRANGEBYSCORE', FLIGHT, '-inf', text(now), 'LIMIT', 0, 100), attempts)
   table.sort(ids, function(one, other) return order[one] < order[other] end)
 end
 for at = 1, math.min(most, #ids) do
-  if not tell(ids[at]) then
+  if not append(ids[at]) then
     break
   end
 end
-return found
+return reply

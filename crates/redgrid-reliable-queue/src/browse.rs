@@ -1,16 +1,16 @@
-//! What look.lua tells of a message.
+//! Parses the messages in the reply of browse.lua.
 
 use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_core::object::Place;
 
-use crate::message::{Message, MessageId, MessageState, moment};
+use crate::message::{Message, MessageId, MessageState, parse_millis};
 
 pub(crate) fn read<T, C: Clone>(parts: &[Bytes], place: &Place, codec: &C) -> Option<Message<T, C>> {
-    let [id, attempts, priority, pushed, at, until, reason, framed] = parts else { return None };
+    let [id, attempts, priority, pushed, at, until, reason, bytes] = parts else { return None };
     let number = |text: &Bytes| std::str::from_utf8(text).ok()?.parse::<u32>().ok();
-    let until = moment(until)?;
+    let until = parse_millis(until)?;
     let state = match &at[..] {
         b"ready" => MessageState::Ready,
         b"delayed" => MessageState::Delayed { until },
@@ -22,10 +22,10 @@ pub(crate) fn read<T, C: Clone>(parts: &[Bytes], place: &Place, codec: &C) -> Op
         id: MessageId::read(id)?,
         attempts: number(attempts)?,
         priority: u8::try_from(number(priority)?).ok()?,
-        pushed_at: moment(pushed)?,
+        pushed_at: parse_millis(pushed)?,
         state,
         place: place.clone(),
-        framed: framed.clone(),
+        bytes: bytes.clone(),
         codec: codec.clone(),
         values: PhantomData,
     })
