@@ -1,12 +1,12 @@
-//! Who may have written some bytes: a guess, to say in errors.
+//! Guesses the format of bytes, for errors.
 
 use std::fmt;
 
 use crate::error::cut;
 use crate::kryo::read::{self, Simple};
 
-/// What bytes look like, judged by how they begin: a guess, for errors. bincode and postcard cannot be told: their bytes
-/// say nothing of themselves.
+/// A guess at the format of bytes from their beginning, for errors. bincode and postcard cannot be
+/// recognized: their bytes do not describe themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LooksLike {
@@ -16,27 +16,27 @@ pub enum LooksLike {
     Number,
     /// Other text.
     Text,
-    /// What Redisson writes unless it is told otherwise, with the class where it is no simple one.
+    /// The encoding of Redisson's default codec, with the class unless it is a simple one.
     Kryo {
-        /// As Java names it, cut to 120 characters.
+        /// The name of the class in Java, cut to 120 characters.
         class: Option<String>,
     },
     /// MessagePack: a map, a list or a string.
     MessagePack,
     /// CBOR: a map, a list or a string.
     Cbor,
-    /// Java's own serialisation (Redisson's SerializationCodec).
+    /// Java's own serialization (Redisson's SerializationCodec).
     JavaSerialized,
-    /// Zstandard, as Redisson's ZStdCodec and our `Zstd` write it or bare.
+    /// Zstandard, with or without the length prefix of Redisson's ZStdCodec and our `Zstd`.
     Zstd,
-    /// A frame of LZ4 (not Redisson's LZ4Codec, which has no mark).
+    /// An LZ4 frame (Redisson's LZ4Codec has no magic number).
     Lz4Frame,
     /// gzip.
     Gzip,
 }
 
 impl LooksLike {
-    /// What `bytes` look like, if they look like anything.
+    /// Guesses the format of `bytes`; `None` if it is not recognized.
     pub fn guess(bytes: &[u8]) -> Option<LooksLike> {
         match bytes {
             [] => return None,
@@ -54,14 +54,15 @@ impl LooksLike {
         if let Some(guess) = text(bytes) {
             return Some(guess);
         }
-        // Both have maps and lists of the same first bytes; which one it is shows where the value ends.
+        // Both have maps and lists with the same first bytes; the end of the value distinguishes
+        // them.
         if messagepack(bytes) {
             return Some(LooksLike::MessagePack);
         }
         cbor(bytes).then_some(LooksLike::Cbor)
     }
 
-    /// Whether `codec` writes such.
+    /// Whether `codec` writes this format.
     pub(crate) fn is_of(&self, codec: &str) -> bool {
         match self {
             LooksLike::Json => codec == "Json",
@@ -94,13 +95,13 @@ impl fmt::Display for LooksLike {
     }
 }
 
-/// Of a long text only the beginning and the last byte are looked at.
+/// Checks only the beginning and the last byte of a long text.
 fn text(bytes: &[u8]) -> Option<LooksLike> {
     let whole = bytes.len() <= BEGINNING;
     let begin = &bytes[..bytes.len().min(BEGINNING)];
     let begin = match std::str::from_utf8(begin) {
         Ok(text) => text,
-        // A character may be cut where the beginning ends.
+        // A character may be cut at the end of the beginning.
         Err(error) if !whole && error.error_len().is_none() => {
             std::str::from_utf8(&begin[..error.valid_up_to()]).ok()?
         }
@@ -118,7 +119,7 @@ fn text(bytes: &[u8]) -> Option<LooksLike> {
     }
 }
 
-/// Whether it is one map, list or string, from the first byte to the last.
+/// Whether it is exactly one map, list or string.
 fn messagepack(bytes: &[u8]) -> bool {
     let mut rest = Rest(bytes);
     let first = bytes[0];
@@ -158,8 +159,8 @@ fn messagepack(bytes: &[u8]) -> bool {
     rest.0.is_empty()
 }
 
-/// Whether it is one map, list or string, from the first byte to the last; of those without a length only how they begin
-/// and end is looked at.
+/// Whether it is exactly one map, list or string. For those without a length, only the beginning
+/// and the end are checked.
 fn cbor(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(SELF_DESCRIBED).unwrap_or(bytes);
     let Some(&first) = bytes.first() else { return false };
@@ -193,11 +194,11 @@ fn cbor(bytes: &[u8]) -> bool {
     rest.0.is_empty()
 }
 
-/// Bytes that are walked through.
+/// The input that has not been read.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
-    /// A number of `len` bytes, the high one first.
+    /// Reads a big-endian number of `len` bytes.
     fn number(&mut self, len: usize) -> Option<u64> {
         let (number, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -209,17 +210,17 @@ impl Rest<'_> {
         Some(())
     }
 
-    /// So many more values are to come. No more than there are bytes: each has one at least.
+    /// Adds `more` pending values. There cannot be more than bytes: each has at least one.
     fn add(&self, pending: &mut u64, more: u64) -> Option<u64> {
         *pending = pending.checked_add(more).filter(|sum| *sum <= self.0.len() as u64)?;
         Some(0)
     }
 }
 
-/// How much is looked at to tell text.
+/// The number of bytes checked to recognize text.
 const BEGINNING: usize = 256;
 
-/// CBOR's tag 55799, which only says that CBOR follows.
+/// CBOR's self-description tag 55799.
 pub(crate) const SELF_DESCRIBED: &[u8] = &[0xd9, 0xd9, 0xf7];
 
 #[cfg(test)]
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_told_although_a_character_is_cut() {
+    fn text_is_recognized_although_a_character_is_cut() {
         let mut long = "a".repeat(BEGINNING - 1);
         long.push_str("\u{fc}\u{fc}");
         assert_eq!(guess(long.as_bytes()), "Text");
