@@ -47,16 +47,15 @@ pub(crate) fn decode(encode: &Bytes) -> Option<(Headers, Bytes)> {
         WITH_HEADERS => {
             let (size, rest) = encode[1..].split_first_chunk::<4>()?;
             let size = usize::try_from(u32::from_be_bytes(*size)).ok()?;
-            let mut rest = rest.get(..size)?;
-            let headers_end = 5 + size;
+            let (mut rest, headers_end) = (rest.get(..size)?, 5 + size);
             let mut headers = Vec::new();
             while !rest.is_empty() {
-                let (len, rest) = rest.split_first_chunk::<2>()?;
-                let (name, rest) = rest.split_at_checked(u16::from_be_bytes(*len).into())?;
-                let (len, rest) = rest.split_first_chunk::<4>()?;
-                let (text, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*len)).ok()?)?;
+                let (len, after) = rest.split_first_chunk::<2>()?;
+                let (name, after) = after.split_at_checked(u16::from_be_bytes(*len).into())?;
+                let (len, after) = after.split_first_chunk::<4>()?;
+                let (text, after) = after.split_at_checked(usize::try_from(u32::from_be_bytes(*len)).ok()?)?;
                 headers.push((String::from_utf8(name.to_vec()).ok()?, String::from_utf8(text.to_vec()).ok()?));
-                rest = rest;
+                rest = after;
             }
             Some((headers, encode.slice(headers_end..)))
         }
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_framed_is_read_again_and_nothing_else_is() {
+    fn encoded_messages_are_decoded_and_other_bytes_rejected() {
         let headers = vec![("trace".to_owned(), "7f".to_owned()), ("ä".to_owned(), String::new())];
         for headers in [Vec::new(), headers] {
             for value in [&b""[..], b"v", &[0, 1, 255]] {

@@ -327,7 +327,7 @@ impl<T, C> ReliableQueue<T, C> {
     {
         let queue_client = self.queue_client()?;
         let reply: Vec<Bytes> = self.place.read(with(queue_client.keys.browse())).await?;
-        let messages = reply.chunks(8).map(|parts| look::read(parts, &self.place, &self.codec)).collect();
+        let messages = reply.chunks(8).map(|parts| browse::read(parts, &self.place, &self.codec)).collect();
         let unexpected =
             || ServerError::Decode { expected: "messages and where they are", got: "something else".into() };
         Option::<Vec<_>>::ok_or_else(messages, || ObjectError::of(&queue_client.name, unexpected()))

@@ -1,4 +1,4 @@
-//! `redgrid doctor` against servers that are set up well, and badly.
+//! `redgrid doctor` against well and badly configured servers.
 
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, StartError};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn examine(url: &str) -> Ended {
     tokio::task::block_in_place(|| run(&["doctor", "--json", "--url", url]))
 }
 
-/// The levels of one check, on any node.
+/// Returns the levels of one check, on any node.
 fn levels(told: &Value, check: &str) -> Vec<String> {
     let findings = told["findings"].as_array().expect("a list");
     let of = findings.iter().filter(|finding| finding["check"] == check);
@@ -80,7 +80,7 @@ async fn a_user_who_may_not_do_what_locks_need_is_told() {
     assert_level(&told, "acl", "fail");
     let says = told["findings"].to_string();
     assert!(says.contains("+hexists") && says.contains("+pexpire") && !says.contains("+exists +"), "{says}");
-    // Who may do everything but look at settings works, and is told what was not looked at.
+    // With all permissions but reading settings, it works and reports what was not checked.
     server.set_user("app", &["on", ">secret", "~*", "&*", "+@all", "-config"]).await.expect("an answer");
     let ended = examine(&url("app"));
     let told = ended.json();
@@ -96,7 +96,7 @@ async fn every_node_of_a_sentinel_deployment_is_looked_at() {
     assert_eq!((&told["topology"], told["nodes"].as_array().map(Vec::len)), (&json!("sentinel"), Some(3)), "{told}");
     assert_level(&told, "sentinels", "ok");
     assert_level(&told, "clocks", "ok");
-    // One that is cut off would go on granting.
+    // A primary that is cut off would keep granting locks.
     assert_level(&told, "min-replicas", "warn");
     for sentinel in &sentinels.sentinels()[1..] {
         sentinel.kill().await.expect("it was running");
@@ -107,7 +107,7 @@ async fn every_node_of_a_sentinel_deployment_is_looked_at() {
     .await;
 }
 
-/// What docs/security.md says a user at the sentinels needs.
+/// The permissions at the sentinels in docs/security.md.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
@@ -115,7 +115,7 @@ const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +senti
 async fn sentinels_are_asked_with_the_login_that_is_set_for_them() {
     let page = include_str!("../../../../docs/security.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(page.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
-    // Not to be had without being encoded in a URL.
+    // Cannot be in a URL without encoding.
     let (secret, encoded) = ("p/w @?#", "p%2Fw%20%40%3F%23");
     let rules = format!("on \">{secret}\" resetchannels -@all {WATCHER}");
     let asked = RedisServer::builder().password("nobody").user("watcher", &rules);
@@ -128,7 +128,7 @@ async fn sentinels_are_asked_with_the_login_that_is_set_for_them() {
     assert_level(&told, "sentinels", "ok");
     assert_eq!(told["nodes"].as_array().map(Vec::len), Some(3), "{told}");
     assert!(!able.stdout().contains(secret) && !able.stderr().contains(secret), "{told}");
-    // Who has the least that clients need is told what was not looked at, and nothing is taken for broken.
+    // With the least permissions of clients, it reports what was not checked, and no error.
     let told = examine(&as_user("watcher")).json();
     let mut levels = levels(&told, "sentinels");
     levels.sort();
@@ -194,7 +194,7 @@ async fn a_server_without_resp3_is_told_with_what_to_set() {
     let told = examine(&server.url()).json();
     assert_level(&told, "protocol", "warn");
     assert!(told["findings"].to_string().contains("set protocol to resp2"), "{told}");
-    // As the deployment is reached, so is each node of it.
+    // Each node is reached with the settings of the deployment.
     let told = examine(&format!("{}?protocol=resp2", server.url())).json();
     assert!(levels(&told, "protocol").is_empty(), "{told}");
 }

@@ -23,7 +23,7 @@ fn path(file: &NamedTempFile) -> &str {
 fn the_sample_sells_as_its_rows_say() {
     let sample = fs::read_to_string(example("requests.csv")).expect("the sample is there");
     let part: Vec<&str> = sample.lines().take(801).collect();
-    // One order for each user and product, whoever comes first; repetitions ask for the same quantity.
+    // One order for each user and product, the first one; repetitions have the same quantity.
     let mut wanted: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for row in &part[1..] {
         let cells: Vec<&str> = row.split(',').collect();
@@ -72,7 +72,7 @@ fn bad_rows_are_told_by_line_and_do_not_stop_the_sale() {
 
 #[test]
 fn the_same_seed_writes_the_same_bytes_and_the_sample_is_such_a_file() {
-    // The command of examples/data/README.md.
+    // The command in examples/data/README.md.
     let generated = run(&["demo", "requests", "--seed", "1", "--rows", "20000"]);
     let sample = fs::read_to_string(example("requests.csv")).expect("the sample is there");
     assert_eq!(generated.code(), 0);

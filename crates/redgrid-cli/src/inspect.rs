@@ -1,4 +1,4 @@
-//! `redgrid inspect`: who holds a lock.
+//! `redgrid inspect`: shows who holds a lock.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::{Failure, chain};
-use crate::server::{Reach, Server, say};
+use crate::server::{Reach, Server, print_line};
 
 /// Options of `redgrid inspect`.
 #[derive(Debug, Args)]
@@ -24,9 +24,9 @@ pub(crate) struct InspectOptions {
     reach: Reach,
 }
 
-/// What is told of a lock. The fields are those of the JSON line, in its order.
+/// The output for a lock. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Output {
     name: String,
     held: bool,
     holders: Vec<Holder>,
@@ -36,22 +36,22 @@ struct Told {
     queue: Vec<Waiter>,
 }
 
-/// One who stands in the queue of a fair lock. The fields are those of the JSON line, in its order.
+/// A waiter in the queue of a fair lock. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
 struct Waiter {
     client: String,
     number: Option<u64>,
-    /// Of this toolkit; otherwise Redisson's.
+    /// A client of this library; otherwise Redisson's.
     ours: bool,
 }
 
-/// Holders, and waiters of a queue, that are shown to a person.
+/// Holders, and waiters of a queue, that are printed as text.
 const SHOWN: usize = 20;
 
 /// A holder of a lock. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
 pub(crate) struct Holder {
-    /// The client's id; the whole field where it is not in the usual form.
+    /// The client's id, or the whole field if it has another form.
     pub(crate) client: String,
     /// The number of the grant, or of Redisson's thread.
     pub(crate) number: Option<u64>,
@@ -75,15 +75,16 @@ pub(crate) async fn run(global: &Global, options: &InspectOptions) -> Result<Exi
     let queue = unless_denied(server.grid.fair_lock(&options.name).waiting().await);
     let queue = queue.map_err(|error| server.unanswered(name.as_str(), &error))?.unwrap_or_default();
     server.leave().await;
-    let told = Told::new(name, state, subscribers, queue);
-    say(&if global.json {
-        serde_json::to_string(&told).map_err(|e| Failure::broken(e.to_string()))?
+    let output = Output::new(name, state, subscribers, queue);
+    print_line(&if global.json {
+        serde_json::to_string(&output).map_err(|e| Failure::broken(e.to_string()))?
     } else {
-        told.text()
+        output.text()
     })
 }
 
-/// How many clients are subscribed to releases of the lock, or of the read-write lock of the same name.
+/// Returns the number of subscribers to releases of the lock, or of the read-write lock of the same
+/// name.
 async fn subscribers(server: &Server, name: &Name) -> Result<u64, ServerError> {
     let client = server.grid.client();
     let key = client.key(name);
@@ -91,7 +92,7 @@ async fn subscribers(server: &Server, name: &Name) -> Result<u64, ServerError> {
     client.waiting_subscribers(&channels, &key).await
 }
 
-/// The answer; `None` where the user may not ask.
+/// Returns the answer; `None` without permission.
 pub(crate) fn unless_denied<T>(answer: Result<T, ServerError>) -> Result<Option<T>, ServerError> {
     match answer {
         Err(error) if error.code() == Some(Code::NoPermission) => Ok(None),
@@ -105,19 +106,19 @@ impl From<LockWaiter> for Waiter {
     }
 }
 
-impl Told {
+impl Output {
     fn new(name: Name, state: Option<LockState>, subscribers: Option<u64>, queue: Vec<LockWaiter>) -> Self {
         let LockState { holders, holder_count, remaining, .. } = state.unwrap_or_default();
-        // Those in the queue of a fair lock subscribe to channels of their own.
+        // Waiters in the queue of a fair lock subscribe to their own channels.
         let queued: HashSet<_> = queue.iter().map(|waiter| &waiter.client).collect();
         let queued = u64::try_from(queued.len()).unwrap_or(u64::MAX);
         let waiting = subscribers.map(|subscribers| subscribers.saturating_add(queued));
-        Told {
+        Output {
             name: name.as_str().to_owned(),
             held: holder_count > 0,
             holder_count,
             holders: holders.into_iter().map(Holder::from).collect(),
-            lease_left_ms: remaining.and_then(|left| u64::try_from(left.as_millis()).ok()),
+            lease_left_ms: remaining.and_then(|lease_text| u64::try_from(lease_text.as_millis()).ok()),
             waiting,
             queue: queue.into_iter().map(Waiter::from).collect(),
         }
@@ -126,16 +127,16 @@ impl Told {
     fn text(&self) -> String {
         let mut text = format!("{}: {}", self.name, if self.held { "held" } else { "free" });
         for holder in self.holders.iter().take(SHOWN) {
-            // Writing to a `String` can not fail.
-            let _ = write!(text, "\n  holder   {}", who(&holder.client, holder.number));
-            let _ = write!(text, "\n  entered  {}", times(holder.entries));
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "\n  holder   {}", holder_text(&holder.client, holder.number));
+            let _ = write!(text, "\n  entered  {}", times_text(holder.entries));
         }
         let shown = u64::try_from(self.holders.len().min(SHOWN)).unwrap_or(u64::MAX);
         if self.holder_count > shown {
             let _ = write!(text, "\n  holder   and {} more", self.holder_count - shown);
         }
         if self.held {
-            let _ = write!(text, "\n  lease    {}", left(self.lease_left_ms));
+            let _ = write!(text, "\n  lease    {}", lease_text(self.lease_left_ms));
         }
         let _ = match self.waiting {
             Some(0) => write!(text, "\n  waiting  no client"),
@@ -145,7 +146,7 @@ impl Told {
         };
         for (nth, waiter) in (1..).zip(self.queue.iter().take(SHOWN)) {
             let whose = if waiter.ours { "" } else { ", of Redisson" };
-            let _ = write!(text, "\n  queue    {nth}. {}{whose}", who(&waiter.client, waiter.number));
+            let _ = write!(text, "\n  queue    {nth}. {}{whose}", holder_text(&waiter.client, waiter.number));
         }
         if self.queue.len() > SHOWN {
             let _ = write!(text, "\n  queue    and {} more", self.queue.len() - SHOWN);
@@ -154,17 +155,17 @@ impl Told {
     }
 }
 
-/// A holder for a person.
-pub(crate) fn who(client: &str, number: Option<u64>) -> String {
+/// Formats a holder.
+pub(crate) fn holder_text(client: &str, number: Option<u64>) -> String {
     number.map_or_else(|| client.to_owned(), |number| format!("client {client}, number {number}"))
 }
 
-/// What is left of a lease, for a person.
-pub(crate) fn left(millis: Option<u64>) -> String {
+/// Formats the rest of a lease.
+pub(crate) fn lease_text(millis: Option<u64>) -> String {
     let whole = |millis| humantime::format_duration(Duration::from_millis(millis)).to_string();
     millis.map_or_else(|| "without an end".into(), |millis| format!("{} left", whole(millis)))
 }
 
-fn times(entries: u64) -> String {
+fn times_text(entries: u64) -> String {
     if entries == 1 { "once".into() } else { format!("{entries} times") }
 }

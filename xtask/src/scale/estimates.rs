@@ -1,4 +1,5 @@
-//! What follows from the measures for more of everything: each figure with its formula, and with what limits it.
+//! Estimates for larger deployments from the measurements: each figure with its formula, and its
+//! limit.
 
 use std::fmt::Write;
 
@@ -6,19 +7,19 @@ use serde_json::Value;
 
 use crate::bench::figure;
 
-/// The cluster that is reckoned: nodes in all, and a replica for each primary.
+/// The estimated cluster: all nodes, and one replica for each primary.
 const NODES: f64 = 100.0;
 const PRIMARIES: f64 = 50.0;
 
-/// Releases a second for which the bus is reckoned, in the whole cluster.
+/// Releases per second in the whole cluster, for the load of the bus.
 const RELEASES: f64 = 10_000.0;
 
-/// Of a core, what renewals may take: a tenth leaves the rest to requests.
+/// The share of a core for renewals: a tenth leaves the rest to requests.
 const FOR_RENEWALS: f64 = 0.1;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The section; a dash stands where a measure was not made.
+/// Formats the section. A missing measure is a dash.
 pub(super) fn text(lines: &[Value]) -> String {
     let line =
         |measure: &str| lines.iter().find(|line| line.pointer("/measure").and_then(Value::as_str) == Some(measure));
@@ -28,9 +29,9 @@ pub(super) fn text(lines: &[Value]) -> String {
     let count = |measure: &str| line(measure)?.pointer("/count")?.as_f64();
     let a_second = |micros: Option<f64>| micros.map(|micros| 1e6 / micros);
     let fitting = |bytes: Option<f64>| bytes.map(|bytes| GIB / bytes);
-    // Of a minute: how many, when what is told was taken by so many.
+    // How many renewals fit into the share of a minute, at the measured cost.
     let renewed = |name: &str| Some(FOR_RENEWALS * 60.0 / of("held", name)? * count("held")?);
-    // What, how it is reckoned, and how many of them one process and one server carry.
+    // The quantity, its formula, and how many of it one process and one server carry.
     let rows = [
         (
             "locks a second that nobody else wants, a core",
@@ -79,14 +80,15 @@ pub(super) fn text(lines: &[Value]) -> String {
     text + &bus(&of)
 }
 
-/// What releases put on the bus. A message goes to the others one by one: `m` bytes for each, whatever the size of the cluster.
+/// Estimates the bus traffic of releases. A message is sent to each other node: `m` bytes each,
+/// independent of the cluster's size.
 fn bus(of: &impl Fn(&str, &str) -> Option<f64>) -> String {
     let each = |mode: &str| of("bus", &format!("6 nodes, {mode}: bytes on the bus, a release and node told"));
     let mut text = format!(
         "\n| the bus of {NODES} nodes | B for a node told, m | nodes told | B a release | MB/s at {RELEASES} releases a second | \
          MB/s of a node |\n|---|---|---|---|---|---|\n"
     );
-    // With SPUBLISH, the replicas of the shard; all nodes write the same share.
+    // With SPUBLISH, the replicas of the shard; all nodes send the same share.
     for (mode, told, formula) in [("PUBLISH", NODES - 1.0, "N − 1"), ("SPUBLISH", NODES / PRIMARIES - 1.0, "replicas")]
     {
         let release = each(mode).map(|bytes| bytes * told);

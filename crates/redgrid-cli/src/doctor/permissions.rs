@@ -1,4 +1,5 @@
-//! Whether the user may do what locks need, on each node: users are settings of a node, not of a deployment.
+//! Checks on each node whether the user has the permissions that locks need: users are settings of
+//! a node.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +7,14 @@ use redgrid::config::Durability;
 use redgrid::{Client, Code, ServerError};
 use uuid::Uuid;
 
-use super::facts::{Facts, Node, Wishes, command};
+use super::facts::{Facts, Node, Requirements, command};
 use super::finding::Finding;
 
 const CHECK: &str = "acl";
 
-/// Tries what scripts do, and returns what is denied. No key is declared, so that a node of a cluster and a replica answer too:
-/// they refuse for other reasons, after they have looked at the permissions. What is written is deleted by the next line.
+/// Executes the commands of the scripts, and returns what is denied. No key is declared, so that
+/// nodes of a cluster and replicas answer too: they check permissions before they reject for other
+/// reasons. Written keys are deleted by the next line.
 const SCRIPT: &str = "\
 local name, denied = ARGV[1], {}
 local function may(label, ...)
@@ -43,7 +45,7 @@ may('set', 'SET', 'redgrid_wait:{' .. name .. '}', '1', 'PX', '1')
 may('spublish', 'SPUBLISH', 'redisson_lock__channel:{' .. name .. '}', 'doctor')
 return denied";
 
-/// Commands that are sent by themselves, each in a form that changes nothing.
+/// Commands outside of scripts, each in a form that changes nothing.
 const COMMANDS: [(&str, &[&str]); 12] = [
     ("ping", &["PING"]),
     ("time", &["TIME"]),
@@ -59,19 +61,19 @@ const COMMANDS: [(&str, &[&str]); 12] = [
     ("pubsub|shardnumsub", &["PUBSUB", "SHARDNUMSUB", "0"]),
 ];
 
-/// Without these nothing works.
+/// Without these, locks do not work.
 const NEEDED: [&str; 9] = ["time", "eval", "evalsha", "exists", "hexists", "hset", "hdel", "pexpire", "pttl"];
 
-/// With sharded channels, in a cluster.
+/// Needed for sharded channels in a cluster.
 const IN_A_CLUSTER: [&str; 4] = ["cluster|slots", "asking", "spublish", "pubsub|shardnumsub"];
 
-/// What was denied to the user on one node.
+/// What one node denies to the user.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rights {
+pub(crate) struct Permissions {
     denied: BTreeSet<String>,
 }
 
-impl Rights {
+impl Permissions {
     pub(crate) async fn of(client: &Client) -> Self {
         let mut denied = BTreeSet::new();
         for (label, words) in COMMANDS {
@@ -85,10 +87,10 @@ impl Rights {
             Err(error) if is_denied(&error) => {
                 denied.insert("eval".to_owned());
             }
-            // A replica may refuse scripts as such: what is in them is not known then.
+            // A replica may reject scripts altogether; then the permissions in them are unknown.
             Err(_) => {}
         }
-        Rights { denied }
+        Permissions { denied }
     }
 }
 
@@ -96,20 +98,20 @@ fn is_denied(error: &ServerError) -> bool {
     matches!(error, ServerError::Refused { code: Code::NoPermission, .. })
 }
 
-pub(crate) fn check(node: &Node, facts: &Facts, wishes: &Wishes) -> Option<Finding> {
+pub(crate) fn check(node: &Node, facts: &Facts, requirements: &Requirements) -> Option<Finding> {
     if node.unreachable.is_some() {
         return None;
     }
     let user = facts.user.as_deref().unwrap_or("the user");
     let clustered = facts.topology == "cluster";
     let wanted = |label: &str| match label {
-        "wait" => matches!(wishes.durability, Durability::Replicas { .. }),
-        "waitaof" => matches!(wishes.durability, Durability::Disk { .. }),
-        // Before 7.0 there are none, and it is not a matter of permission.
+        "wait" => matches!(requirements.durability, Durability::Replicas { .. }),
+        "waitaof" => matches!(requirements.durability, Durability::Disk { .. }),
+        // They do not exist before 7.0, which is not a matter of permissions.
         label if IN_A_CLUSTER.contains(&label) => clustered,
         _ => true,
     };
-    let denied: Vec<&str> = node.rights.denied.iter().map(String::as_str).filter(|label| wanted(label)).collect();
+    let denied: Vec<&str> = node.permissions.denied.iter().map(String::as_str).filter(|label| wanted(label)).collect();
     let fatal =
         |label: &&str| NEEDED.contains(label) || *label == "cluster|slots" || matches!(*label, "wait" | "waitaof");
     let finding = if denied.is_empty() {

@@ -1,13 +1,13 @@
-//! Who may take whose place, and what is known there of the locks.
+//! Checks which servers can become primary, and what they know of the locks then.
 
 use redgrid::config::Durability;
 
-use super::facts::{Facts, Node, Wishes};
+use super::facts::{Facts, Node, Requirements};
 use super::finding::Finding;
 
 const SLOTS: &str = "16384";
 
-pub(crate) fn check(facts: &Facts, wishes: &Wishes) -> Vec<Finding> {
+pub(crate) fn check(facts: &Facts, requirements: &Requirements) -> Vec<Finding> {
     let mut findings = Vec::new();
     if facts.primaries().next().is_none() {
         findings.push(Finding::fail("primary", "none of the servers is a primary: no lock can be taken; promote one"));
@@ -16,9 +16,9 @@ pub(crate) fn check(facts: &Facts, wishes: &Wishes) -> Vec<Finding> {
     for primary in facts.primaries() {
         findings.push(replicas(primary, watched).at(&primary.address));
         if primary.settings.is_some() {
-            findings.push(fewest(primary, watched).at(&primary.address));
+            findings.push(min_replicas(primary, watched).at(&primary.address));
         }
-        findings.extend(durability(primary, wishes).map(|found| found.at(&primary.address)));
+        findings.extend(durability(primary, requirements).map(|found| found.at(&primary.address)));
     }
     for replica in facts.nodes.iter().filter(|node| node.unreachable.is_none() && !node.is_primary()) {
         findings.extend(link(replica).map(|found| found.at(&replica.address)));
@@ -42,10 +42,11 @@ fn replicas(primary: &Node, watched: bool) -> Finding {
     }
 }
 
-/// `min-replicas-to-write`.
-fn fewest(primary: &Node, watched: bool) -> Finding {
+/// Checks `min-replicas-to-write`.
+fn min_replicas(primary: &Node, watched: bool) -> Finding {
     const CHECK: &str = "min-replicas";
-    let (wanted, there) = (primary.number("min-replicas-to-write").unwrap_or(0), u64::from(primary.replicas()));
+    let wanted = primary.number("min-replicas-to-write").unwrap_or(0);
+    let there = u64::from(primary.replicas());
     match wanted {
         0 if watched && there > 0 => Finding::warn(
             CHECK,
@@ -63,10 +64,10 @@ fn fewest(primary: &Node, watched: bool) -> Finding {
     }
 }
 
-/// What the configuration asks for, against what is there.
-fn durability(primary: &Node, wishes: &Wishes) -> Option<Finding> {
+/// Compares the configuration's durability with the servers.
+fn durability(primary: &Node, requirements: &Requirements) -> Option<Finding> {
     const CHECK: &str = "durability";
-    let Durability::Replicas { at_least, .. } = wishes.durability else { return None };
+    let Durability::Replicas { at_least, .. } = requirements.durability else { return None };
     let there = primary.replicas();
     Some(if at_least > there {
         Finding::fail(
@@ -99,11 +100,11 @@ fn link(replica: &Node) -> Option<Finding> {
 fn cluster(facts: &Facts) -> Vec<Finding> {
     const CHECK: &str = "cluster";
     let mut findings = Vec::new();
-    let told: Vec<&Node> = facts.nodes.iter().filter(|node| !node.cluster.is_empty()).collect();
-    if told.is_empty() {
+    let known: Vec<&Node> = facts.nodes.iter().filter(|node| !node.cluster.is_empty()).collect();
+    if known.is_empty() {
         return vec![Finding::warn(CHECK, "this user may not ask CLUSTER INFO: coverage was not looked at")];
     }
-    for node in &told {
+    for node in &known {
         let of = |name: &str| node.cluster.get(name).map_or("", String::as_str);
         if of("cluster_state") != "ok" || of("cluster_slots_ok") != SLOTS {
             let says = format!(
@@ -123,7 +124,7 @@ fn cluster(facts: &Facts) -> Vec<Finding> {
             "fewer than three primaries: nobody has a majority to promote a replica, so a dead primary stays dead";
         findings.push(Finding::warn(CHECK, says));
     }
-    if told.iter().any(|node| node.setting("cluster-require-full-coverage") == "yes") {
+    if known.iter().any(|node| node.setting("cluster-require-full-coverage") == "yes") {
         let says = "cluster-require-full-coverage is yes: while one primary is missing, no lock anywhere can be taken; set no \
                     if locks on the other slots are to go on";
         findings.push(Finding::warn(CHECK, says));
@@ -138,10 +139,10 @@ mod tests {
     use super::super::finding::Level;
     use super::*;
 
-    fn primary(replicas: &str, fewest: &str) -> Node {
+    fn primary(replicas: &str, min_replicas: &str) -> Node {
         let mut node = Node::default();
         node.info.insert("connected_slaves".into(), replicas.into());
-        node.settings = Some([("min-replicas-to-write".to_owned(), fewest.to_owned())].into());
+        node.settings = Some([("min-replicas-to-write".to_owned(), min_replicas.to_owned())].into());
         node
     }
 
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_primary_that_may_be_cut_off_is_told_and_one_that_stands_still_fails() {
-        let level = |there, wanted, watched| fewest(&primary(there, wanted), watched).level;
+        let level = |there, wanted, watched| min_replicas(&primary(there, wanted), watched).level;
         assert_eq!(level("2", "0", true), Level::Warn);
         assert_eq!(level("2", "1", true), Level::Ok);
         assert_eq!(level("0", "1", false), Level::Fail);
@@ -164,8 +165,9 @@ mod tests {
     fn replicas_that_are_asked_for_must_be_there_and_all_be_asked() {
         let level = |at_least| {
             let durability_asked = Durability::Replicas { at_least, timeout: Duration::from_secs(1) };
-            let wishes = Wishes { lease: Duration::ZERO, ping_interval: Duration::ZERO, durability: durability_asked };
-            durability(&primary("2", "0"), &wishes).map(|found| found.level)
+            let requirements =
+                Requirements { lease: Duration::ZERO, ping_interval: Duration::ZERO, durability: durability_asked };
+            durability(&primary("2", "0"), &requirements).map(|found| found.level)
         };
         assert_eq!([1, 2, 3].map(level), [Some(Level::Warn), Some(Level::Ok), Some(Level::Fail)]);
     }
