@@ -8,7 +8,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Config, Token};
 use redgrid_locks::{AcquireError, Client, Detached, Election, Fence, Lock, MultiLock};
 use redgrid_testkit::{Direction, Fault, Proxy, RedisServer};
-use redgrid_tests::made::{Made, granting};
+use redgrid_tests::fake_server::{FakeServer, granting};
 use redgrid_tests::{client_unready, server};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -28,14 +28,14 @@ enum Phase {
     Both,
 }
 
-struct Rig {
+struct Harness {
     _server: RedisServer,
     proxy: Proxy,
     client: Client,
     phase: Phase,
 }
 
-async fn rig(phase: Phase) -> Rig {
+async fn harness(phase: Phase) -> Harness {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     if matches!(phase, Phase::BeforeConnecting) {
@@ -48,10 +48,10 @@ async fn rig(phase: Phase) -> Rig {
     if !matches!(phase, Phase::BeforeConnecting) {
         client.wait_ready(Duration::from_secs(10)).await.unwrap();
     }
-    Rig { _server: server, proxy, client, phase }
+    Harness { _server: server, proxy, client, phase }
 }
 
-impl Rig {
+impl Harness {
     fn fall(&self) {
         match self.phase {
             Phase::BeforeConnecting => {}
@@ -67,10 +67,10 @@ impl Rig {
 async fn ends<T>(what: &str, phase: Phase, bound: Duration, call: impl AsyncFn(&Client) -> T) {
     let mut best = Duration::MAX;
     for _ in 0..3 {
-        let rig = rig(phase).await;
-        rig.fall();
+        let harness = harness(phase).await;
+        harness.fall();
         let began = Instant::now();
-        let _ = tokio::time::timeout(Duration::from_secs(20), call(&rig.client))
+        let _ = tokio::time::timeout(Duration::from_secs(20), call(&harness.client))
             .await
             .unwrap_or_else(|_| panic!("{what}, {phase:?}: does not end"));
         best = best.min(began.elapsed());
@@ -143,10 +143,10 @@ async fn what_is_held_is_released_or_extended_within_its_lease() {
     let lease = Duration::from_secs(1);
     let mut best = Duration::MAX;
     for extend in [false, true, false, true] {
-        let rig = rig(Phase::Both).await;
+        let harness = harness(Phase::Both).await;
         let began = Instant::now();
-        let guard = Lock::new(&rig.client, "a").acquire().lease(lease).await.unwrap();
-        rig.fall();
+        let guard = Lock::new(&harness.client, "a").acquire().lease(lease).await.unwrap();
+        harness.fall();
         let failed =
             if extend { guard.extend(Duration::from_secs(5)).await.is_err() } else { guard.release().await.is_err() };
         assert!(failed);
@@ -158,7 +158,7 @@ async fn what_is_held_is_released_or_extended_within_its_lease() {
 /// By a clock that nobody holds up, at a server whose connection gives no request up: who asks alone has a bound of his own.
 #[tokio::test(start_paused = true)]
 async fn an_acquire_whose_request_never_ends_does_when_its_patience_is_over() {
-    let server = Arc::new(Made::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));
+    let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));
     let config = Config::single("one").unwrap().response_timeout(TIMEOUT).retries(1);
     let client = Client::over_one(server, config, Clock::runtime()).unwrap();
     let begun = tokio::time::Instant::now();

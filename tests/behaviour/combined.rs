@@ -8,7 +8,7 @@ use redgrid_core::clock::{Clock, Instant};
 use redgrid_core::{BatchExecutor, Batcher, Client, Config, Reply, Server, ServerError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::{Notify, Semaphore};
 
 /// Its first batch is answered when it may be, and no other.
@@ -37,7 +37,7 @@ impl BatchExecutor for Slow {
 
 #[tokio::test]
 async fn who_has_left_with_others_does_not_wait_as_long_as_they_may() {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))));
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))));
     let config = Config::single("one").unwrap().response_timeout(Duration::from_millis(500)).retries(3);
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let slow = Slow::default();
@@ -56,10 +56,10 @@ async fn who_has_left_with_others_does_not_wait_as_long_as_they_may() {
 
 /// A client of a server that is not asked, by the clock of the runtime.
 fn asking(timeout: Duration) -> Client {
-    client_of(Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1)))), timeout)
+    client_of(Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1)))), timeout)
 }
 
-fn client_of(server: Arc<Made>, timeout: Duration) -> Client {
+fn client_of(server: Arc<FakeServer>, timeout: Duration) -> Client {
     let config = Config::single("one").unwrap().response_timeout(timeout).retries(3);
     Client::over_one(server as Arc<dyn Server>, config, Clock::runtime()).unwrap()
 }
@@ -357,7 +357,7 @@ async fn a_panic_tells_those_under_way_and_those_behind_them() {
 /// Nothing is driven any more, and the connections have not ended.
 #[tokio::test]
 async fn who_comes_while_the_connections_end_is_told_and_so_is_who_was_there() {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))).never_closed());
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))).never_closed());
     let client = client_of(Arc::clone(&server), Duration::from_secs(60));
     let combiner = Arc::new(Batcher::new(Echo::new(0)));
     let first = asks(&combiner, &client, 1).await;

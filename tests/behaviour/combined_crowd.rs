@@ -14,7 +14,7 @@ use std::time::Duration;
 use redgrid_core::clock::{Clock, Instant};
 use redgrid_core::{BatchExecutor, Batcher, Client, Config, Reply, Server};
 use redgrid_tests::SOON;
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::{Notify, mpsc};
 
 /// How often a crowd comes to that moment, and how many are told until then, for each place in it.
@@ -141,7 +141,7 @@ impl Crowd {
 }
 
 async fn crowd_of(size: usize) -> Echo {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))));
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))));
     let config = Config::single("one").unwrap().response_timeout(Duration::from_secs(100)).retries(3);
     let client = Client::over_one(server as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let (pollers, woken): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::unbounded_channel()).unzip();

@@ -8,7 +8,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, Reply, Request, Server};
 use redgrid_locks::{ExtendError, Lock, LockGuard, LostReason};
 use redgrid_testkit::{Direction, Fault, Observer, Proxy, RedisServer, ServerBinary, wait_until};
-use redgrid_tests::made::{Made, granted};
+use redgrid_tests::fake_server::{FakeServer, granted};
 use redgrid_tests::{SOON, client_with, server};
 
 const HOLDS: usize = 1000;
@@ -196,7 +196,7 @@ async fn a_renewal_is_counted_from_before_it_left() {
 #[tokio::test]
 async fn a_hold_that_was_seen_lost_is_not_held_again_by_an_extension() {
     let server = Arc::new(
-        Made::new("one:1", |request: &Request| match request.label() {
+        FakeServer::new("one:1", |request: &Request| match request.label() {
             "lock/acquire" => Ok(granted("1700000000000000")),
             _ => Ok(Reply::Array(vec![Reply::Int(1)])),
         })

@@ -7,7 +7,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config};
 use redgrid_locks::{AcquireError, Lock, LostReason, ReleaseError};
 use redgrid_testkit::wait_until;
-use redgrid_tests::made::{Made, granting};
+use redgrid_tests::fake_server::{FakeServer, granting};
 use redgrid_tests::{NOTHING, SOON, client, server};
 
 #[test]
@@ -141,7 +141,7 @@ async fn reentry_gives_the_lock_back_with_the_last_guard() {
 /// By a clock that nobody holds up: on a busy machine a short lease may be over before its grant is known.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_that_is_forgotten_leaves_no_name_behind() {
-    let server = Arc::new(Made::new("one:1", granting("1700000000000000")));
+    let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")));
     let client = Client::over_one(server, Config::single("one").unwrap(), Clock::runtime()).unwrap();
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(2)).await.unwrap();
     guard.lost().await;

@@ -9,7 +9,7 @@ use redgrid_core::config::Durability;
 use redgrid_core::{Arg, Client, Code, Config, Reply, Request, Server, ServerError};
 use redgrid_locks::{Acquire, AcquireError, ExtendError, Lock, LockGuard, ReleaseError};
 use redgrid_testkit::wait_until;
-use redgrid_tests::made::{Made, granted};
+use redgrid_tests::fake_server::{FakeServer, granted};
 use redgrid_tests::{NOTHING, SOON};
 
 /// Of what a server grants that is made up.
@@ -19,10 +19,10 @@ const REPLICA: Durability = Durability::Replicas { at_least: 1, timeout: Duratio
 
 /// A server of one lock that answers nothing for so long, from the first request of that kind on, which it may still answer; and how often what
 /// it granted first was given back.
-fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) -> (Made, Arc<AtomicUsize>) {
+fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) -> (FakeServer, Arc<AtomicUsize>) {
     let released = Arc::new(AtomicUsize::new(0));
     let (counted, begun, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
-    let server = Made::new("one:1", move |request: &Request| {
+    let server = FakeServer::new("one:1", move |request: &Request| {
         let (now, mut begun) = (tokio::time::Instant::now(), begun.lock().unwrap());
         if request.label() == label && begun.is_none() {
             *begun = Some(now);
@@ -57,12 +57,12 @@ fn renewed() -> Reply {
 }
 
 /// A lock of that server, and its client.
-fn lock_on(server: Made) -> (Lock, Client) {
+fn lock_on(server: FakeServer) -> (Lock, Client) {
     let config = Config::single("one").unwrap().stretch(Duration::from_millis(500)).retries(1);
     lock_by(Arc::new(server), config)
 }
 
-fn lock_by(server: Arc<Made>, config: Config) -> (Lock, Client) {
+fn lock_by(server: Arc<FakeServer>, config: Config) -> (Lock, Client) {
     let client = Client::over_one(server, config, Clock::runtime()).unwrap();
     (Lock::new(&client, "a"), client)
 }
@@ -147,7 +147,7 @@ async fn a_renewal_without_an_answer_is_known_to_what_gives_the_lock_back() {
     for (on_its_way, names) in [(false, &["a", "b"][..]), (true, &["a"])] {
         let (released, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (counted, silenced, begun) = (Arc::clone(&released), Arc::clone(&silent), tokio::time::Instant::now());
-        let server = Made::new("one:1", move |request: &Request| {
+        let server = FakeServer::new("one:1", move |request: &Request| {
             let is_renewal = request.label() == "lock/renew";
             if silenced.fetch_or(is_renewal, Ordering::Relaxed) | is_renewal && begun.elapsed() < lease + lease / 6 {
                 return Err(no_answer());
@@ -239,7 +239,7 @@ async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
     for (at_least, most) in [(Duration::from_secs(20), Some(13_000)), (Duration::from_secs(5), None)] {
         let (told, begun) = (Arc::new(Mutex::new(Vec::new())), Mutex::new(None));
         let tells = Arc::clone(&told);
-        let server = Made::new("one:1", move |request: &Request| {
+        let server = FakeServer::new("one:1", move |request: &Request| {
             if request.label() == "lock/acquire" {
                 return Ok(granted(TOKEN));
             }
@@ -269,7 +269,7 @@ async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
 #[tokio::test(start_paused = true)]
 async fn what_may_not_stay_taken_is_asked_for_once() {
     let asked = AtomicUsize::new(0);
-    let (lock, _client) = lock_on(Made::new("one:1", move |request: &Request| match request.label() {
+    let (lock, _client) = lock_on(FakeServer::new("one:1", move |request: &Request| match request.label() {
         "lock/acquire" => Ok(granted(TOKEN)),
         _ => {
             assert_eq!(asked.fetch_add(1, Ordering::Relaxed), 0, "it was refused");
@@ -287,7 +287,7 @@ async fn what_may_not_stay_taken_is_asked_for_once() {
 async fn what_a_late_copy_takes_is_given_back_although_the_servers_clock_was_set_back() {
     let releases = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&releases);
-    let server = Arc::new(Made::new("one:1", move |request: &Request| match request.label() {
+    let server = Arc::new(FakeServer::new("one:1", move |request: &Request| match request.label() {
         "lock/release" => {
             seen.lock().unwrap().push(tokio::time::Instant::now());
             Ok(Reply::Int(0))
@@ -313,7 +313,7 @@ async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_g
     for answer in [1, 0, -1] {
         let released = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&released);
-        let (lock, _client) = lock_on(Made::new("one:1", move |request: &Request| {
+        let (lock, _client) = lock_on(FakeServer::new("one:1", move |request: &Request| {
             counted.fetch_add(usize::from(request.label() == "lock/release"), Ordering::Relaxed);
             Ok(Reply::Int(answer))
         }));
@@ -321,7 +321,7 @@ async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_g
         assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }
-    let (lock, _client) = lock_on(Made::new("one:1", |request: &Request| {
+    let (lock, _client) = lock_on(FakeServer::new("one:1", |request: &Request| {
         Ok(Reply::Int(if request.label() == "lock/acquire" { 1_700_000_000_000_000 } else { 1 }))
     }));
     assert_eq!(lock.acquire().await.unwrap().token().get(), 1_700_000_000_000_000);
@@ -332,7 +332,7 @@ async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_g
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_former_owner_does_not_hide_the_end_of_the_next() {
     let ms = Duration::from_millis;
-    let server = Made::new("one:1", |request: &Request| match request.label() {
+    let server = FakeServer::new("one:1", |request: &Request| match request.label() {
         "lock/acquire" => Ok(granted(TOKEN)),
         "lock/renew" => Ok(renewed()),
         _ => Ok(Reply::Int(1)),

@@ -7,18 +7,18 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, Push, Reply, Server, ShardServers, Topology};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::watch;
 
 /// A primary with a replica.
 struct Shard {
-    primary: Arc<Made>,
-    replica: Arc<Made>,
+    primary: Arc<FakeServer>,
+    replica: Arc<FakeServer>,
 }
 
 impl Shard {
     fn of(name: &str) -> Shard {
-        let node = |part| Arc::new(Made::new(&format!("{name}-{part}:1"), |_| Ok(Reply::Nil)));
+        let node = |part| Arc::new(FakeServer::new(&format!("{name}-{part}:1"), |_| Ok(Reply::Nil)));
         Shard { primary: node("primary"), replica: node("replica") }
     }
 }
@@ -88,9 +88,9 @@ async fn notices_are_heard_from_the_primary_and_no_channel_stays_at_the_replica_
 /// It may have been subscribed by the connection that is there, as a gap is told of late.
 #[tokio::test]
 async fn what_is_refused_when_it_is_asked_for_again_is_unsubscribed_when_nobody_watches_it() {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Nil)));
-    let made = Arc::clone(&server) as Arc<dyn Server>;
-    let client = Client::over_one(made, Config::single("one").unwrap(), Clock::boot()).unwrap();
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Nil)));
+    let fake_server = Arc::clone(&server) as Arc<dyn Server>;
+    let client = Client::over_one(fake_server, Config::single("one").unwrap(), Clock::boot()).unwrap();
     let watched = client.watch("channel".into(), "channel".into());
     wait_until(SOON, async || watched.is_active()).await;
     let without = server.listened().len() - 1;

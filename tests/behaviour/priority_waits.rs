@@ -36,7 +36,7 @@ async fn waits(observer: &Observer) {
 }
 
 /// A client behind a proxy, which knows the scripts.
-async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, PriorityQueue<u64>) {
+async fn harness(server: &RedisServer, timeout: Duration) -> (Proxy, Client, PriorityQueue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
     let queue = PriorityQueue::new(&client, "jobs");
@@ -160,7 +160,7 @@ async fn leaves(proxy: &Proxy, taking: impl Future<Output = Result<(i64, u64), O
 async fn a_lost_answer_is_asked_for_again_and_a_late_copy_takes_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let (proxy, _client, queue) = rig(&server, Duration::from_secs(2)).await;
+    let (proxy, _client, queue) = harness(&server, Duration::from_secs(2)).await;
     queue.push_many([(&1, 1), (&2, 2), (&4, 2), (&3, 2), (&9, 9)]).await.unwrap();
     proxy.next(1, take(), Action::SwallowReply);
     assert_eq!(queue.take().await.unwrap(), (1, 1));
@@ -179,7 +179,7 @@ async fn a_lost_answer_is_asked_for_again_and_a_late_copy_takes_nothing() {
     }
     // A copy that comes late, of a request that has found nothing.
     queue.clear().await.unwrap();
-    let (proxy, _client, queue) = rig(&server, Duration::from_secs(30)).await;
+    let (proxy, _client, queue) = harness(&server, Duration::from_secs(30)).await;
     proxy.next(1, take(), Action::Hold);
     let (found, ()) = tokio::join!(queue.take_within(Duration::ZERO), async {
         wait_until(SOON, async || proxy.counts().held == 1).await;

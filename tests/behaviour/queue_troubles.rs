@@ -22,7 +22,7 @@ macro_rules! once {
 }
 
 /// A client behind a proxy.
-async fn rig(server: &RedisServer, timeout: Duration, retries: u32) -> (Proxy, Client) {
+async fn harness(server: &RedisServer, timeout: Duration, retries: u32) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let settings = |config: redgrid_core::Config| config.response_timeout(timeout).retries(retries);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
@@ -92,7 +92,7 @@ async fn a_late_copy_of_a_take_that_found_nothing_takes_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     // As late as a copy may be.
-    let (proxy, client) = rig(&server, Duration::from_secs(30), 1).await;
+    let (proxy, client) = harness(&server, Duration::from_secs(30), 1).await;
     let (plain, later): (Queue<u64>, DelayedQueue<u64>) =
         (Queue::new(&client, "jobs"), DelayedQueue::new(&client, "later"));
     for (key, script) in [("jobs", once!("take")), ("later", once!("take_due"))] {
@@ -138,7 +138,7 @@ async fn who_waits_is_told_while_something_is_put_back_that_nobody_answers() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     observer.cmd(&["SCRIPT", "LOAD", once!("put_back")]).await.unwrap();
-    let (proxy, client) = rig(&server, Duration::from_millis(500), 1).await;
+    let (proxy, client) = harness(&server, Duration::from_millis(500), 1).await;
     let queue: Queue<u64> = Queue::new(&client, "jobs");
     let leaves = given(&queue).await;
     proxy.next(usize::MAX, sha(once!("put_back")), Action::SwallowReply);
@@ -192,7 +192,7 @@ async fn what_can_not_be_put_back_keeps_no_client() {
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let (proxy, client) = rig(&server, Duration::from_secs(3), 1).await;
+    let (proxy, client) = harness(&server, Duration::from_secs(3), 1).await;
     let queue: Queue<u64> = Queue::new(&client, "jobs");
     let leaves = given(&queue).await;
     observer.cmd(&["SET", "jobs", "x"]).await.unwrap();

@@ -140,7 +140,7 @@ async fn whoever_leaves_loses_no_element_and_none_comes_twice() {
 }
 
 /// A client behind a proxy, which knows the scripts.
-async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u64>) {
+async fn harness(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
     let queue = Queue::new(&client, "jobs");
@@ -153,7 +153,7 @@ async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u
 async fn a_lost_answer_is_asked_for_again_and_has_the_same_elements() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let (proxy, _client, queue) = rig(&server, Duration::from_secs(2)).await;
+    let (proxy, _client, queue) = harness(&server, Duration::from_secs(2)).await;
     queue.push_many(&[1, 2, 3, 4]).await.unwrap();
     proxy.next(1, take(), Action::SwallowReply);
     assert_eq!(queue.take().await.unwrap(), 1);
@@ -179,7 +179,7 @@ async fn a_client_that_ends_puts_back_what_is_nobodys_in_order() {
     let observer = server.observer().await.unwrap();
     for dropped in [0, 1, 3] {
         observer.cmd(&["DEL", "jobs"]).await.unwrap();
-        let (proxy, client, queue) = rig(&server, Duration::from_secs(3)).await;
+        let (proxy, client, queue) = harness(&server, Duration::from_secs(3)).await;
         queue.push_many(&(0..5).collect::<Vec<_>>()).await.unwrap();
         proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(300)));
         // Three are asked for, and the client ends before the answer is there: some have left by then, and the others are told.

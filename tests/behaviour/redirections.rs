@@ -9,13 +9,13 @@ use redgrid_core::{Client, Code, Config, ConnectionEvent, Reply, Request, Server
 use redgrid_locks::{Lock, LostReason};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
-use redgrid_tests::made::{Made, granted, granting};
+use redgrid_tests::fake_server::{FakeServer, granted, granting};
 use tokio::sync::watch;
 
 /// A node that sends everybody on, and the one it sends them to.
 struct Two {
-    owner: Arc<Made>,
-    target: Arc<Made>,
+    owner: Arc<FakeServer>,
+    target: Arc<FakeServer>,
     /// How often it changed; from the first time on the target is the owner.
     changes: watch::Sender<u64>,
 }
@@ -46,8 +46,8 @@ impl Topology for Two {
 async fn a_slot_on_its_way_to_a_node_that_is_down_is_asked_for_with_pauses() {
     let sends_on = |_: &Request| Err(ServerError::Refused { code: Code::Ask, message: "ASK 1 target:1".into() });
     let is_down = |_: &Request| Err(ServerError::NotSent { reason: "no connection".into() });
-    let owner = Arc::new(Made::new("owner:1", sends_on));
-    let target = Arc::new(Made::new("target:1", is_down).down());
+    let owner = Arc::new(FakeServer::new("owner:1", sends_on));
+    let target = Arc::new(FakeServer::new("target:1", is_down).down());
     let two = Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) };
     let config = Config::single("owner").unwrap().response_timeout(Duration::from_millis(500)).retries(1);
     let client = Client::over(Arc::new(two), config, Clock::boot()).unwrap();
@@ -60,8 +60,8 @@ async fn a_slot_on_its_way_to_a_node_that_is_down_is_asked_for_with_pauses() {
 
 #[tokio::test]
 async fn what_a_primary_grants_after_it_was_replaced_is_not_believed() {
-    let owner = Arc::new(Made::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
-    let target = Arc::new(Made::new("target:1", granting("1700000000000001")));
+    let owner = Arc::new(FakeServer::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
+    let target = Arc::new(FakeServer::new("target:1", granting("1700000000000001")));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
     let config = Config::single("owner").unwrap();
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
@@ -82,8 +82,8 @@ async fn what_a_primary_renews_after_it_was_replaced_moves_no_deadline() {
         _ => Ok(Reply::Array(vec![Reply::Int(1)])),
     };
     let is_down = |_: &Request| Err(ServerError::NotSent { reason: "no connection".into() });
-    let owner = Arc::new(Made::new("owner:1", renews).stuck_at("lock/renew"));
-    let target = Arc::new(Made::new("target:1", is_down));
+    let owner = Arc::new(FakeServer::new("owner:1", renews).stuck_at("lock/renew"));
+    let target = Arc::new(FakeServer::new("target:1", is_down));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
     let lease = Duration::from_secs(6);
     let config = Config::single("owner").unwrap().watchdog_lease(lease);
@@ -99,8 +99,8 @@ async fn what_a_primary_renews_after_it_was_replaced_moves_no_deadline() {
 
 #[tokio::test]
 async fn a_primary_that_hangs_is_not_waited_for_once_it_was_replaced() {
-    let owner = Arc::new(Made::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
-    let target = Arc::new(Made::new("target:1", granting("1700000000000001")));
+    let owner = Arc::new(FakeServer::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
+    let target = Arc::new(FakeServer::new("target:1", granting("1700000000000001")));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
     // Whoever waited for its answer would wait for ever.
     let config = Config::single("owner").unwrap().response_timeout(SOON * 10);
@@ -116,7 +116,7 @@ async fn a_primary_that_hangs_is_not_waited_for_once_it_was_replaced() {
 /// came first.
 #[tokio::test]
 async fn an_interruption_by_another_node_at_the_same_address_is_told() {
-    let node = || Arc::new(Made::new("same:1", |_| Ok(Reply::Nil)));
+    let node = || Arc::new(FakeServer::new("same:1", |_| Ok(Reply::Nil)));
     let two = Arc::new(Two { owner: node(), target: node(), changes: watch::Sender::new(0) });
     let config = Config::single("same").unwrap();
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
@@ -137,8 +137,8 @@ async fn an_interruption_by_another_node_at_the_same_address_is_told() {
 
 #[tokio::test]
 async fn what_a_primary_answers_to_a_change_after_it_was_replaced_is_unknown() {
-    let owner = Arc::new(Made::new("owner:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
-    let target = Arc::new(Made::new("target:1", |_| Ok(Reply::Int(1))));
+    let owner = Arc::new(FakeServer::new("owner:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
+    let target = Arc::new(FakeServer::new("target:1", |_| Ok(Reply::Int(1))));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
     let config = Config::single("owner").unwrap();
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
@@ -153,8 +153,8 @@ async fn what_a_primary_answers_to_a_change_after_it_was_replaced_is_unknown() {
 #[tokio::test]
 async fn a_change_that_was_sent_on_is_waited_for_although_its_home_was_replaced() {
     let sends_on = |_: &Request| Err(ServerError::Refused { code: Code::Moved, message: "MOVED 1 target:1".into() });
-    let owner = Arc::new(Made::new("owner:1", sends_on));
-    let target = Arc::new(Made::new("target:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
+    let owner = Arc::new(FakeServer::new("owner:1", sends_on));
+    let target = Arc::new(FakeServer::new("target:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
     let two = Arc::new(Two { owner, target: Arc::clone(&target), changes: watch::Sender::new(0) });
     let config = Config::single("owner").unwrap();
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();

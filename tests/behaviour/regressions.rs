@@ -8,7 +8,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, InHand, Reply, Request, Server, ServerError};
 use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
 use redgrid_testkit::{Direction, Fault, Proxy, wait_until};
-use redgrid_tests::made::{Made, granting};
+use redgrid_tests::fake_server::{FakeServer, granting};
 use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 
 /// Of what a server grants that is made up.
@@ -44,7 +44,7 @@ async fn a_forgotten_lock_survives_a_shutdown() {
 /// By a clock that nobody holds up: until its lease is over it is known, and then it is not.
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_lock_leaves_no_name_behind() {
-    let server = Arc::new(Made::new("one:1", granting(TOKEN)));
+    let server = Arc::new(FakeServer::new("one:1", granting(TOKEN)));
     let client = Client::over_one(server, Config::single("one").unwrap(), Clock::runtime()).unwrap();
     let (lock, lease) = (Lock::new(&client, "a"), Duration::from_secs(2));
     lock.acquire().lease(lease).await.unwrap().forget();
@@ -169,7 +169,7 @@ async fn what_is_asked_by_nobody_any_more_does_not_leave() {
                 Ok(Reply::Int(1))
             }
         };
-        let server = Arc::new(Made::new("one:1", answer).down());
+        let server = Arc::new(FakeServer::new("one:1", answer).down());
         let config = Config::single("one").unwrap();
         let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
         let number = AtomicLong::new(&client, "n");
@@ -198,7 +198,7 @@ async fn what_is_asked_by_nobody_any_more_does_not_leave() {
 /// Those who stand behind a request are told when the client ends, and not when their time is over.
 #[tokio::test]
 async fn who_stands_behind_a_request_is_told_of_a_shutdown_at_once() {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))).stuck_at("INCRBY"));
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))).stuck_at("INCRBY"));
     let config = Config::single("one").unwrap().response_timeout(SOON * 10);
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let number = AtomicLong::new(&client, "n");

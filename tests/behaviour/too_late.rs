@@ -12,13 +12,13 @@ use redgrid_core::{
 };
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use redgrid_tests::{SOON, client_with, server};
 
 /// A client of a server that grants everything, after it has found that many requests too late.
 fn client(too_late: usize) -> Client {
     let too_late = AtomicUsize::new(too_late);
-    let server = Made::new("hasty", move |request: &Request| {
+    let server = FakeServer::new("hasty", move |request: &Request| {
         if !matches!(request.label(), "lock/acquire" | "lock/seize") {
             return Ok(Reply::Int(1));
         }
@@ -49,9 +49,9 @@ async fn what_is_too_late_twice_is_told_and_not_as_busy() {
 static COUNTED: IdempotentScript<1> = IdempotentScript::new("counted", "return answer({7})");
 
 /// A client of a server that answers this, one after the other, and the last for ever.
-fn scripted(answers: Vec<Result<Reply, ServerError>>) -> (Arc<Made>, Client, IdempotentRequest) {
+fn scripted(answers: Vec<Result<Reply, ServerError>>) -> (Arc<FakeServer>, Client, IdempotentRequest) {
     let asked = AtomicUsize::new(0);
-    let server = Arc::new(Made::new("scripted", move |_: &Request| {
+    let server = Arc::new(FakeServer::new("scripted", move |_: &Request| {
         let nth = asked.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
         answers[nth].clone()
     }));

@@ -9,7 +9,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{ChannelEvent, Client, Config, Push, Reply, Server};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Proxy, wait_until};
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use redgrid_tests::{SOON, client, client_with, server};
 
 /// The poll of a waiter whose subscription is in force, and a little for the way.
@@ -251,7 +251,7 @@ async fn a_shutdown_wakes_those_who_wait_elsewhere() {
 #[tokio::test]
 async fn what_was_subscribed_behind_a_gap_and_is_left_meanwhile_does_not_stay_subscribed() {
     let channel = Bytes::from_static(b"left");
-    let server = Arc::new(Made::new("slow", |_| Ok(Reply::Nil)).unconfirmed(channel.clone()));
+    let server = Arc::new(FakeServer::new("slow", |_| Ok(Reply::Nil)).unconfirmed(channel.clone()));
     let config = Config::single("slow").unwrap();
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let mut watch = client.watch(channel.clone(), channel.clone());

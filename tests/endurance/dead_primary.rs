@@ -7,7 +7,7 @@ use redgrid_testkit::Cluster;
 use redgrid_tests::SOON;
 use redgrid_tests::spread::{Spread, median};
 
-use crate::ground::{THIRDS, by_seeds, connected, hold, names_in};
+use crate::fixture::{THIRDS, by_seeds, connected, hold, names_in};
 use crate::pairs::Pairs;
 use crate::report::Report;
 

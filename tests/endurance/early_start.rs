@@ -9,7 +9,7 @@ use redgrid_testkit::RedisServer;
 use redgrid_tests::spread::{Spread, millis};
 use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::ground::{Deployment, Topology};
+use crate::fixture::{Deployment, Topology};
 use crate::pairs::kind;
 use crate::report::Report;
 

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use redgrid_core::Client;
 use redgrid_testkit::RedisServer;
 
-use crate::ground::{Deployment, Topology, connected, hold};
+use crate::fixture::{Deployment, Topology, connected, hold};
 use crate::look::{Calls, Counter, connections};
 use crate::report::Report;
 

@@ -6,7 +6,7 @@
 
 mod dead_primary;
 mod early_start;
-mod ground;
+mod fixture;
 mod idle;
 mod look;
 mod names;

@@ -14,7 +14,7 @@ use redgrid_tests::spread::{Spread, millis};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::ground::{by_seeds, connected};
+use crate::fixture::{by_seeds, connected};
 use crate::look::{Counter, connections, cpu_time};
 use crate::report::Report;
 

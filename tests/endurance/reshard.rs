@@ -15,7 +15,7 @@ use redgrid_tests::spread::{Spread, millis};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::ground::{THIRDS, by_seeds, connected, hold, names_in};
+use crate::fixture::{THIRDS, by_seeds, connected, hold, names_in};
 use crate::look::{Counter, all_connections};
 use crate::pairs::{Books, Pairs, kind};
 use crate::report::Report;

@@ -9,7 +9,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::spread::{Spread, median, millis};
 use tokio::time::sleep;
 
-use crate::ground::{by_list, connected, hold};
+use crate::fixture::{by_list, connected, hold};
 use crate::pairs::{Pairs, kind};
 use crate::report::Report;
 

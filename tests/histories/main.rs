@@ -7,17 +7,17 @@
 mod bad;
 mod check;
 mod crew;
+mod faults;
+mod harness;
 mod numbers;
 mod object;
-mod rig;
 mod story;
-mod weather;
 
 use std::time::Instant;
 
 use futures_util::StreamExt;
+use harness::Plan;
 use redgrid_tests::history::Event;
-use rig::Plan;
 
 /// Histories unless `REDGRID_HISTORIES` says otherwise.
 const HISTORIES: u64 = 20;

@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::ground::Scenario;
+use crate::fixture::Scenario;
 
 const HEAD: &str = "# Beside Redisson: what is run
 

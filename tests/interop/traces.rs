@@ -6,11 +6,11 @@ use redgrid_locks::Lock;
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, at_once, scenarios};
+use crate::fixture::{Fixture, at_once, scenarios};
 
 scenarios![a_release_of_ours_leaves_no_key, javas_unlock_latch_disturbs_nobody];
 
-async fn a_release_of_ours_leaves_no_key(on: Ground) {
+async fn a_release_of_ours_leaves_no_key(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     let guard = lock.acquire().await.unwrap();
@@ -22,7 +22,7 @@ async fn a_release_of_ours_leaves_no_key(on: Ground) {
     assert!(java.unlock(&on.name).await);
 }
 
-async fn javas_unlock_latch_disturbs_nobody(on: Ground) {
+async fn javas_unlock_latch_disturbs_nobody(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
@@ -50,6 +50,6 @@ async fn javas_unlock_latch_disturbs_nobody(on: Ground) {
 }
 
 /// All keys with the lock's name in them.
-async fn keys(on: &Ground) -> Vec<String> {
+async fn keys(on: &Fixture) -> Vec<String> {
     on.observer.keys(&format!("*{}*", on.name)).await.unwrap()
 }

@@ -3,12 +3,12 @@
 pub mod before;
 pub mod cancel;
 pub mod fair;
+pub mod fake_server;
 pub mod history;
 pub mod latch;
-pub mod lossy;
-pub mod made;
 pub mod model;
 pub mod process;
+pub mod simulated_network;
 pub mod spread;
 pub mod store;
 pub mod topology;

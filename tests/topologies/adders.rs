@@ -9,7 +9,7 @@ use redgrid_testkit::{Cluster, Observer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, Scenario, by_seeds, by_sentinels, connected};
+use crate::fixture::{Fixture, Scenario, by_seeds, by_sentinels, connected};
 
 const OFTEN: Duration = Duration::from_millis(10);
 
@@ -20,7 +20,7 @@ clauses![
     who_listens_at_replicas_otherwise_is_counted,
 ];
 
-async fn what_all_count_is_summed_and_reset(on: Ground) {
+async fn what_all_count_is_summed_and_reset(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (LongAdder::new(&one, &on.name), LongAdder::new(&two, &on.name));
     there.ready().await.unwrap();
@@ -46,7 +46,7 @@ async fn total(observer: &Observer, name: &str) -> Option<i64> {
     observer.query::<Option<i64>>(&["HGET", &format!("redgrid_adder:{{{name}}}"), "sum"]).await.unwrap()
 }
 
-async fn what_is_saved_is_in_each_sum_once(on: Ground) {
+async fn what_is_saved_is_in_each_sum_once(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here = LongAdder::new(&one, &on.name).saving(OFTEN).unwrap();
     let there = LongAdder::new(&two, &on.name);
@@ -67,7 +67,7 @@ async fn what_is_saved_is_in_each_sum_once(on: Ground) {
 }
 
 /// The answer to a publication counts those who listen at the same node.
-async fn who_listens_at_replicas_otherwise_is_counted(on: Ground) {
+async fn who_listens_at_replicas_otherwise_is_counted(on: Fixture) {
     let at_replicas = |config: Config| config.subscription_mode(SubscriptionMode::Replica);
     let (one, two) = (on.client_with(at_replicas).await, on.client_with(at_replicas).await);
     let (here, there) = (LongAdder::new(&one, &on.name), LongAdder::new(&two, &on.name));

@@ -8,7 +8,7 @@ use redgrid_script::{Batch, Call, CallError};
 use redgrid_testkit::{Replicated, wait_until};
 use redgrid_tests::{NOTHING, SOON};
 
-use crate::ground::{by_list, connected, scenarios};
+use crate::fixture::{by_list, connected, scenarios};
 
 scenarios![
     a_grant_that_no_replica_has_is_given_back,

@@ -10,7 +10,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_list, by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_list, by_seeds, by_sentinels, connected, scenarios};
 
 scenarios![
     sentinel_a_failover_is_one_changed_primary,

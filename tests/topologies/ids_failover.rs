@@ -9,7 +9,7 @@ use redgrid_id_generator::TimeOrderedId;
 use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
 
 scenarios![
     sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed,

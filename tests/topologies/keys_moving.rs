@@ -10,7 +10,7 @@ use redgrid_keys::{Everything, Key, Keys, KeysError};
 use redgrid_testkit::{Cluster, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
 use crate::keys::{fill, names};
 
 const HOUR: Duration = Duration::from_secs(3600);

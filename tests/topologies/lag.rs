@@ -8,7 +8,7 @@ use redgrid_core::{Client, Config, NodePart};
 use redgrid_testkit::{RedisServer, Replicated, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_list, connected, scenarios};
+use crate::fixture::{by_list, connected, scenarios};
 use crate::pipe::Pipe;
 
 scenarios![

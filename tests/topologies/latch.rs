@@ -8,7 +8,7 @@ use redgrid_tests::latch::{crowd, placed, waiter};
 use redgrid_tests::{NOTHING, SOON};
 
 use crate::contract::{AT_ONCE, clauses};
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 clauses![
     "latch";
@@ -21,7 +21,7 @@ clauses![
     waits_that_end_early_leave_nothing,
 ];
 
-async fn it_counts_down_opens_and_is_set_again(on: Ground) {
+async fn it_counts_down_opens_and_is_set_again(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     for _ in 0..3 {
@@ -38,7 +38,7 @@ async fn it_counts_down_opens_and_is_set_again(on: Ground) {
 }
 
 /// How many channels of the latch are heard at its server, whatever their kind.
-async fn until_heard(on: &Ground, clients: u64) {
+async fn until_heard(on: &Fixture, clients: u64) {
     let channel = format!("redgrid_latch__channel:{{{}}}", on.name);
     let heard = async || {
         let plain = on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
@@ -49,7 +49,7 @@ async fn until_heard(on: &Ground, clients: u64) {
 }
 
 /// Nobody looks by himself here: only the message wakes.
-async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Ground) {
+async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Fixture) {
     let one = on.client().await;
     let others = [
         on.client_with(|config| config.poll_interval(SOON)).await,
@@ -76,7 +76,7 @@ async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Ground) {
     wait_until(SOON, async || others.iter().all(|client| client.in_hand() == NOTHING)).await;
 }
 
-async fn whoever_waits_goes_on_when_it_is_deleted_or_expires(on: Ground) {
+async fn whoever_waits_goes_on_when_it_is_deleted_or_expires(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     here.try_set_count(1).await.unwrap();
@@ -98,7 +98,7 @@ async fn whoever_waits_goes_on_when_it_is_deleted_or_expires(on: Ground) {
     tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }
 
-async fn the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go(on: Ground) {
+async fn the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     here.try_set_count(1).await.unwrap();
@@ -116,7 +116,7 @@ async fn the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go(on
     tokio::time::timeout(SOON, former).await.unwrap().unwrap().unwrap();
 }
 
-async fn count_downs_of_three_processes_are_told_apart(on: Ground) {
+async fn count_downs_of_three_processes_are_told_apart(on: Fixture) {
     let mut latches = Vec::new();
     for _ in 0..3 {
         latches.push(CountDownLatch::new(&on.client().await, &on.name));
@@ -129,7 +129,7 @@ async fn count_downs_of_three_processes_are_told_apart(on: Ground) {
 }
 
 /// In a cluster, Redisson can not use such a name at all.
-async fn a_name_with_a_hash_tag_is_a_latch_too(on: Ground) {
+async fn a_name_with_a_hash_tag_is_a_latch_too(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let name = format!("{}:x{{{}}}z", on.name, on.name);
     let (here, there) = (CountDownLatch::new(&one, &name), CountDownLatch::new(&two, &name));
@@ -149,7 +149,7 @@ async fn a_name_with_a_hash_tag_is_a_latch_too(on: Ground) {
     assert!(last.elapsed() < AT_ONCE, "{:?}", last.elapsed());
 }
 
-async fn waits_that_end_early_leave_nothing(on: Ground) {
+async fn waits_that_end_early_leave_nothing(on: Fixture) {
     let client = on.client().await;
     let latch = CountDownLatch::new(&client, &on.name);
     latch.try_set_count(1).await.unwrap();

@@ -10,7 +10,7 @@ use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 use redgrid_tests::latch::crowd;
 
-use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
 
 scenarios![
     sentinel_those_who_wait_for_a_latch_go_on_by_the_message_of_the_new_primary,

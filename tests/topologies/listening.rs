@@ -9,7 +9,7 @@ use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, wai
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
 
-use crate::ground::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7, scenarios};
+use crate::fixture::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7, scenarios};
 use crate::lag::{of, piped};
 
 scenarios![

@@ -10,7 +10,7 @@ use redgrid_testkit::{Cluster, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, by_seeds, by_sentinels, connected};
+use crate::fixture::{Fixture, by_seeds, by_sentinels, connected};
 
 type Numbers = LocalCachedMap<String, u64>;
 
@@ -35,7 +35,7 @@ async fn kept(numbers: &Numbers, key: &str, value: u64) {
     wait_until(2 * SOON, from_cache).await;
 }
 
-async fn what_one_process_keeps_is_changed_by_another(on: Ground) {
+async fn what_one_process_keeps_is_changed_by_another(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (of(&one, &on.name, TOLD), of(&two, &on.name, TOLD));
     for n in 1..=20 {
@@ -73,7 +73,7 @@ async fn what_one_process_keeps_is_changed_by_another(on: Ground) {
     assert!(there.clear().await.unwrap());
 }
 
-async fn what_a_process_keeps_ends_with_the_map(on: Ground) {
+async fn what_a_process_keeps_ends_with_the_map(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let bound = Duration::from_millis(800);
     let (here, there) = (of(&one, &on.name, bound), of(&two, &on.name, bound));
@@ -90,7 +90,7 @@ async fn what_a_process_keeps_ends_with_the_map(on: Ground) {
 
 pub(crate) mod local_maps_failover {
     use super::*;
-    use crate::ground::scenarios;
+    use crate::fixture::scenarios;
 
     scenarios![sentinel_caches_go_on_through_a_failover, cluster_caches_go_on_after_a_primary_died];
 

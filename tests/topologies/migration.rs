@@ -17,7 +17,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::latch::waiter;
 use tokio::task::JoinHandle;
 
-use crate::ground::{APP, Ground, SECRET, Topology, by_seeds, connected, published, scenarios};
+use crate::fixture::{APP, Fixture, SECRET, Topology, by_seeds, connected, published, scenarios};
 
 scenarios![
     a_name_is_taken_held_and_freed_on_either_side_of_a_migration,
@@ -54,7 +54,7 @@ async fn a_name_is_taken_held_and_freed_on_either_side_under_the_published_permi
         Cluster::builder().primaries(3).replicas_per_primary(0).server_options(options).start().await.unwrap();
     on_either_side(&cluster, by_seeds(&cluster).credentials(Some(APP), SECRET)).await;
     for node in cluster.nodes() {
-        let denied = Ground::denied(&node.observer().await.unwrap()).await;
+        let denied = Fixture::denied(&node.observer().await.unwrap()).await;
         assert!(denied.is_empty(), "{denied:#?}");
     }
 }

@@ -13,7 +13,7 @@ use redgrid_set::Set;
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_seeds, connected, scenarios};
+use crate::fixture::{by_seeds, connected, scenarios};
 
 scenarios![
     a_bloom_filter_forgets_nothing_while_its_slot_moves,

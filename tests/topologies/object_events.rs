@@ -9,7 +9,7 @@ use redgrid_testkit::{Cluster, Observer, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, by_seeds, by_sentinels, connected};
+use crate::fixture::{Fixture, by_seeds, by_sentinels, connected};
 
 clauses![
     "object_events";
@@ -53,7 +53,7 @@ async fn next_of(events: &mut Events, count: usize) -> Option<Vec<(String, Strin
 
 /// Under the published permissions nobody may ask how servers are set. Those of a pattern are found among all of a server that many use at a
 /// time: whoever stands still here for long enough is told that some were not kept, and begins anew with another name.
-async fn what_happens_to_an_object_and_to_those_of_a_pattern_is_told(on: Ground) {
+async fn what_happens_to_an_object_and_to_those_of_a_pattern_is_told(on: Fixture) {
     /// More often than any machine stands still.
     const TIMES: usize = 20;
     let client = on.client().await;
@@ -127,7 +127,7 @@ async fn listening(config: Config, name: &str) -> (Client, Events, Events) {
 /// Those with servers of their own.
 pub(crate) mod object_events_alone {
     use super::*;
-    use crate::ground::scenarios;
+    use crate::fixture::scenarios;
 
     scenarios![
         sentinel_a_failover_is_a_gap_and_events_go_on,

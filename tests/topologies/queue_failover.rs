@@ -8,7 +8,7 @@ use redgrid_queue::Queue;
 use redgrid_testkit::{Cluster, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
 
 scenarios![
     cluster_elements_are_taken_once_each_through_a_planned_failover,

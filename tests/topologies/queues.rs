@@ -8,7 +8,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::cancel::at_most;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, Topology};
+use crate::fixture::{Fixture, Topology};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -22,11 +22,11 @@ clauses![
 ];
 
 /// A name of one slot with others of the scenario, behind the prefix that the user of the page may use.
-fn beside(on: &Ground, name: &str) -> String {
+fn beside(on: &Fixture, name: &str) -> String {
     format!("{}:{{{}}}:{name}", on.name.split(':').next().unwrap_or_default(), on.name)
 }
 
-async fn elements_go_in_and_out_at_both_ends(on: Ground) {
+async fn elements_go_in_and_out_at_both_ends(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (a, b) = (beside(&on, "a"), beside(&on, "b"));
     let (queue, deque): (Queue<u32>, Deque<u32>) = (Queue::new(&one, &a), Deque::new(&two, &a));
@@ -55,7 +55,7 @@ async fn elements_go_in_and_out_at_both_ends(on: Ground) {
     assert!(queue.clear().await.unwrap() && deque.is_empty().await.unwrap());
 }
 
-async fn elements_are_waited_for_and_none_is_lost(on: Ground) {
+async fn elements_are_waited_for_and_none_is_lost(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (Queue<u64>, Queue<u64>) = (Queue::new(&one, &on.name), Queue::new(&two, &on.name));
     let waiting = tokio::spawn({
@@ -80,7 +80,7 @@ async fn elements_are_waited_for_and_none_is_lost(on: Ground) {
     assert_eq!(here.take_within(Duration::ZERO).await.unwrap(), None);
 }
 
-async fn what_is_delayed_is_taken_when_it_is_due(on: Ground) {
+async fn what_is_delayed_is_taken_when_it_is_due(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (DelayedQueue<u32>, DelayedQueue<u32>) =
         (DelayedQueue::new(&one, &on.name), DelayedQueue::new(&two, &on.name));
@@ -99,7 +99,7 @@ async fn what_is_delayed_is_taken_when_it_is_due(on: Ground) {
     assert!(here.object().expire_in(HOUR).await.unwrap() && here.clear().await.unwrap());
 }
 
-async fn what_is_first_by_priority_is_taken_and_none_is_lost(on: Ground) {
+async fn what_is_first_by_priority_is_taken_and_none_is_lost(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (a, b) = (beside(&on, "a"), beside(&on, "b"));
     let (here, there): (PriorityQueue<u64>, PriorityQueue<u64>) =
@@ -140,7 +140,7 @@ async fn what_is_first_by_priority_is_taken_and_none_is_lost(on: Ground) {
     assert!(here.clear().await.unwrap() && there.is_empty().await.unwrap());
 }
 
-async fn a_ring_keeps_the_last(on: Ground) {
+async fn a_ring_keeps_the_last(on: Fixture) {
     let client = on.client().await;
     let ring: RingBuffer<u32> = RingBuffer::new(&client, &on.name);
     assert!(matches!(ring.push(&1).await, Err(ObjectError::Absent { .. })));

@@ -9,7 +9,7 @@ use redgrid_rate_limiter::{GcraLimiter, LimitError, Quota, Rate, RateLimiter};
 use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
 
 scenarios![
     sentinel_rates_go_on_through_a_failover,

@@ -7,7 +7,7 @@ use redgrid_reliable_queue::{QueueError, QueueSettings, ReliableQueue};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -17,7 +17,7 @@ clauses![
     what_is_not_settled_comes_back_and_dies,
 ];
 
-async fn messages_are_pushed_waited_for_and_settled(on: Ground) {
+async fn messages_are_pushed_waited_for_and_settled(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (ReliableQueue<String>, ReliableQueue<String>) =
         (ReliableQueue::new(&one, &on.name), ReliableQueue::new(&two, &on.name));
@@ -51,7 +51,7 @@ async fn messages_are_pushed_waited_for_and_settled(on: Ground) {
     assert!(here.object().delete().await.unwrap() && !there.object().exists().await.unwrap());
 }
 
-async fn what_is_not_settled_comes_back_and_dies(on: Ground) {
+async fn what_is_not_settled_comes_back_and_dies(on: Fixture) {
     let client = on.client().await;
     let queue: ReliableQueue<u64> = ReliableQueue::new(&client, &on.name);
     let settings = QueueSettings {

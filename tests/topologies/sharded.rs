@@ -11,7 +11,7 @@ use redgrid_testkit::{Cluster, wait_until};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, by_seeds, connected};
+use crate::fixture::{Fixture, by_seeds, connected};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -21,7 +21,7 @@ clauses![
     values_bits_and_elements_are_of_all_parts,
 ];
 
-async fn entries_are_found_by_all_whichever_part_they_are_in(on: Ground) {
+async fn entries_are_found_by_all_whichever_part_they_are_in(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: ShardedMap<u32, u32> = ShardedMap::new(&one, &on.name).with_shards(8);
     let there: ShardedMap<u32, u32> = ShardedMap::new(&two, &on.name);
@@ -48,7 +48,7 @@ async fn entries_are_found_by_all_whichever_part_they_are_in(on: Ground) {
     assert!(here.object().delete().await.unwrap() && !there.object().exists().await.unwrap());
 }
 
-async fn values_bits_and_elements_are_of_all_parts(on: Ground) {
+async fn values_bits_and_elements_are_of_all_parts(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let name = |kind: &str| format!("{}:{kind}", on.name);
     let (here, there): (ShardedSet<u32>, ShardedSet<u32>) =
@@ -82,7 +82,7 @@ async fn values_bits_and_elements_are_of_all_parts(on: Ground) {
 /// Scenarios with clusters of their own.
 pub(crate) mod sharded_alone {
     use super::*;
-    use crate::ground::scenarios;
+    use crate::fixture::scenarios;
 
     scenarios![
         each_node_has_its_share,

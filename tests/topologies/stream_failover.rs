@@ -6,7 +6,7 @@ use redgrid_stream::{Consumer, Start, Stream};
 use redgrid_testkit::{Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_sentinels, connected, scenarios};
+use crate::fixture::{by_sentinels, connected, scenarios};
 
 scenarios![sentinel_consumers_of_a_group_go_on_at_the_promoted_primary];
 

@@ -24,7 +24,7 @@ use crate::{
 const MAX_RETRIES: usize = 3;
 
 /// Tests with one of these in their name, or in that of their program, are not retried.
-const NOT_RETRIED: [&str; 3] = ["lossy", "histories", "model"];
+const NOT_RETRIED: [&str; 3] = ["simulated_network", "histories", "model"];
 
 /// Runs all tests. `settings` prepares each command.
 pub(crate) fn run(settings: impl Fn(&mut Command)) -> Result<ExitCode, Failure> {

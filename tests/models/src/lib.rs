@@ -8,12 +8,12 @@
 //! * [`two_level`]: the tasks of a process share one hold: hand-over, leases of their own, re-entry, cancellation,
 //!   adoption, tokens, taking by force.
 //! * [`read_write`]: readers that share, writers that wait, and how one becomes the other.
-//! * [`hand_on`]: a hold that is detached in one process and attached in another.
+//! * [`detach`]: a hold that is detached in one process and attached in another.
 //! * [`turns`]: which process is next when a stretch ends, and by how many others it may be passed over.
 //! * [`fair`]: the queue of a fair lock, with clients of Redisson in it: order, deaths, late copies, clocks that are ahead.
 
+pub mod detach;
 pub mod fair;
-pub mod hand_on;
 pub mod one_level;
 pub mod read_write;
 pub mod turns;

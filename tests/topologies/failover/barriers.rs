@@ -7,7 +7,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::process::Other;
 
 use super::{LEASE, replicated};
-use crate::ground::{by_seeds, by_sentinels, connected};
+use crate::fixture::{by_seeds, by_sentinels, connected};
 
 /// Waits until so many wait at a barrier, as a server knows it.
 async fn wait_at(server: &RedisServer, name: &str, many: u64) {

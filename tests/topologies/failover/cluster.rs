@@ -8,7 +8,7 @@ use redgrid_testkit::{Cluster, Observer, wait_until};
 use redgrid_tests::SOON;
 
 use super::{LEASE, Load, MS, listening, names, replicated};
-use crate::ground::{by_seeds, connected};
+use crate::fixture::{by_seeds, connected};
 
 /// No test runs so long.
 const NEVER: Duration = Duration::from_secs(3600);

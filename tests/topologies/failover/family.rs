@@ -10,7 +10,7 @@ use redgrid_tests::{NOTHING, SOON};
 use tokio::task::JoinHandle;
 
 use super::{LEASE, replicated};
-use crate::ground::{by_seeds, by_sentinels, connected};
+use crate::fixture::{by_seeds, by_sentinels, connected};
 
 /// A detached hold, a fence and a leader with an observer.
 pub(super) async fn sentinel_what_is_around_a_lock_goes_on_at_the_new_primary() {

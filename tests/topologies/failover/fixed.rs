@@ -7,7 +7,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{RedisServer, Replicated};
 
 use super::{Load, MS, names};
-use crate::ground::{by_list, connected};
+use crate::fixture::{by_list, connected};
 
 pub(super) async fn master_slave_a_primary_that_copies_another_by_now_is_left() {
     let replicated = Replicated::start(2).await.unwrap();

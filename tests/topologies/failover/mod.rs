@@ -23,7 +23,7 @@ use self::family::*;
 use self::fixed::*;
 use self::planned::*;
 use self::sentinel::*;
-use crate::ground::scenarios;
+use crate::fixture::scenarios;
 
 scenarios![
     sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held,

@@ -11,7 +11,7 @@ use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, wai
 use redgrid_tests::SOON;
 
 use super::{Load, MS, names, replicated};
-use crate::ground::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7};
+use crate::fixture::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7};
 
 /// No test runs so long: what is free earlier was given back.
 const LEASE: Duration = Duration::from_secs(3600);

@@ -11,7 +11,7 @@ use redgrid_testkit::{Proxy, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
 use super::{LEASE, Load, MS, listening, names, replicated};
-use crate::ground::{by_sentinels, connected, is_skipped_before_7};
+use crate::fixture::{by_sentinels, connected, is_skipped_before_7};
 
 pub(super) async fn sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held() {
     let sentinels = Sentinels::start().await.unwrap();

@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use redgrid_models::hand_on::{FREE_AGAIN, HANDED_ON, HandOn, IS_HELD, ONCE, ONE_BELIEVES, Rules};
+use redgrid_models::detach::{DETACHED, Detach, FREE_AGAIN, IS_HELD, ONCE, ONE_BELIEVES, Rules};
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// Two that attach, a loss, and time for a lease of each.
-const TWO: HandOn = HandOn { rules: Rules::ALL, ticks: 8, others: 2, losses: 1 };
+const TWO: Detach = Detach { rules: Rules::ALL, ticks: 8, others: 2, losses: 1 };
 
 #[test]
 fn one_believes_at_a_time_and_one_attaches() {
@@ -17,7 +17,7 @@ fn one_believes_at_a_time_and_one_attaches() {
     let checker = TWO.checker().threads(2).spawn_bfs().join();
     println!("{} states, {:.1} s", checker.unique_state_count(), began.elapsed().as_secs_f32());
     let mut found = checker.discoveries();
-    for name in [HANDED_ON, FREE_AGAIN] {
+    for name in [DETACHED, FREE_AGAIN] {
         assert!(found.contains_key(name), "`{name}` was never reached");
     }
     for name in [ONE_BELIEVES, IS_HELD, ONCE] {
@@ -32,7 +32,7 @@ macro_rules! without {
     ($($test:ident: $rule:ident breaks $property:expr;)+) => {$(
         #[test]
         fn $test() {
-            breaks(stringify!($test), HandOn { rules: Rules { $rule: false, ..Rules::ALL }, ..TWO }, $property);
+            breaks(stringify!($test), Detach { rules: Rules { $rule: false, ..Rules::ALL }, ..TWO }, $property);
         }
     )+};
 }
@@ -46,7 +46,7 @@ without! {
 }
 
 /// Expects a violation of `property`.
-fn breaks(name: &str, model: HandOn, property: &'static str) {
+fn breaks(name: &str, model: Detach, property: &'static str) {
     let until = HasDiscoveries::AllOf(BTreeSet::from([property]));
     let checker = model.checker().threads(2).finish_when(until).spawn_bfs().join();
     println!("{name}: {} states", checker.unique_state_count());

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Code, Config, Reply, Request, ServerError};
 use redgrid_locks::{Lock, LockGuard};
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -91,8 +91,8 @@ async fn least<W: Future<Output = ()>>(turns: usize, round: impl Fn() -> W) -> f
     for _ in 0..ROUNDS {
         let region = Region::new(COUNTING);
         round().await;
-        let made = region.change();
-        least = least.min((made.allocations + made.reallocations) as f64 / turns as f64);
+        let fake_server = region.change();
+        least = least.min((fake_server.allocations + fake_server.reallocations) as f64 / turns as f64);
     }
     least
 }
@@ -116,7 +116,7 @@ async fn passed_on(client: &Client, turns: usize) {
 }
 
 fn client() -> Client {
-    let server = Made::new("at-once:1", answer);
+    let server = FakeServer::new("at-once:1", answer);
     // Whoever gets the lock from another task does so in the process, however slow the machine is.
     let config = Config::single("at-once").expect("an address").stretch(Duration::from_millis(500));
     Client::over_one(Arc::new(server), config, Clock::boot()).expect("a valid configuration")

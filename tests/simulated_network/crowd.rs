@@ -9,7 +9,7 @@ use std::time::Duration;
 use redgrid_core::Holder;
 use redgrid_locks::{AcquireError, Client, Lock, LockGuard};
 use redgrid_tests::cancel::at_most;
-use redgrid_tests::lossy::World;
+use redgrid_tests::simulated_network::World;
 use tokio::time::{Instant, Sleep};
 
 use crate::ledger::Ledger;

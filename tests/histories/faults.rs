@@ -9,7 +9,7 @@ use super::crew::Worker;
 
 /// Something that happens to one process, its way to the server, or the server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Trouble {
+pub(crate) enum Fault {
     /// A longer way.
     Slow(Direction, u64),
     /// Requests go through, and their answers do not come back.
@@ -46,78 +46,78 @@ pub(crate) enum Trouble {
 
 /// Trouble with its time, in milliseconds after the start.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spell {
+pub(crate) struct FaultSpan {
     pub(crate) at: u64,
     pub(crate) lasts: u64,
     pub(crate) worker: usize,
-    pub(crate) trouble: Trouble,
+    pub(crate) fault: Fault,
 }
 
-/// The first of the numbers that stand for [`Trouble::Dark`].
+/// The first of the numbers that stand for [`Fault::Dark`].
 const DARK: u8 = 24;
-/// The first of those that stand for [`Trouble::Stop`].
+/// The first of those that stand for [`Fault::Stop`].
 const STOP: u8 = 17;
 
-impl Spell {
+impl FaultSpan {
     /// One at random; in a `dark` history, half of them cut a process off or stop it until its leases are over.
-    pub(crate) fn draw(rng: &mut Rng, workers: usize, millis: u64, longest_lease: u64, dark: bool) -> Spell {
+    pub(crate) fn draw(rng: &mut Rng, workers: usize, millis: u64, longest_lease: u64, dark: bool) -> FaultSpan {
         let direction = if rng.bool() { Direction::ToClient } else { Direction::ToServer };
         let perhaps = rng.bool().then_some(direction);
         let any = rng.u8(..30);
         let cut_off = if rng.bool() { DARK } else { STOP };
-        let (trouble, lasts) = match if dark && rng.bool() { cut_off } else { any } {
-            0..3 => (Trouble::Slow(direction, rng.u64(5..150)), rng.u64(50..500)),
-            3..5 => (Trouble::Swallow(rng.usize(1..4)), 0),
-            5..7 => (Trouble::CutAfter(rng.usize(1..4)), 0),
-            7 => (Trouble::CutBefore(rng.usize(1..4)), 0),
-            8..11 => (Trouble::Late(rng.usize(1..4)), rng.u64(50..600)),
-            11 => (Trouble::CutAll, 0),
-            12..14 => (Trouble::BlackHole(perhaps), rng.u64(50..longest_lease)),
-            14..16 => (Trouble::Stall(perhaps), rng.u64(20..longest_lease)),
-            16 => (Trouble::Deaf, rng.u64(50..500)),
-            STOP..20 => (Trouble::Stop, rng.u64(20..longest_lease + longest_lease / 2)),
-            20 => (Trouble::Kill, 0),
-            21 => (Trouble::FlushScripts, 0),
-            22 => (Trouble::KillSubscribers, 0),
-            23 => (Trouble::KillConnections, 0),
-            DARK..28 => (Trouble::Dark(rng.u64(50..200)), longest_lease + 300),
-            _ => (Trouble::Pause, rng.u64(10..250)),
+        let (fault, lasts) = match if dark && rng.bool() { cut_off } else { any } {
+            0..3 => (Fault::Slow(direction, rng.u64(5..150)), rng.u64(50..500)),
+            3..5 => (Fault::Swallow(rng.usize(1..4)), 0),
+            5..7 => (Fault::CutAfter(rng.usize(1..4)), 0),
+            7 => (Fault::CutBefore(rng.usize(1..4)), 0),
+            8..11 => (Fault::Late(rng.usize(1..4)), rng.u64(50..600)),
+            11 => (Fault::CutAll, 0),
+            12..14 => (Fault::BlackHole(perhaps), rng.u64(50..longest_lease)),
+            14..16 => (Fault::Stall(perhaps), rng.u64(20..longest_lease)),
+            16 => (Fault::Deaf, rng.u64(50..500)),
+            STOP..20 => (Fault::Stop, rng.u64(20..longest_lease + longest_lease / 2)),
+            20 => (Fault::Kill, 0),
+            21 => (Fault::FlushScripts, 0),
+            22 => (Fault::KillSubscribers, 0),
+            23 => (Fault::KillConnections, 0),
+            DARK..28 => (Fault::Dark(rng.u64(50..200)), longest_lease + 300),
+            _ => (Fault::Pause, rng.u64(10..250)),
         };
-        Spell { at: rng.u64(50..millis), lasts, worker: rng.usize(..workers), trouble }
+        FaultSpan { at: rng.u64(50..millis), lasts, worker: rng.usize(..workers), fault }
     }
 
     /// Lets it happen, and clears up after it.
-    pub(crate) async fn strike(self, server: &RedisServer, workers: &[Worker]) {
+    pub(crate) async fn inject(self, server: &RedisServer, workers: &[Worker]) {
         let Some(worker) = workers.get(self.worker) else { return };
         let (proxy, lasts) = (&worker.proxy, Duration::from_millis(self.lasts));
-        match self.trouble {
-            Trouble::Slow(direction, by) => {
+        match self.fault {
+            Fault::Slow(direction, by) => {
                 proxy.set(direction, Fault::Delay(Duration::from_millis(by)));
                 tokio::time::sleep(lasts).await;
                 proxy.set(direction, Fault::Pass);
             }
-            Trouble::Swallow(n) => proxy.next(n, "EVALSHA", Action::SwallowReply),
-            Trouble::CutAfter(n) => proxy.next(n, "EVALSHA", Action::CutAfterForward),
-            Trouble::CutBefore(n) => proxy.next(n, "EVALSHA", Action::CutBefore),
-            Trouble::Late(n) => {
+            Fault::Swallow(n) => proxy.next(n, "EVALSHA", Action::SwallowReply),
+            Fault::CutAfter(n) => proxy.next(n, "EVALSHA", Action::CutAfterForward),
+            Fault::CutBefore(n) => proxy.next(n, "EVALSHA", Action::CutBefore),
+            Fault::Late(n) => {
                 proxy.next(n, "EVALSHA", Action::Hold);
                 tokio::time::sleep(lasts).await;
                 proxy.release_held().await;
             }
-            Trouble::CutAll => proxy.cut_all(),
-            Trouble::BlackHole(direction) => {
+            Fault::CutAll => proxy.cut_all(),
+            Fault::BlackHole(direction) => {
                 set(proxy, direction, Fault::BlackHole);
                 tokio::time::sleep(lasts).await;
                 set(proxy, direction, Fault::Pass);
                 // TCP would have noticed by now.
                 proxy.cut_all();
             }
-            Trouble::Stall(direction) => {
+            Fault::Stall(direction) => {
                 set(proxy, direction, Fault::Stall);
                 tokio::time::sleep(lasts).await;
                 set(proxy, direction, Fault::Pass);
             }
-            Trouble::Dark(late) => {
+            Fault::Dark(late) => {
                 proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(late)));
                 tokio::time::sleep(lasts / 3).await;
                 proxy.set_both(Fault::BlackHole);
@@ -125,22 +125,22 @@ impl Spell {
                 proxy.set_both(Fault::Pass);
                 proxy.cut_all();
             }
-            Trouble::Deaf => {
+            Fault::Deaf => {
                 proxy.drop_publishes(true);
                 tokio::time::sleep(lasts).await;
                 proxy.drop_publishes(false);
             }
-            Trouble::Stop => {
+            Fault::Stop => {
                 worker.stop();
                 tokio::time::sleep(lasts).await;
                 worker.go_on();
             }
-            Trouble::Kill => worker.kill(),
+            Fault::Kill => worker.kill(),
             // The server may stand still just now, and then it is not told.
-            Trouble::FlushScripts => drop(server.flush_scripts().await),
-            Trouble::KillSubscribers => drop(kill_connections(server, Kind::PubSub).await),
-            Trouble::KillConnections => drop(kill_connections(server, Kind::Normal).await),
-            Trouble::Pause => {
+            Fault::FlushScripts => drop(server.flush_scripts().await),
+            Fault::KillSubscribers => drop(kill_connections(server, Kind::PubSub).await),
+            Fault::KillConnections => drop(kill_connections(server, Kind::Normal).await),
+            Fault::Pause => {
                 if server.pause().await.is_ok() {
                     tokio::time::sleep(lasts).await;
                     server.resume().await.expect("a paused server goes on");

@@ -1,6 +1,6 @@
 //! The lock scripts once more, in Rust: one function per script, line by line as the Lua beside the library.
 //!
-//! That they say the same is not a matter of faith: `tests/lossy/faithful.rs` runs both side by side on a real server.
+//! That they say the same is not a matter of faith: `tests/simulated_network/faithful.rs` runs both side by side on a real server.
 
 use bytes::Bytes;
 use redgrid_core::{Arg, Code, Reply, Request, ServerError};

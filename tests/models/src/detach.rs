@@ -24,7 +24,7 @@ pub const IS_HELD: &str = "who believes has it";
 /// What was detached is had by one of those who attach it.
 pub const ONCE: &str = "it is attached once";
 /// Somebody attached it, and gave it back.
-pub const HANDED_ON: &str = "it is handed on and given back";
+pub const DETACHED: &str = "it is handed on and given back";
 /// A stranger had it after that.
 pub const FREE_AGAIN: &str = "others have it afterwards";
 
@@ -56,7 +56,7 @@ impl Rules {
 
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
-pub struct HandOn {
+pub struct Detach {
     /// What is kept to.
     pub rules: Rules,
     /// How many ticks there are.
@@ -152,7 +152,7 @@ pub enum Action {
     Stranger,
 }
 
-impl Model for HandOn {
+impl Model for Detach {
     type State = State;
     type Action = Action;
 
@@ -247,24 +247,24 @@ impl Model for HandOn {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(ONE_BELIEVES, |_: &HandOn, state: &State| state.believers().count() <= 1),
-            Property::always(IS_HELD, |_: &HandOn, state: &State| {
+            Property::always(ONE_BELIEVES, |_: &Detach, state: &State| state.believers().count() <= 1),
+            Property::always(IS_HELD, |_: &Detach, state: &State| {
                 state.believers().all(|field| state.server.is_some_and(|(holder, _)| holder == field))
             }),
-            Property::always(ONCE, |_: &HandOn, state: &State| {
+            Property::always(ONCE, |_: &Detach, state: &State| {
                 state.processes[1..].iter().filter(|process| process.had).count() <= 1
             }),
-            Property::sometimes(HANDED_ON, |_: &HandOn, state: &State| {
+            Property::sometimes(DETACHED, |_: &Detach, state: &State| {
                 state.server.is_none() && state.processes[1..].iter().any(|process| process.had && process.released)
             }),
-            Property::sometimes(FREE_AGAIN, |_: &HandOn, state: &State| {
+            Property::sometimes(FREE_AGAIN, |_: &Detach, state: &State| {
                 state.stranger > state.now && state.processes[1..].iter().any(|process| process.had)
             }),
         ]
     }
 }
 
-impl HandOn {
+impl Detach {
     /// What can have no effect any more is left out: states that differ in it are the same.
     fn forget(&self, state: &mut State) {
         let (now, holder) = (state.now, state.server.map(|(holder, _)| holder));

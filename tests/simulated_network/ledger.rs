@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::{Code, Reply, ServerError};
 use redgrid_locks::{HoldWatch, LockGuard};
-use redgrid_tests::lossy::{Call, Witness};
+use redgrid_tests::simulated_network::{Call, Witness};
 use tokio::time::Instant;
 
 /// Lines of the trace that are kept: more than a run has, unless somebody waits for ever.

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc, watch};
 type Answer = Result<Reply, ServerError>;
 
 /// Answers what its closure says, and keeps subscriptions.
-pub struct Made {
+pub struct FakeServer {
     id: NodeId,
     epoch: watch::Sender<Option<ConnectionId>>,
     time: ServerClock,
@@ -40,10 +40,10 @@ pub struct Made {
     pushes: Mutex<Option<mpsc::UnboundedSender<Push>>>,
 }
 
-impl Made {
+impl FakeServer {
     /// A node of that name that is up.
-    pub fn new(name: &str, answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Made {
-        Made {
+    pub fn new(name: &str, answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> FakeServer {
+        FakeServer {
             id: NodeId(name.into()),
             epoch: watch::Sender::new(Some(ConnectionId { run_id: "one".into(), connection: 1 })),
             time: ServerClock::default(),
@@ -64,7 +64,7 @@ impl Made {
     }
 
     /// The same, down.
-    pub fn down(self) -> Made {
+    pub fn down(self) -> FakeServer {
         self.epoch.send_replace(None);
         self
     }
@@ -87,23 +87,23 @@ impl Made {
     }
 
     /// The same, which subscribes a channel and does not confirm it.
-    pub fn unconfirmed(self, channel: Bytes) -> Made {
-        Made { kept_back: Some(channel), ..self }
+    pub fn unconfirmed(self, channel: Bytes) -> FakeServer {
+        FakeServer { kept_back: Some(channel), ..self }
     }
 
     /// The same, which does not answer requests of that label.
-    pub fn stuck_at(self, label: &'static str) -> Made {
-        Made { stuck_at: Some(label), ..self }
+    pub fn stuck_at(self, label: &'static str) -> FakeServer {
+        FakeServer { stuck_at: Some(label), ..self }
     }
 
     /// The same, which proves once that something is durable; that is asked by the label `commit`.
-    pub fn proving_once(self) -> Made {
-        Made { proofs: AtomicUsize::new(1), ..self }
+    pub fn proving_once(self) -> FakeServer {
+        FakeServer { proofs: AtomicUsize::new(1), ..self }
     }
 
     /// The same, which does not end when it is closed.
-    pub fn never_closed(self) -> Made {
-        Made { stays: true, ..self }
+    pub fn never_closed(self) -> FakeServer {
+        FakeServer { stays: true, ..self }
     }
 
     /// Waits until it is closed.
@@ -145,7 +145,7 @@ impl Made {
 }
 
 #[async_trait]
-impl Server for Made {
+impl Server for FakeServer {
     fn id(&self) -> &NodeId {
         &self.id
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redgrid_core::{BulkScript, Client, Reply, Request, ServerError};
 use redgrid_testkit::wait_until;
-use redgrid_tests::lossy::{Call, Store, scripts};
+use redgrid_tests::simulated_network::{Call, Store, scripts};
 use redgrid_tests::{SOON, client, server};
 
 macro_rules! script {

@@ -9,7 +9,7 @@ use redgrid_atomic_long::{AtomicError, AtomicLong, Client};
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client_with};
 
-use super::plan::{CLIENTS, Plan, Spell, TASKS, Trouble};
+use super::plan::{CLIENTS, Fault, FaultSpan, Plan, TASKS};
 use super::search::{Answer, Call, Op, changed};
 
 /// How long a client waits for an answer.
@@ -60,8 +60,8 @@ pub(crate) async fn run(plan: &Plan, server: &RedisServer, seed: u64) -> Vec<Vec
     });
     // What becomes of the server: it is not killed while it stands still.
     let one_at_a_time = tokio::sync::Mutex::new(());
-    let spells = plan.spells.iter().map(|spell| spell.strike(server, &one_at_a_time, &clients[spell.client].1));
-    let (ended, _) = tokio::join!(join_all(tasks), join_all(spells));
+    let faults = plan.faults.iter().map(|fault| fault.inject(server, &one_at_a_time, &clients[fault.client].1));
+    let (ended, _) = tokio::join!(join_all(tasks), join_all(faults));
     ended.into_iter().for_each(|task| task.expect("no panic in a task"));
     for (_, proxy) in &clients {
         proxy.heal();
@@ -145,45 +145,45 @@ async fn ask(number: &AtomicLong, op: Op) -> Result<Answer, AtomicError> {
     })
 }
 
-impl Spell {
+impl FaultSpan {
     /// Lets it happen, and clears up after it.
-    async fn strike(self, server: &RedisServer, one_at_a_time: &tokio::sync::Mutex<()>, proxy: &Proxy) {
+    async fn inject(self, server: &RedisServer, one_at_a_time: &tokio::sync::Mutex<()>, proxy: &Proxy) {
         let lasts = Duration::from_millis(self.lasts);
         tokio::time::sleep(Duration::from_millis(self.at)).await;
-        match self.trouble {
-            Trouble::Swallow(n) => proxy.next(n, "number:", Action::SwallowReply),
-            Trouble::CutAfter(n) => proxy.next(n, "number:", Action::CutAfterForward),
-            Trouble::CutBefore(n) => proxy.next(n, "number:", Action::CutBefore),
-            Trouble::Late(n) => {
+        match self.fault {
+            Fault::Swallow(n) => proxy.next(n, "number:", Action::SwallowReply),
+            Fault::CutAfter(n) => proxy.next(n, "number:", Action::CutAfterForward),
+            Fault::CutBefore(n) => proxy.next(n, "number:", Action::CutBefore),
+            Fault::Late(n) => {
                 proxy.next(n, "number:", Action::Hold);
                 tokio::time::sleep(lasts).await;
                 proxy.release_held().await;
             }
-            Trouble::CutAll => proxy.cut_all(),
-            Trouble::Stall => {
+            Fault::CutAll => proxy.cut_all(),
+            Fault::Stall => {
                 proxy.set_both(Fault::Stall);
                 tokio::time::sleep(lasts).await;
                 proxy.set_both(Fault::Pass);
             }
-            Trouble::BlackHole => {
+            Fault::BlackHole => {
                 proxy.set_both(Fault::BlackHole);
                 tokio::time::sleep(lasts).await;
                 proxy.set_both(Fault::Pass);
                 proxy.cut_all();
             }
-            Trouble::Restart => {
+            Fault::Restart => {
                 let _turn = one_at_a_time.lock().await;
                 server.kill().await.expect("it can be killed");
                 tokio::time::sleep(lasts / 4).await;
                 server.restart_with_data().await.expect("it comes back");
             }
-            Trouble::Pause => {
+            Fault::Pause => {
                 let _turn = one_at_a_time.lock().await;
                 server.pause().await.expect("it can be stopped");
                 tokio::time::sleep(lasts).await;
                 server.resume().await.expect("it goes on");
             }
-            Trouble::FlushScripts => {
+            Fault::FlushScripts => {
                 let _turn = one_at_a_time.lock().await;
                 server.flush_scripts().await.expect("it answers");
             }

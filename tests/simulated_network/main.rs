@@ -1,6 +1,6 @@
 //! Acquisitions dropped at random moments over a network that loses, delays and repeats.
 //!
-//! `REDGRID_SEED=7 cargo test -p redgrid-tests --test lossy` runs one seed, `REDGRID_ROUNDS` times;
+//! `REDGRID_SEED=7 cargo test -p redgrid-tests --test simulated_network` runs one seed, `REDGRID_ROUNDS` times;
 //! `REDGRID_ACQUISITIONS` and `REDGRID_FIRST_SEED` say how many are made and from which seed on. What happened in a run
 //! that went wrong is written to a file, which the failure names.
 
@@ -58,7 +58,7 @@ fn a_hundred_thousand_acquisitions_dropped_at_random_over_a_lossy_network_leave_
                     let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     all.0.add(seen);
                     if !wrong.is_empty() {
-                        let file = format!("{}/lossy-{seed}.txt", env!("CARGO_TARGET_TMPDIR"));
+                        let file = format!("{}/simulated-network-{seed}.txt", env!("CARGO_TARGET_TMPDIR"));
                         let written = std::fs::write(&file, trace.join("\n"));
                         wrong.push(written.map_or_else(|error| error.to_string(), |()| file));
                         all.1.push((seed, wrong));

@@ -8,7 +8,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, Holder};
 use redgrid_locks::Lock;
 use redgrid_tests::NOTHING;
-use redgrid_tests::lossy::{LossyServer, Plan, Witness, World};
+use redgrid_tests::simulated_network::{Plan, SimulatedServer, Witness, World};
 use tokio::task::JoinSet;
 
 use crate::crowd::{FOR_EVER, Member};
@@ -113,7 +113,7 @@ fn client(world: &Arc<World>) -> Client {
     let config = Config::single("lossy:1").expect("an address");
     let config = config.response_timeout(TIMEOUT).retries(3).retry_delay(Duration::from_millis(20));
     let config = config.watchdog_lease(WATCHDOG).poll_interval(Duration::from_millis(400));
-    let server = LossyServer::new(Arc::clone(world), clock.clone(), TIMEOUT);
+    let server = SimulatedServer::new(Arc::clone(world), clock.clone(), TIMEOUT);
     Client::over_one(Arc::new(server), config, clock).expect("a client")
 }
 

@@ -18,6 +18,6 @@ pub mod world;
 
 pub use plan::{Fate, Plan, Wreck};
 pub use scripts::Call;
-pub use server::LossyServer;
+pub use server::SimulatedServer;
 pub use store::Store;
 pub use world::{Witness, World};

@@ -28,17 +28,17 @@ pub(crate) const AT_ONCE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(Ground) -> Pin<Box<dyn Future<Output = ()>>>,
+    pub(crate) run: fn(Fixture) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
 /// Lists functions of the file as scenarios.
 macro_rules! scenarios {
     ($($name:ident),* $(,)?) => {
-        pub(crate) fn scenarios() -> Vec<$crate::ground::Scenario> {
+        pub(crate) fn scenarios() -> Vec<$crate::fixture::Scenario> {
             let file = module_path!().rsplit("::").next().unwrap_or_default();
-            vec![$($crate::ground::Scenario {
+            vec![$($crate::fixture::Scenario {
                 name: format!("{file}::{}", stringify!($name)).leak(),
-                run: |ground| Box::pin($name(ground)),
+                run: |fixture| Box::pin($name(fixture)),
             }),*]
         }
     };
@@ -68,7 +68,7 @@ impl Line {
 }
 
 /// One scenario's place.
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     line: Arc<Line>,
     url: String,
     redisson: Arc<Redisson>,
@@ -77,12 +77,12 @@ pub(crate) struct Ground {
     pub(crate) name: String,
 }
 
-impl Ground {
-    pub(crate) async fn of(line: Arc<Line>, scenario: &str) -> Ground {
+impl Fixture {
+    pub(crate) async fn of(line: Arc<Line>, scenario: &str) -> Fixture {
         let (server, redisson) = line.running().await;
         let observer = server.observer().await.expect("the server answers");
         let (url, redisson) = (server.url(), redisson.clone());
-        Ground { line, url, redisson, observer, name: scenario.to_owned() }
+        Fixture { line, url, redisson, observer, name: scenario.to_owned() }
     }
 
     /// A client of ours, with the defaults but for the poll.
@@ -115,12 +115,12 @@ impl Ground {
     }
 
     /// The same place on the newest server, with a Redisson of its own: for what the others do not have. `None` where there is none, and says so.
-    pub(crate) async fn on_newest(self) -> Option<(RedisServer, Ground)> {
+    pub(crate) async fn on_newest(self) -> Option<(RedisServer, Fixture)> {
         let newest = ServerBinary::newest_or_skip(&self.name)?;
         let server = RedisServer::builder().binary(newest).start().await.expect("it starts");
         let (url, observer) = (server.url(), server.observer().await.expect("the server answers"));
         let redisson = self.own_redisson_at(&url).await;
-        Some((server, Ground { url, redisson, observer, ..self }))
+        Some((server, Fixture { url, redisson, observer, ..self }))
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -9,7 +9,7 @@ use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, serve
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-struct Rig {
+struct Harness {
     server: RedisServer,
     proxy: Proxy,
     observer: Observer,
@@ -17,7 +17,7 @@ struct Rig {
     elsewhere: Client,
 }
 
-async fn rig() -> Rig {
+async fn harness() -> Harness {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -26,10 +26,10 @@ async fn rig() -> Rig {
     let elsewhere = redgrid_tests::client(&server).await;
     // All scripts are known to the server: a held or lost request is the EVALSHA itself.
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
-    Rig { server, proxy, observer, client, elsewhere }
+    Harness { server, proxy, observer, client, elsewhere }
 }
 
-impl Rig {
+impl Harness {
     /// Waits for a request to be held back, and closes the connection that it came from.
     async fn cut_off(&self) {
         wait_until(SOON, async || self.proxy.counts().held == 1).await;
@@ -39,36 +39,37 @@ impl Rig {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_told_that_nothing_is_held_while_a_copy_may_still_take_it() {
-    let rig = rig().await;
-    let held = Lock::new(&rig.elsewhere, "a").acquire().await.unwrap();
-    rig.proxy.next(1, script!("acquire"), Action::Hold);
-    let asking = tokio::spawn(Lock::new(&rig.client, "a").acquire().timeout(Duration::from_millis(800)).into_future());
-    rig.cut_off().await;
+    let harness = harness().await;
+    let held = Lock::new(&harness.elsewhere, "a").acquire().await.unwrap();
+    harness.proxy.next(1, script!("acquire"), Action::Hold);
+    let asking =
+        tokio::spawn(Lock::new(&harness.client, "a").acquire().timeout(Duration::from_millis(800)).into_future());
+    harness.cut_off().await;
     let told = asking.await.unwrap();
     held.release().await.unwrap();
-    assert_eq!(rig.proxy.release_held().await, 1);
+    assert_eq!(harness.proxy.release_held().await, 1);
     // The late copy took it, or it was too late for that: in the first case it was not said that nothing is held.
-    if rig.observer.exists("a").await.unwrap() {
+    if harness.observer.exists("a").await.unwrap() {
         assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
     }
     // And it is given back long before its lease of 30 s.
-    wait_until(TIMEOUT * 2, async || !rig.observer.exists("a").await.unwrap()).await;
+    wait_until(TIMEOUT * 2, async || !harness.observer.exists("a").await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_late_copy_took_after_the_answer_busy_is_given_back() {
-    let rig = rig().await;
-    let held = Lock::new(&rig.elsewhere, "a").acquire().await.unwrap();
-    rig.proxy.next(1, script!("acquire"), Action::Hold);
-    let trying = tokio::spawn(Lock::new(&rig.client, "a").try_acquire().into_future());
-    rig.cut_off().await;
+    let harness = harness().await;
+    let held = Lock::new(&harness.elsewhere, "a").acquire().await.unwrap();
+    harness.proxy.next(1, script!("acquire"), Action::Hold);
+    let trying = tokio::spawn(Lock::new(&harness.client, "a").try_acquire().into_future());
+    harness.cut_off().await;
     // Its second copy is answered: busy. What the first may do is not known, so this is no plain "others hold it".
     let told = trying.await.unwrap();
     assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
     held.release().await.unwrap();
-    assert_eq!(rig.proxy.release_held().await, 1);
-    wait_until(TIMEOUT * 2, async || !rig.observer.exists("a").await.unwrap()).await;
-    wait_until(SOON, async || rig.client.in_hand() == NOTHING).await;
+    assert_eq!(harness.proxy.release_held().await, 1);
+    wait_until(TIMEOUT * 2, async || !harness.observer.exists("a").await.unwrap()).await;
+    wait_until(SOON, async || harness.client.in_hand() == NOTHING).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,39 +92,39 @@ async fn what_was_granted_without_an_answer_is_given_back_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_arrives_during_a_shutdown_goes_back() {
-    let rig = rig().await;
+    let harness = harness().await;
     for n in 0..5 {
-        let client = client_with(&rig.server.url_via(rig.proxy.addr()), |config| config).await;
+        let client = client_with(&harness.server.url_via(harness.proxy.addr()), |config| config).await;
         let name = format!("a{n}");
         Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
-        rig.proxy.set(Direction::ToClient, Fault::Stall);
+        harness.proxy.set(Direction::ToClient, Fault::Stall);
         let asking = tokio::spawn(Lock::new(&client, &name).acquire().into_future());
-        wait_until(SOON, async || rig.observer.exists(&name).await.unwrap()).await;
+        wait_until(SOON, async || harness.observer.exists(&name).await.unwrap()).await;
         let (down, ()) = tokio::join!(client.shutdown(SOON), async {
             wait_until(SOON, async || asking.is_finished()).await;
-            rig.proxy.set(Direction::ToClient, Fault::Pass);
+            harness.proxy.set(Direction::ToClient, Fault::Pass);
         });
         down.unwrap();
         assert!(matches!(asking.await.unwrap(), Err(AcquireError::ShuttingDown { .. })));
-        assert!(!rig.observer.exists(&name).await.unwrap(), "shut down, and still there");
+        assert!(!harness.observer.exists(&name).await.unwrap(), "shut down, and still there");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_taken_by_force_before_its_grant_is_known_is_never_believed() {
-    let rig = rig().await;
+    let harness = harness().await;
     for n in 0..5 {
         let name = format!("a{n}");
         // The grant's answer is stalled; the notice, on another connection, arrives with it or before it.
-        rig.proxy.set(Direction::ToClient, Fault::Stall);
-        let ask = Lock::new(&rig.client, &name).acquire().lease(SOON);
+        harness.proxy.set(Direction::ToClient, Fault::Stall);
+        let ask = Lock::new(&harness.client, &name).acquire().lease(SOON);
         let asking = tokio::spawn(ask.into_future());
-        wait_until(SOON, async || rig.observer.exists(&name).await.unwrap()).await;
-        let thief = Lock::new(&rig.elsewhere, &name).steal().await.unwrap();
-        rig.proxy.set(Direction::ToClient, Fault::Pass);
+        wait_until(SOON, async || harness.observer.exists(&name).await.unwrap()).await;
+        let thief = Lock::new(&harness.elsewhere, &name).steal().await.unwrap();
+        harness.proxy.set(Direction::ToClient, Fault::Pass);
         // Either it waits on, as the name is taken, or it was told for a moment that it had it.
         let late = async {
-            wait_until(SOON, async || asking.is_finished() || rig.client.in_hand().channels == 1).await;
+            wait_until(SOON, async || asking.is_finished() || harness.client.in_hand().channels == 1).await;
         };
         late.await;
         if asking.is_finished() {
@@ -139,22 +140,22 @@ async fn what_is_taken_by_force_before_its_grant_is_known_is_never_believed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_grant_had_a_late_copy_stays_taken_as_long_as_it_must() {
-    let rig = rig().await;
+    let harness = harness().await;
     let keep = Duration::from_secs(6);
-    rig.proxy.next(1, script!("acquire"), Action::Hold);
-    let ask = Lock::new(&rig.client, "job").try_acquire().hold_at_least(keep);
+    harness.proxy.next(1, script!("acquire"), Action::Hold);
+    let ask = Lock::new(&harness.client, "job").try_acquire().hold_at_least(keep);
     let asking = tokio::spawn(ask.into_future());
-    rig.cut_off().await;
+    harness.cut_off().await;
     let began = tokio::time::Instant::now();
     let guard = asking.await.unwrap().unwrap().unwrap();
     guard.release().await.unwrap();
     // When no copy can arrive any more it is given back once more: for as long as it must stay, not before.
     let limit = TIMEOUT + Duration::from_millis(500);
     while began.elapsed() < limit {
-        assert!(rig.observer.exists("job").await.unwrap(), "free after {:?}", began.elapsed());
+        assert!(harness.observer.exists("job").await.unwrap(), "free after {:?}", began.elapsed());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(rig.observer.time_to_live("job").await.unwrap().unwrap() > Duration::from_secs(1));
+    assert!(harness.observer.time_to_live("job").await.unwrap().unwrap() > Duration::from_secs(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 #[derive(Clone)]
 pub(crate) struct Clause {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(Ground) -> Pin<Box<dyn Future<Output = ()>>>,
+    pub(crate) run: fn(Fixture) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
 /// A scenario with a deployment of its own.
@@ -25,9 +25,9 @@ pub(crate) struct Scenario {
 /// Lists functions of the file as scenarios.
 macro_rules! scenarios {
     ($($name:ident),* $(,)?) => {
-        pub(crate) fn scenarios() -> Vec<$crate::ground::Scenario> {
+        pub(crate) fn scenarios() -> Vec<$crate::fixture::Scenario> {
             let file = module_path!().rsplit("::").next().unwrap_or_default();
-            vec![$($crate::ground::Scenario {
+            vec![$($crate::fixture::Scenario {
                 name: format!("{file}::{}", stringify!($name)),
                 run: || Box::pin($name()),
             }),*]
@@ -209,7 +209,7 @@ impl Shared {
 }
 
 /// A clause's place.
-pub(crate) struct Ground {
+pub(crate) struct Fixture {
     pub(crate) topology: Topology,
     /// Whether its servers are the newest, and its user may do what these know.
     pub(crate) is_newest: bool,
@@ -220,8 +220,8 @@ pub(crate) struct Ground {
     pub(crate) observer: Observer,
 }
 
-impl Ground {
-    pub(crate) async fn of(shared: &Shared, clause: &str, user: User) -> Ground {
+impl Fixture {
+    pub(crate) async fn of(shared: &Shared, clause: &str, user: User) -> Fixture {
         let deployment =
             shared.running.get_or_init(async || Deployment::start(shared.topology, shared.newest.clone()).await).await;
         let (name, config) = match user {
@@ -229,7 +229,7 @@ impl Ground {
             User::Published => (format!("app:{clause}"), deployment.config().credentials(Some(APP), SECRET)),
         };
         let observer = deployment.primary_of(&name).await.observer().await.expect("the server answers");
-        Ground { topology: shared.topology, is_newest: shared.newest.is_some(), config, name, observer }
+        Fixture { topology: shared.topology, is_newest: shared.newest.is_some(), config, name, observer }
     }
 
     pub(crate) fn topology(&self) -> Topology {

@@ -16,7 +16,7 @@ use super::scripts::Call;
 use super::world::{Pending, World};
 
 /// A client's way to the server of a [`World`].
-pub struct LossyServer {
+pub struct SimulatedServer {
     id: NodeId,
     world: Arc<World>,
     client: usize,
@@ -26,13 +26,13 @@ pub struct LossyServer {
     pushes: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
 }
 
-impl LossyServer {
+impl SimulatedServer {
     /// Connections of a client of their own, for one that waits `timeout` for an answer.
     pub fn new(world: Arc<World>, clock: Clock, timeout: Duration) -> Self {
         let time = Arc::new(ServerClock::default());
         let (client, pushes) = world.connect(clock.clone(), Arc::clone(&time));
         let id = NodeId("lossy:0".into());
-        LossyServer { id, world, client, clock, time, timeout, pushes: Mutex::new(Some(pushes)) }
+        SimulatedServer { id, world, client, clock, time, timeout, pushes: Mutex::new(Some(pushes)) }
     }
 
     /// The number by which the world knows this client.
@@ -70,7 +70,7 @@ impl LossyServer {
 }
 
 #[async_trait]
-impl Server for LossyServer {
+impl Server for SimulatedServer {
     fn id(&self) -> &NodeId {
         &self.id
     }

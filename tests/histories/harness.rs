@@ -8,8 +8,8 @@ use redgrid_testkit::{Observer, RedisServer};
 use redgrid_tests::history::{Orders, accepted, counter};
 
 use super::crew::Worker;
+use super::faults::FaultSpan;
 use super::story::History;
-use super::weather::Spell;
 
 /// Processes of a history.
 const PROCESSES: usize = 4;
@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Plan {
     orders: Orders,
-    spells: Vec<Spell>,
+    faults: Vec<FaultSpan>,
     exclusive: bool,
     seeds: [u64; PROCESSES],
 }
@@ -39,12 +39,12 @@ impl Plan {
         let reads = seed.is_multiple_of(3) && !steals;
         let orders =
             Orders { url, direct, seed, tasks, millis, watchdog, timeout, stretch, names, sits, steals, reads };
-        let spells = if calm { 0 } else { rng.usize(3..10) };
-        let mut spells: Vec<Spell> =
-            (0..spells).map(|_| Spell::draw(&mut rng, PROCESSES, millis, watchdog, sits < 80)).collect();
-        spells.sort_by_key(|spell| spell.at);
+        let faults = if calm { 0 } else { rng.usize(3..10) };
+        let mut faults: Vec<FaultSpan> =
+            (0..faults).map(|_| FaultSpan::draw(&mut rng, PROCESSES, millis, watchdog, sits < 80)).collect();
+        faults.sort_by_key(|fault| fault.at);
         let seeds = std::array::from_fn(|_| rng.u64(..));
-        Plan { orders, spells, exclusive: !steals, seeds }
+        Plan { orders, faults, exclusive: !steals, seeds }
     }
 
     /// Lets it happen.
@@ -53,9 +53,9 @@ impl Plan {
         let observer = server.observer().await.map_err(|error| error.to_string())?;
         let start = |seed: u64| Worker::start(&server, Orders { direct: server.url(), seed, ..self.orders.clone() });
         let workers = join_all(self.seeds.map(start)).await;
-        join_all(self.spells.iter().map(async |spell| {
-            tokio::time::sleep(Duration::from_millis(spell.at)).await;
-            spell.strike(&server, &workers).await;
+        join_all(self.faults.iter().map(async |fault| {
+            tokio::time::sleep(Duration::from_millis(fault.at)).await;
+            fault.inject(&server, &workers).await;
         }))
         .await;
         let _ = server.resume().await;
@@ -78,7 +78,7 @@ impl Plan {
             }
         };
         let (records, ends): (Vec<_>, Vec<_>) = ended.into_iter().unzip();
-        let calm = self.spells.is_empty();
+        let calm = self.faults.is_empty();
         let wrong: Vec<_> = ends.into_iter().flatten().collect();
         let mut history = History { records, wrong, left, exclusive: self.exclusive, calm, ..History::default() };
         for name in &self.orders.names {
