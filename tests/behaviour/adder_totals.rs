@@ -29,7 +29,7 @@ async fn until_total(observer: &Observer, expected: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_saved_stays_and_is_in_each_sum_once() {
+async fn saved_counts_stay_and_are_in_each_sum_once() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two, three) = (client(&server).await, client(&server).await, client(&server).await);
@@ -93,7 +93,8 @@ impl Drop for Stop {
     }
 }
 
-/// Rounds meet saves at every moment: nothing is counted twice or missing, and resets leave nothing.
+/// Rounds meet saves at every moment: nothing is counted twice or missing, and resets leave
+/// nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn sums_are_exact_while_all_save_all_the_time() {
     let server = server().await;
@@ -151,7 +152,7 @@ async fn answered(observer: &Observer, message: &str) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_saved_behind_the_total_of_a_round_is_answered_or_taken_back() {
+async fn counts_saved_after_a_rounds_total_are_answered_or_reverted() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -214,7 +215,7 @@ async fn lost_and_late_answers_save_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_total_that_is_lost_is_saved_again_by_those_who_live() {
+async fn a_lost_total_is_saved_again_by_live_members() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -247,7 +248,8 @@ async fn a_total_that_is_lost_is_saved_again_by_those_who_live() {
     until_total(&observer, 9).await;
 }
 
-/// The total is the same, and has been saved to as often: a member's first save is not there any more.
+/// The total is the same, and has been saved to as often: a member's first save is not there any
+/// more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_save_that_a_failover_has_lost_is_saved_again() {
     let server = server().await;
@@ -285,7 +287,7 @@ async fn a_first_save_that_a_failover_has_lost_is_saved_again() {
 const ADDER: &str = env!("CARGO_BIN_EXE_adder");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_that_end_have_saved_and_killed_ones_what_they_had_saved() {
+async fn ended_processes_have_saved_and_killed_ones_their_last_save() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -307,7 +309,7 @@ async fn processes_that_end_have_saved_and_killed_ones_what_they_had_saved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_stands_still_is_told_of_and_counts_again_when_it_goes_on() {
+async fn a_stopped_process_is_reported_and_counts_again_when_it_continues() {
     let server = server().await;
     let client = client(&server).await;
     let adder = LongAdder::new(&client, "views");

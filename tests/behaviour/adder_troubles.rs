@@ -1,4 +1,5 @@
-//! What gets into the way of adders: permissions, listeners who do not count, members that come and go, ends.
+//! What gets into the way of adders: permissions, listeners who do not count, members that come and
+//! go, ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -74,7 +75,7 @@ async fn a_save_that_is_refused_half_way_saves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_to_who_asks_is_told_at_once() {
+async fn a_rejected_sum_is_reported_at_once() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     observer.cmd(&["ACL", "SETUSER", "mute", "on", ">x", "~*", "+@all", "-incrby", "allchannels"]).await.unwrap();
@@ -88,7 +89,7 @@ async fn what_is_refused_to_who_asks_is_told_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_listens_by_a_pattern_is_not_waited_for() {
+async fn pattern_subscribers_are_not_waited_for() {
     let server = server().await;
     let mut listener = TcpStream::connect(server.addr()).await.unwrap();
     listener.write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
@@ -103,7 +104,7 @@ async fn who_listens_by_a_pattern_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_joins_hides_nobody_who_leaves() {
+async fn a_joining_member_hides_no_leaving_one() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -167,7 +168,7 @@ async fn a_name_is_free_for_the_other_kind_once_its_adder_was_destroyed() {
 
 /// Heard while its last request is under way.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_heard_is_answered_before_it_ends() {
+async fn a_received_request_is_answered_before_the_end() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();

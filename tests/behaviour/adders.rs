@@ -8,7 +8,8 @@ use redgrid_atomic_long::{AdderError, Amount, Client, DoubleAdder, LongAdder};
 use redgrid_testkit::{Action, Fault, Observer, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The keys of adders that are there but for the memory of answers, and those that would be there for ever.
+/// The keys of adders that are there but for the memory of answers, and those that would be there
+/// for ever.
 async fn keys(observer: &Observer) -> (Vec<String>, Vec<String>) {
     let all: Vec<String> = observer.query(&["KEYS", "*"]).await.unwrap();
     let (mut left, mut for_ever) = (Vec::new(), Vec::new());
@@ -33,7 +34,7 @@ async fn adders(clients: &[&Client]) -> Vec<LongAdder> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_all_clients_count_is_summed_and_reset() {
+async fn counts_of_all_clients_are_summed_and_reset() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -67,7 +68,7 @@ async fn what_all_clients_count_is_summed_and_reset() {
 
 /// Right after it was made, before the server has heard of it.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_sums_at_once_is_in_the_sum() {
+async fn a_concurrent_sum_includes_the_caller() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let there = adders(&[&one]).await;
@@ -107,7 +108,7 @@ async fn sums_and_additions_of_many_tasks_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sums_beyond_numbers_are_errors_and_what_is_not_finite_is_refused() {
+async fn overflowing_sums_are_errors_and_nonfinite_values_rejected() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let all = adders(&[&one, &two]).await;
@@ -142,7 +143,7 @@ async fn sums_beyond_numbers_are_errors_and_what_is_not_finite_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_is_told() {
+async fn invalid_calls_are_reported() {
     let server = server().await;
     let client = client(&server).await;
     let bad = LongAdder::new(&client, "a{b");
@@ -172,7 +173,7 @@ async fn mute(observer_of: &redgrid_testkit::RedisServer) -> (Client, redgrid_co
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_bound_it_is_told_what_came_and_no_key_stays_for_ever() {
+async fn at_the_timeout_partial_sums_are_reported_and_no_key_stays() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -277,7 +278,7 @@ fn next_call(proxy: &Proxy, script: &str, action: Action) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_counts_nobody_twice() {
+async fn a_lost_reply_counts_no_member_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let (one, two) = (client(&server).await, through(&proxy, &server).await);
@@ -334,7 +335,7 @@ async fn ask(observer: &Observer, message: &str, answered: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_that_is_over_or_heard_again_wipes_nothing() {
+async fn a_finished_or_repeated_reset_clears_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -358,7 +359,7 @@ async fn a_reset_that_is_over_or_heard_again_wipes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_loses_its_subscription_is_asked_all_the_same() {
+async fn a_member_without_subscription_is_queried() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -415,7 +416,7 @@ async fn without_contact_or_permission_a_sum_ends_at_its_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sums_that_are_dropped_leave_no_key_for_ever() {
+async fn dropped_sums_leave_no_permanent_key() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -453,7 +454,8 @@ async fn a_member_that_is_shut_down_meanwhile_holds_no_sum_up() {
         other.add(1);
         let (told, closed) = tokio::join!(adder.sum().timeout(SOON).into_future(), there.shutdown(SOON));
         closed.unwrap();
-        // It had answered, or it had left; where it went while it was asked, the others were asked again.
+        // It had answered, or it had left; where it went while it was asked, the others were asked
+        // again.
         assert!(matches!(told, Ok(0 | 1)), "{told:?}");
     }
     assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for his bound: {:?}", began.elapsed());

@@ -85,7 +85,8 @@ async fn a_renewal_that_arrives_after_the_release_does_not_keep_the_name_longer(
     }
 }
 
-/// The script is idempotent: a second copy answers as the first and does not keep the name any longer.
+/// The script is idempotent: a second copy answers as the first and does not keep the name any
+/// longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_copy_of_the_release_keeps_the_name_no_longer() {
     let server = server().await;
@@ -110,7 +111,8 @@ async fn a_second_copy_of_the_release_keeps_the_name_no_longer() {
     }
 }
 
-/// A full server refuses commands that need memory as the first write of a script. Releases are not among them.
+/// A full server refuses commands that need memory as the first write of a script. Releases are not
+/// among them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_kept_no_longer_on_a_full_server() {
     let server = server().await;

@@ -21,7 +21,7 @@ fn counted() -> (Arc<AtomicU32>, impl Fn(Loss<String>) + Send + Sync + 'static) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_short_shutdown_does_not_write_is_told() {
+async fn unwritten_changes_of_a_short_shutdown_are_reported() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -38,7 +38,7 @@ async fn what_a_short_shutdown_does_not_write_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_last_handle_leaves_unwritten_is_told() {
+async fn unwritten_changes_of_the_last_handle_are_reported() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -53,7 +53,7 @@ async fn what_the_last_handle_leaves_unwritten_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_waits_for_what_is_written_through() {
+async fn a_shutdown_waits_for_write_through() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -81,7 +81,7 @@ async fn a_shutdown_waits_for_what_is_written_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_has_changed_back_what_the_store_did_not_take() {
+async fn a_shutdown_reverts_values_that_the_store_rejected() {
     let server = server().await;
     let (other, hung, failing) = (client(&server).await, client(&server).await, client(&server).await);
     let store = Store::with([]);
@@ -116,7 +116,7 @@ async fn a_shutdown_has_changed_back_what_the_store_did_not_take() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_whose_answer_is_lost_reaches_the_store() {
+async fn a_change_with_a_lost_reply_reaches_the_store() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -188,7 +188,7 @@ async fn a_queue_that_is_shorter_than_a_batch_is_emptied_when_it_is_full() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_whose_lock_is_lost_is_written_and_loaded_no_more() {
+async fn a_key_whose_lock_is_lost_is_no_longer_written_or_loaded() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([("b", 1)]);
@@ -216,7 +216,7 @@ async fn a_key_whose_lock_is_lost_is_written_and_loaded_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_are_changed_and_what_they_had_is_read_in_one_step() {
+async fn bulk_changes_read_old_values_in_one_step() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;

@@ -49,7 +49,7 @@ fn wait(client: &Client, parties: u32) -> JoinHandle<Result<BarrierWaitResult, B
 const WAITING: &str = "redgrid_barrier_waiting:{a}";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_goes_on_before_all_are_there_and_one_of_them_leads() {
+async fn no_party_passes_before_all_arrived_and_one_leads() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let clients = [client(&server).await, client(&server).await];
@@ -111,7 +111,7 @@ async fn rounds_of_many_do_not_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gives_up_is_not_counted() {
+async fn a_cancelled_party_is_not_counted() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -134,7 +134,7 @@ async fn who_gives_up_is_not_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_killed_is_not_counted_for_longer_than_its_lease() {
+async fn a_killed_party_is_not_counted_after_its_lease() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;
@@ -206,7 +206,7 @@ async fn lost_answers_count_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_comes_after_its_sender_has_left_counts_for_nobody() {
+async fn a_late_copy_of_a_party_that_left_does_not_count() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -231,7 +231,7 @@ async fn a_copy_that_comes_after_its_sender_has_left_counts_for_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_says_another_number_is_told() {
+async fn a_different_party_count_is_reported() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -253,7 +253,7 @@ async fn who_says_another_number_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_takes_out_who_waits_and_tells_it() {
+async fn a_shutdown_removes_and_notifies_waiters() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let leaving = client(&server).await;
@@ -268,7 +268,7 @@ async fn a_shutdown_takes_out_who_waits_and_tells_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_at_a_server_that_forgot_everything_is_there_again() {
+async fn a_waiter_registers_again_at_an_emptied_server() {
     let server = server().await;
     let (one, two) = (leased(&server).await, leased(&server).await);
     let first = wait(&one, 2);

@@ -1,4 +1,5 @@
-//! Barriers and phasers against models of them in memory: random sizes, arrivals, leaves and delays.
+//! Barriers and phasers against models of them in memory: random sizes, arrivals, leaves and
+//! delays.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ struct Waiter {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_barrier_does_what_its_model_does() {
+async fn a_barrier_matches_its_model() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let clients = [client(&server).await, client(&server).await, client(&server).await];
@@ -86,7 +87,7 @@ impl Model {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_phaser_does_what_its_model_does() {
+async fn a_phaser_matches_its_model() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     for seed in seeds(12) {

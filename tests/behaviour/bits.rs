@@ -1,4 +1,5 @@
-//! Bits, many at once, in ranges and as numbers; what sets make together; counts of what is different.
+//! Bits, many at once, in ranges and as numbers; what sets make together; counts of what is
+//! different.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -50,7 +51,7 @@ async fn bits_are_set_read_and_cleared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_bit_and_none_behind_it() {
+async fn the_last_bit_is_allowed_and_none_after_it() {
     let server = server().await;
     let client = client(&server).await;
     let bits = BitSet::new(&client, "bits");
@@ -98,7 +99,7 @@ async fn the_last_bit_and_none_behind_it() {
 
 /// Ranges whose ends lie anywhere in bytes, and parts that are larger than one write.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bit_set_is_what_its_model_is() {
+async fn a_bit_set_matches_its_model() {
     let server = server().await;
     let client = client(&server).await;
     for seed in seeds(12) {
@@ -252,7 +253,7 @@ async fn numbers_in_bits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
+async fn a_change_with_a_lost_reply_is_unknown_and_executed_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -269,7 +270,7 @@ async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_different_is_counted_and_merged() {
+async fn distinct_elements_are_counted_and_merged() {
     let server = server().await;
     let client = client(&server).await;
     let of = |name: &str| HyperLogLog::<u64>::new(&client, name);
@@ -293,7 +294,7 @@ async fn what_is_different_is_counted_and_merged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_made_on_the_way_is_gone_or_never_made() {
+async fn temporary_keys_are_removed_or_never_created() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let bits = BitSet::new(&client, "bits");
@@ -331,7 +332,7 @@ async fn a_stream_is_not_read_from_replicas() {
 
 /// Not one request for each mebibyte that there could be.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_behind_the_end_is_cleared_at_once() {
+async fn bits_after_the_end_are_cleared_at_once() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let bits = BitSet::new(&client, "bits");

@@ -12,7 +12,7 @@ const SETS: usize = 3;
 const BITS: u64 = 150;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_sets_of_bits_are_together_and_the_numbers_in_them_are_what_their_models_are() {
+async fn bit_set_combinations_and_numbers_match_their_models() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 16).await;
     let left: Vec<String> = server.observer().await.unwrap().query(&["KEYS", "redgrid_bits:*"]).await.unwrap();

@@ -62,8 +62,8 @@ impl Harness {
     }
 }
 
-/// Runs `call` in a network that has fallen; it has to end within `bound` and the slack. A machine under load may miss
-/// it once by chance: the best of three counts.
+/// Runs `call` in a network that has fallen; it has to end within `bound` and the slack. A machine
+/// under load may miss it once by chance: the best of three counts.
 async fn ends<T>(what: &str, phase: Phase, bound: Duration, call: impl AsyncFn(&Client) -> T) {
     let mut best = Duration::MAX;
     for _ in 0..3 {
@@ -139,7 +139,7 @@ async fn every_call_ends_when_answers_vanish() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_is_released_or_extended_within_its_lease() {
+async fn held_locks_are_released_or_extended_within_their_lease() {
     let lease = Duration::from_secs(1);
     let mut best = Duration::MAX;
     for extend in [false, true, false, true] {
@@ -155,9 +155,10 @@ async fn what_is_held_is_released_or_extended_within_its_lease() {
     assert!(best <= lease + SLACK, "{best:?}");
 }
 
-/// By a clock that nobody holds up, at a server whose connection gives no request up: who asks alone has a bound of his own.
+/// By a clock that nobody holds up, at a server whose connection gives no request up: who asks
+/// alone has a bound of his own.
 #[tokio::test(start_paused = true)]
-async fn an_acquire_whose_request_never_ends_does_when_its_patience_is_over() {
+async fn an_acquire_with_an_unanswered_request_ends_after_its_timeout() {
     let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));
     let config = Config::single("one").unwrap().response_timeout(TIMEOUT).retries(1);
     let client = Client::over_one(server, config, Clock::runtime()).unwrap();

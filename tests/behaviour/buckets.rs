@@ -37,7 +37,7 @@ async fn values_are_set_read_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lifetimes_are_as_asked() {
+async fn lifetimes_are_as_requested() {
     let server = server().await;
     let client = client(&server).await;
     let bucket: Bucket<i64, Long> = Bucket::new(&client, "n");
@@ -69,7 +69,7 @@ async fn lifetimes_are_as_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_is_told_and_not_asked() {
+async fn invalid_calls_are_reported_without_a_request() {
     let server = server().await;
     let client = client(&server).await;
     let bucket: Bucket<String> = Bucket::new(&client, "text");
@@ -92,7 +92,7 @@ async fn what_can_not_be_is_told_and_not_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_decoded_is_told_with_what_it_looks_like_and_stays() {
+async fn an_undecodable_value_is_reported_with_a_guess_and_stays() {
     let server = server().await;
     let client = client(&server).await;
     let text: Bucket<String, Text> = Bucket::new(&client, "name");
@@ -160,7 +160,7 @@ async fn a_stale_token_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_fenced_ends_and_fails_as_what_is_not() {
+async fn fenced_writes_expire_and_fail_as_plain_ones() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let settings = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(500)).retries(1);
@@ -206,7 +206,7 @@ async fn what_is_fenced_ends_and_fails_as_what_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
+async fn a_change_with_a_lost_reply_is_unknown_and_executed_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -250,7 +250,7 @@ async fn many_buckets_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_is_what_its_model_is() {
+async fn a_bucket_matches_its_model() {
     let server = server().await;
     redgrid_tests::model::bucket(&client(&server).await, "model", 20).await;
 }

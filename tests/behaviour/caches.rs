@@ -83,7 +83,7 @@ async fn it_is_a_map() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_is_not_there_whatever_is_asked() {
+async fn expired_entries_are_absent_for_every_operation() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     // More than one call takes out, so that it is still stored: `aa` comes first.
@@ -290,7 +290,7 @@ async fn event(events: &mut Events<String, u32, Json, Json>) -> EntryEvent<Strin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happens_to_entries_is_told_and_gaps_too() {
+async fn entry_events_and_gaps_are_delivered() {
     let (server, client, observer) = ready().await;
     let other = redgrid_tests::client(&server).await;
     let (map, there): (Cache, Cache) = (MapCache::new(&client, "c"), MapCache::new(&other, "c"));
@@ -396,7 +396,7 @@ async fn updates_of_several_clients_are_all_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_changes_nothing_and_lost_answers_are_told() {
+async fn rejected_calls_change_nothing_and_lost_replies_are_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();

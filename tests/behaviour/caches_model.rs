@@ -7,9 +7,10 @@ use redgrid_tests::model::seeds;
 
 use super::caches::{HOUR, ready};
 
-/// A map, and what it is to be, through the same operations in any order. An end is made to have come by its score.
+/// A map, and what it is to be, through the same operations in any order. An end is made to have
+/// come by its score.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_is_what_its_model_is() {
+async fn a_map_matches_its_model() {
     let (_server, client, observer) = ready().await;
     for seed in seeds(10) {
         let mut random = fastrand::Rng::with_seed(seed);

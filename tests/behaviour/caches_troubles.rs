@@ -1,4 +1,5 @@
-//! Caches where something is half there: flags that are lost, maps that had an end, users with a part of the rights, more of it than a call takes.
+//! Caches where something is half there: flags that are lost, maps that had an end, users with a
+//! part of the rights, more of it than a call takes.
 
 use std::time::{Duration, SystemTime};
 
@@ -105,7 +106,7 @@ async fn listeners_hear_again_when_the_map_was_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listeners_hear_again_behind_a_server_that_has_lost_all() {
+async fn listeners_resume_after_a_server_lost_all() {
     let (server, client, _observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     let mut events = map.events().begin().await.unwrap();
@@ -172,7 +173,7 @@ async fn a_map_has_nothing_of_the_end_of_the_one_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_of_another_type_is_told_before_anything_is_written() {
+async fn another_type_is_reported_before_any_write() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set("a", &1).await.unwrap();
@@ -236,7 +237,7 @@ async fn a_user_with_a_part_of_the_rights_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_twice_is_counted_once() {
+async fn a_duplicate_is_counted_once() {
     let (_server, client, _observer) = ready().await;
     let set: SetCache<u32> = SetCache::new(&client, "s");
     assert_eq!(set.insert_many(&[5, 5, 6]).await.unwrap(), 2);
@@ -257,7 +258,7 @@ async fn fill(map: &Cache, observer: &Observer, keys: u32, over: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_takes_the_place_of_nobody() {
+async fn an_expired_entry_displaces_no_other() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set_limit(Limit::least_recently_used(500)).await.unwrap();
@@ -290,7 +291,7 @@ async fn one_call_takes_out_no_more_than_it_brings_and_a_hundred() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_limit_leaves_nothing_behind() {
+async fn removing_the_limit_leaves_nothing_behind() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set_limit(Limit::least_frequently_used(3)).await.unwrap();
@@ -302,7 +303,7 @@ async fn no_limit_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_put_over_what_is_over_was_never_used() {
+async fn replacing_an_expired_entry_resets_its_use() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set_limit(Limit::least_frequently_used(1000)).await.unwrap();

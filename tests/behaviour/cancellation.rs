@@ -86,7 +86,7 @@ fn ask_never() -> Result<redgrid_locks::LockGuard, redgrid_locks::AcquireError> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
+async fn an_unpolled_first_waiter_delays_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
@@ -107,7 +107,8 @@ async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
     // Polled again at last, the first one asks anew.
     stuck.await.unwrap().release().await.unwrap();
 
-    // Behind a holder elsewhere: the first waiter is polled once and never again, the second one gets in.
+    // Behind a holder elsewhere: the first waiter is polled once and never again, the second one
+    // gets in.
     let other = redgrid_tests::client(&server).await;
     let held = Lock::new(&other, "b").acquire().await.unwrap();
     let lock = Lock::new(&client, "b");
@@ -123,7 +124,7 @@ async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_is_never_polled_again_delays_nobody() {
+async fn an_unpolled_release_delays_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
@@ -155,7 +156,7 @@ async fn a_waiter_that_leaves_ends_its_subscription() {
 
 /// The job has not run: its name is not kept for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_before_it_is_in_keeps_no_name_for_its_at_least() {
+async fn a_cancelled_acquire_does_not_retain_the_name() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let lock = Lock::new(&client, "a");
@@ -184,7 +185,7 @@ async fn who_leaves_before_it_is_in_keeps_no_name_for_its_at_least() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_is_dropped_goes_on() {
+async fn a_dropped_release_continues() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -196,9 +197,10 @@ async fn a_release_that_is_dropped_goes_on() {
     nothing_is_left(&observer, &[&client]).await;
 }
 
-/// A name is given back just when the one who waits for it leaves, on another processor: it is nobody's then, and can be had.
+/// A name is given back just when the one who waits for it leaves, on another processor: it is
+/// nobody's then, and can be had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn whoever_leaves_beside_a_hand_over_does_not_take_the_name_along() {
+async fn a_waiter_cancelled_during_a_handover_does_not_keep_the_name() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let lock = Lock::new(&client, "name");

@@ -1,4 +1,5 @@
-//! What several ask together: who stands behind others waits for them, and for his own answer, and no longer.
+//! What several ask together: who stands behind others waits for them, and for his own answer, and
+//! no longer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,7 +37,7 @@ impl BatchExecutor for Slow {
 }
 
 #[tokio::test]
-async fn who_has_left_with_others_does_not_wait_as_long_as_they_may() {
+async fn a_batched_caller_does_not_wait_for_the_batchs_timeout() {
     let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))));
     let config = Config::single("one").unwrap().response_timeout(Duration::from_millis(500)).retries(3);
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
@@ -165,7 +166,7 @@ async fn asks<C: BatchExecutor<Request = u64, Reply = u64>>(
 type Answer = Result<u64, ServerError>;
 
 #[tokio::test]
-async fn who_has_left_is_not_asked_and_what_nobody_waits_for_is_given_up() {
+async fn a_cancelled_caller_is_not_sent_and_an_abandoned_batch_is_dropped() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, 1).await;
@@ -182,10 +183,11 @@ async fn who_has_left_is_not_asked_and_what_nobody_waits_for_is_given_up() {
     assert_eq!(combiner.submit(&client, 4).await.unwrap(), 4);
 }
 
-/// On one thread, those who wait for the first leave by two batches, with half of them in each. Those of the other half go on although nobody
-/// waits for the one, be it before theirs or behind it; each is told his own.
+/// On one thread, those who wait for the first leave by two batches, with half of them in each.
+/// Those of the other half go on although nobody waits for the one, be it before theirs or behind
+/// it; each is told his own.
 #[tokio::test]
-async fn of_two_batches_the_one_that_nobody_waits_for_is_given_up() {
+async fn of_two_batches_the_abandoned_one_is_dropped() {
     for given_up in [0, 1] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
         let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
@@ -235,7 +237,7 @@ async fn three_batches_are_under_way_unless_many_ask() {
 
 /// Both are answered at once; those who were told ask again, and are told their own again.
 #[tokio::test]
-async fn those_of_two_batches_are_told_their_own_in_turns() {
+async fn callers_of_two_batches_get_their_own_results() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(1_000));
     let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
     let asking = (0..20).map(|who| {
@@ -257,7 +259,7 @@ async fn those_of_two_batches_are_told_their_own_in_turns() {
 
 /// Those under way, of which batch ever, do not know what became of theirs.
 #[tokio::test]
-async fn a_shutdown_or_a_panic_tells_those_of_two_batches() {
+async fn a_shutdown_or_a_panic_notifies_callers_of_two_batches() {
     for panics in [false, true] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
         let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
@@ -288,9 +290,10 @@ async fn a_shutdown_or_a_panic_tells_those_of_two_batches() {
     }
 }
 
-/// Who is told before the others of his batch has left it, and his place is another's: by this clock nothing takes time but sleep.
+/// Who is told before the others of his batch has left it, and his place is another's: by this
+/// clock nothing takes time but sleep.
 #[tokio::test(start_paused = true)]
-async fn whose_time_is_over_is_told_and_what_comes_then_is_nobody_elses() {
+async fn an_expired_caller_is_notified_and_a_late_result_goes_to_no_other() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, 0).await;
@@ -323,7 +326,7 @@ async fn whose_time_is_over_is_told_and_what_comes_then_is_nobody_elses() {
 }
 
 #[tokio::test]
-async fn a_shutdown_tells_those_under_way_and_those_behind_them() {
+async fn a_shutdown_notifies_callers_in_flight_and_queued() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo));
     let first = asks(&combiner, &client, 1).await;
@@ -337,7 +340,7 @@ async fn a_shutdown_tells_those_under_way_and_those_behind_them() {
 
 /// Alone, it is in the caller's own task; with others behind him, in one that nobody looks at.
 #[tokio::test]
-async fn a_panic_tells_those_under_way_and_those_behind_them() {
+async fn a_panic_notifies_callers_in_flight_and_queued() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
     let alone = asks(&combiner, &client, UNHEARD_OF).await;
@@ -356,7 +359,7 @@ async fn a_panic_tells_those_under_way_and_those_behind_them() {
 
 /// Nothing is driven any more, and the connections have not ended.
 #[tokio::test]
-async fn who_comes_while_the_connections_end_is_told_and_so_is_who_was_there() {
+async fn callers_during_the_end_of_connections_are_notified() {
     let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))).never_closed());
     let client = client_of(Arc::clone(&server), Duration::from_secs(60));
     let combiner = Arc::new(Batcher::new(Echo::new(0)));
@@ -373,7 +376,7 @@ async fn who_comes_while_the_connections_end_is_told_and_so_is_who_was_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_where_those_who_leave_are_counted_leaves_nobody_asleep() {
+async fn a_panic_in_the_cancel_counter_strands_no_caller() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, LONG).await;

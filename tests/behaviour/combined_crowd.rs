@@ -1,7 +1,8 @@
-//! What several ask together, in a crowd that is polled as seldom as may be: each only when the waker of its last poll was woken,
-//! another time by another thread, with another waker; some leave, wherever they are, and some are polled for nothing. From some
-//! moment on nobody leaves, and nobody is polled for nothing: a wake-up that was lost, or went to a waker of before, leaves one of them
-//! waiting for ever.
+//! What several ask together, in a crowd that is polled as seldom as may be: each only when the
+//! waker of its last poll was woken, another time by another thread, with another waker; some
+//! leave, wherever they are, and some are polled for nothing. From some moment on nobody leaves,
+//! and nobody is polled for nothing: a wake-up that was lost, or went to a waker of before, leaves
+//! one of them waiting for ever.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -169,7 +170,7 @@ async fn crowd_of(size: usize) -> Echo {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nobody_waits_for_ever_and_each_is_told_his_own_whoever_leaves_and_whoever_polls() {
+async fn all_callers_get_their_own_results_however_others_leave() {
     for size in [1, 2, 3, 12] {
         let echo = crowd_of(size).await;
         assert_eq!(echo.most.load(Ordering::Relaxed), size.min(5) as u64, "as many as may went together");

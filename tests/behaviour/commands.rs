@@ -70,7 +70,8 @@ async fn a_holder_that_waits_twice_asks_once() {
     let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
     assert_eq!(first.token(), second.token());
     assert!(!stranger.is_finished());
-    // The one that the release woke; or a second one, if the confirmation of the subscription came in between.
+    // The one that the release woke; or a second one, if the confirmation of the subscription came
+    // in between.
     assert!(*asks.borrow() <= 2, "{} attempts for two entries", *asks.borrow());
     // Once in, entering again asks nobody.
     let seen = record(&proxy);

@@ -18,14 +18,16 @@ fn now_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
 }
 
-/// Looks up when each key expires, in milliseconds since 1970 by the server's clock, which is this machine's.
+/// Looks up when each key expires, in milliseconds since 1970 by the server's clock, which is this
+/// machine's.
 fn expiries() -> [String; 4] {
     let script = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) local out = {} \
                   for i = 0, ARGV[1] - 1 do out[#out + 1] = now + redis.call('PTTL', 'name:' .. i) end return out";
     ["EVAL".into(), script.into(), "0".into(), HOLDS.to_string()]
 }
 
-/// The last of that: in the same step the server stops to carry anything out, so that no renewal comes behind it.
+/// The last of that: in the same step the server stops to carry anything out, so that no renewal
+/// comes behind it.
 async fn last_expiries(observer: &Observer) -> Vec<u64> {
     observer.cmd(&["MULTI"]).await.unwrap();
     observer.cmd(&expiries()).await.unwrap();
@@ -33,8 +35,8 @@ async fn last_expiries(observer: &Observer) -> Vec<u64> {
     observer.query::<(Vec<u64>, String)>(&["EXEC"]).await.unwrap().0
 }
 
-/// Takes a thousand locks, lets `fault` cut the server off, and records for each the last instant at which it was
-/// believed.
+/// Takes a thousand locks, lets `fault` cut the server off, and records for each the last instant
+/// at which it was believed.
 async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, cut: bool) {
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(LEASE)).await;
@@ -45,7 +47,8 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
         guards.push(ask.await.unwrap());
     }
     if renewed {
-        // One round, which moves the expiry by most of a second; the reading itself is off by one millisecond now and then.
+        // One round, which moves the expiry by most of a second; the reading itself is off by one
+        // millisecond now and then.
         let look = async || observer.query::<Vec<u64>>(&expiries()).await.unwrap();
         let first = look().await;
         let renewed = async || look().await.iter().zip(&first).all(|(now, first)| *now > first + 500);
@@ -153,7 +156,7 @@ async fn a_lease_is_counted_from_before_the_request_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_that_was_over_before_it_was_known_is_no_guard() {
+async fn a_grant_that_expired_before_its_reply_is_no_guard() {
     let server = server().await;
     let (_proxy, client) = slow_answers(&server, Duration::from_millis(300)).await;
     let got = Lock::new(&client, "a").acquire().lease(Duration::from_millis(200)).await;
@@ -190,7 +193,8 @@ async fn a_renewal_is_counted_from_before_it_left() {
     assert!(guard.remaining() < lease - Duration::from_millis(600), "{:?}", guard.remaining());
 }
 
-/// A lease is extended in time, but the answer is read late: after the hold was seen lost. It stays lost.
+/// A lease is extended in time, but the answer is read late: after the hold was seen lost. It stays
+/// lost.
 ///
 /// One thread, and nothing yields to it in between: the engine does not mark the end first.
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! A delayed queue is what its model is, with clients of Redisson beside it.
 //!
-//! All is delayed by half-hours; that hours pass is done by moving what is delayed that much nearer, in one step. So the clock decides nothing but
-//! what comes first of what is due together, which is the order in which it was pushed.
+//! All is delayed by half-hours; that hours pass is done by moving what is delayed that much
+//! nearer, in one step. So the clock decides nothing but what comes first of what is due together,
+//! which is the order in which it was pushed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -53,13 +54,13 @@ static MOVE: Script<3> = Script::new(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_queue_is_what_its_model_is() {
+async fn a_delayed_queue_matches_its_model() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_a_millisecond_counts_as_a_whole() {
+async fn a_fraction_of_a_millisecond_counts_as_a_whole() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: DelayedQueue<u8> = DelayedQueue::new(&client, "later");
@@ -72,7 +73,8 @@ async fn a_part_of_a_millisecond_counts_as_a_whole() {
     assert_eq!(behind, [0.0, 1.0, 1.0, 1.0, 2.0]);
 }
 
-/// What is in the list, and what is delayed: by when it is due, in units from the beginning, and by the order in which it was pushed.
+/// What is in the list, and what is delayed: by when it is due, in units from the beginning, and by
+/// the order in which it was pushed.
 #[derive(Debug, Default)]
 struct Model {
     now: u64,
@@ -143,7 +145,8 @@ impl Other<'_> {
 const TIMES: &str = "redisson_delay_queue_timeout";
 const LIST: &str = "redisson_delay_queue";
 
-/// Queues and what they are to be, each through the same operations of two clients, and of one as Redisson's are.
+/// Queues and what they are to be, each through the same operations of two clients, and of one as
+/// Redisson's are.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);

@@ -25,7 +25,7 @@ async fn number(observer: &Observer, section: &str, field: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_due_is_taken_in_order_and_what_is_not_stays() {
+async fn due_elements_are_taken_in_order_and_others_stay() {
     let server = server().await;
     let client = client(&server).await;
     let queue: DelayedQueue<u64> = DelayedQueue::new(&client, "later");
@@ -58,7 +58,7 @@ async fn what_is_due_is_taken_in_order_and_what_is_not_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_for_who_has_left_is_due_again_in_front() {
+async fn a_take_of_a_cancelled_caller_is_due_again_in_front() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: DelayedQueue<u64> = DelayedQueue::new(&client, "later");
@@ -81,7 +81,7 @@ async fn what_is_taken_for_who_has_left_is_due_again_in_front() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_client_of_redisson_has_delayed_and_found_due_is_taken() {
+async fn elements_that_redisson_delayed_are_taken() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let (queue, plain): (DelayedQueue<u64>, Queue<u64>) =
@@ -162,6 +162,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
     );
     assert!((full - memory) / many < 250, "{}", (full - memory) / many);
     assert!(queue.is_empty().await.unwrap());
-    // Each is taken by its part of a request of a hundred: ZMSCORE, ZREM and ZRANGE are counted too.
+    // Each is taken by its part of a request of a hundred: ZMSCORE, ZREM and ZRANGE are counted
+    // too.
     assert!(commands < many + 2_000, "{commands}");
 }

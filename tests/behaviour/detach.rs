@@ -1,4 +1,5 @@
-//! A hold goes from process to process: detached in one, attached in another, believed in one at a time.
+//! A hold goes from process to process: detached in one, attached in another, believed in one at a
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,7 +70,7 @@ async fn of_many_that_attach_one_gets_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_goes_on_waiting_until_it_is_given_back_elsewhere() {
+async fn a_waiter_keeps_waiting_until_the_release_elsewhere() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
@@ -92,7 +93,8 @@ async fn tasks_of_the_process_that_attached_have_it_next_with_higher_tokens() {
     let (one, two) = (client(&server).await, client(&server).await);
     let mut last = None;
     for _ in 0..5 {
-        // Several owners there, then several here: each has a higher token, none ahead of the server's clock.
+        // Several owners there, then several here: each has a higher token, none ahead of the
+        // server's clock.
         for client in [&one, &two] {
             for _ in 0..3 {
                 let guard = Lock::new(client, "a").acquire().timeout(SOON).await.unwrap();
@@ -119,7 +121,7 @@ async fn tasks_of_the_process_that_attached_have_it_next_with_higher_tokens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewed_lease_is_renewed_there_and_a_fixed_one_ends_as_it_was_to_end() {
+async fn an_attached_lease_is_renewed_and_a_fixed_one_ends_as_planned() {
     let server = server().await;
     // Long enough for a machine that stands still now and then.
     let short = |config: redgrid_core::Config| config.watchdog_lease(6000 * MS);
@@ -140,7 +142,7 @@ async fn a_renewed_lease_is_renewed_there_and_a_fixed_one_ends_as_it_was_to_end(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_attaches_ends_with_its_lease() {
+async fn an_unattached_hold_ends_with_its_lease() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let guard = Lock::new(&one, "a").acquire().auto_renew(2000 * MS).await.unwrap();
@@ -158,7 +160,7 @@ async fn what_nobody_attaches_ends_with_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_handed_over_stays_with_its_guard() {
+async fn a_hold_that_cannot_be_detached_stays_with_its_guard() {
     let server = server().await;
     let (client, me) = (client(&server).await, Holder::new());
     let lock = Lock::new(&client, "a");

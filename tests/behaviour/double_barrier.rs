@@ -91,7 +91,7 @@ async fn sessions_of_many_do_not_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_dies_inside_or_outside_does_not_hang_the_others() {
+async fn a_party_that_dies_does_not_hang_the_others() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;
@@ -119,7 +119,7 @@ async fn who_dies_inside_or_outside_does_not_hang_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_dropped_leaves_and_who_is_inside_counts_for_many_leases() {
+async fn a_dropped_party_leaves_and_one_inside_counts_for_many_leases() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = leased(&server).await;
@@ -163,7 +163,7 @@ async fn messages_that_are_lost_delay_and_a_shutdown_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_inside_when_everything_is_forgotten_is_inside_again() {
+async fn a_party_inside_is_inside_again_after_the_server_lost_all() {
     let server = server().await;
     let (one, two) = (leased(&server).await, leased(&server).await);
     let (first, second) = (enter(&one, 2), enter(&two, 2));
@@ -178,9 +178,10 @@ async fn who_is_inside_when_everything_is_forgotten_is_inside_again() {
     left.await.unwrap().unwrap();
 }
 
-/// As if a failover had forgotten that they entered, for one of them: the other, who is inside, says so.
+/// As if a failover had forgotten that they entered, for one of them: the other, who is inside,
+/// says so.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_opening_is_made_known_by_who_is_inside() {
+async fn a_lost_opening_is_announced_by_parties_inside() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (leased(&server).await, leased(&server).await);
@@ -204,7 +205,8 @@ async fn a_lost_opening_is_made_known_by_who_is_inside() {
         third.abort();
         wait_until(SOON, async || count(&observer, WAITING).await == 0).await;
     };
-    // The one inside says at its next word that session 1 had begun, and who waited for it is let in.
+    // The one inside says at its next word that session 1 had begun, and who waited for it is let
+    // in.
     let third = tokio::time::timeout(SOON, third).await.expect("it is let in").unwrap().unwrap();
     assert_eq!((third.session(), inside.session()), (1, 1));
 }

@@ -13,7 +13,7 @@ async fn next(changes: &mut Observation) -> Option<Leader> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_leads_until_it_resigns_and_observers_are_told() {
+async fn a_leader_leads_until_it_resigns_and_observers_are_notified() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let elections = [Election::new(&one, "a"), Election::new(&two, "a")];
@@ -74,7 +74,7 @@ async fn candidates_follow_each_other_and_each_is_known_by_its_own_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leading_goes_on_past_the_lease_and_a_dead_leader_is_followed_by_another() {
+async fn leading_continues_past_the_lease_and_a_dead_leader_is_replaced() {
     let server = server().await;
     let lease = |config: redgrid_core::Config| config.watchdog_lease(3000 * MS);
     let (one, two) = (client_with(&server.url(), lease).await, client_with(&server.url(), lease).await);
@@ -107,7 +107,7 @@ async fn leading_goes_on_past_the_lease_and_a_dead_leader_is_followed_by_another
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leadership_taken_by_force_is_told_and_a_mere_holder_is_not_a_leader() {
+async fn a_forced_takeover_of_leadership_is_reported_and_a_plain_holder_is_no_leader() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (election, lock) = (Election::new(&one, "a"), Lock::new(&two, "a"));
@@ -127,7 +127,7 @@ async fn leadership_taken_by_force_is_told_and_a_mere_holder_is_not_a_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_candidate_that_leaves_leads_nobody() {
+async fn a_candidate_that_leaves_leads_no_longer() {
     let server = server().await;
     let client = client(&server).await;
     let election = Election::new(&client, "a");
@@ -165,7 +165,7 @@ async fn a_wait_bounds_the_proclamation_as_well() {
 
 /// The lock is free by then: what can not be tidied beside it is no failure.
 #[tokio::test(flavor = "multi_thread")]
-async fn resigning_ends_well_whatever_lies_beside_it() {
+async fn resigning_succeeds_beside_foreign_keys() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let election = Election::new(&client, "a");

@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_time_is_over_and_that_is_not_polled_delays_nobody() {
+async fn an_expired_unpolled_waiter_delays_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
@@ -40,7 +40,8 @@ async fn after_a_cancelled_extend(fixed: bool) {
     let ask = if fixed { ask.lease(lease) } else { ask };
     let second = tokio::spawn(ask.into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
-    // A thread that stands still in a poll may have its answer at the end of it: then it is tried again.
+    // A thread that stands still in a poll may have its answer at the end of it: then it is tried
+    // again.
     while futures_util::poll!(Box::pin(owner.extend(Duration::from_secs(1)))).is_ready() {
         owner.extend(lease).await.unwrap();
     }
@@ -103,9 +104,10 @@ async fn a_lone_process_that_may_not_publish_is_not_slowed_down() {
     assert!(mute * 3 > all, "{mute} without PUBLISH, {all} with it");
 }
 
-/// Stealing what the server has lost (nobody is robbed), while our own guard goes and another of us comes.
+/// Stealing what the server has lost (nobody is robbed), while our own guard goes and another of us
+/// comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_a_thief_of_ours_holds_is_not_handed_to_another() {
+async fn a_local_takeover_is_not_handed_over() {
     let server = server().await;
     let client = client(&server).await;
     let observer = server.observer().await.unwrap();
@@ -155,7 +157,7 @@ async fn what_a_thief_of_ours_holds_is_not_handed_to_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_behind_a_release_without_an_answer_is_told_in_time() {
+async fn a_waiter_behind_an_unanswered_release_is_notified_in_time() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.response_timeout(300 * MS).retries(1)).await;
     let lock = Lock::new(&client, "a");
@@ -169,7 +171,7 @@ async fn who_waits_behind_a_release_without_an_answer_is_told_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_forgotten_and_entered_again_is_left_to_its_lease_or_renewed() {
+async fn a_forgotten_and_reentered_hold_is_left_to_its_lease_or_renewed() {
     let server = server().await;
     // Long enough for a machine that stands still for two seconds.
     let lease = Duration::from_secs(3);
@@ -185,7 +187,7 @@ async fn what_is_forgotten_and_entered_again_is_left_to_its_lease_or_renewed() {
 
 /// A release that another request took over in the queue, and gave back again.
 #[tokio::test]
-async fn a_release_is_told_only_when_the_server_has_answered() {
+async fn a_release_completes_only_after_the_servers_reply() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.stretch(Duration::ZERO)).await;
     let lock = Lock::new(&client, "a");
@@ -255,7 +257,7 @@ async fn the_published_acl_line_is_enough_for_marks() {
 
 /// One look is an answer at once, whoever's turn it is.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_look_does_not_wait_for_the_turn_of_others() {
+async fn a_try_does_not_wait_for_the_turn_of_others() {
     let server = server().await;
     server.set_user("deaf", &["on", ">secret", "~*", "+@all", "resetchannels", "&redgrid_client:*"]).await.unwrap();
     let deaf = client_with(&server.url_for("deaf", "secret"), |config| config).await;
@@ -302,7 +304,7 @@ async fn a_shorter_fixed_lease_after_a_longer_one_is_enforced() {
 
 /// Once among waiters: told at once when another of us got it.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_look_beside_a_waiter_is_told_when_the_waiter_gets_it() {
+async fn a_try_beside_a_waiter_is_answered_when_the_waiter_enters() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
@@ -330,9 +332,10 @@ async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
     wait_until(SOON, async || client.in_hand().names == 0).await;
 }
 
-/// A release at the end of a stretch begins the turn of whoever listens, but a listener need not want the lock.
+/// A release at the end of a stretch begins the turn of whoever listens, but a listener need not
+/// want the lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_look_finds_a_free_lock_free_although_somebody_listens() {
+async fn a_try_finds_a_free_lock_despite_subscribers() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.stretch(MS)).await;
     let observer = server.observer().await.unwrap();

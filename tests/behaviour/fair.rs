@@ -25,7 +25,7 @@ fn line_up(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> Jo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_first_is_in_first_over_processes() {
+async fn the_first_request_enters_first_across_processes() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let clients = [client(&server).await, client(&server).await, client(&server).await];
@@ -72,7 +72,7 @@ async fn order_is_kept_under_load_by_the_servers_own_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_never_lines_up_and_never_overtakes() {
+async fn a_try_never_queues_and_never_overtakes() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -95,7 +95,7 @@ async fn a_look_never_lines_up_and_never_overtakes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gives_up_has_no_place_any_more_and_the_next_gets_in() {
+async fn a_cancelled_waiter_leaves_the_queue_and_the_next_enters() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -119,7 +119,7 @@ async fn who_gives_up_has_no_place_any_more_and_the_next_gets_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_that_gives_up_a_free_lock_tells_the_next() {
+async fn a_cancelled_head_of_a_free_lock_notifies_the_next() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -252,7 +252,7 @@ async fn a_word_that_lands_after_its_waiter_has_left_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_time_is_over_and_that_is_not_polled_keeps_nobody_out() {
+async fn an_expired_unpolled_waiter_blocks_no_other() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -419,7 +419,7 @@ async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_ends_without_a_message_lets_the_head_in() {
+async fn a_lease_that_ends_without_a_message_admits_the_head() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;

@@ -27,7 +27,7 @@ const PARTS: [(f64, f64); 5] = [(15.0, 38.0), (179.9, 0.0), (-179.9, -20.0), (-7
 const END: f64 = 85.051_128_78;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_with_places_are_what_their_model_is() {
+async fn members_with_positions_match_their_model() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 20).await;
 }
@@ -92,7 +92,8 @@ impl Wanted {
         }
     }
 
-    /// Whether these are what is to be found: what is nearer to an end than can be told may be found or not.
+    /// Whether these are what is to be found: what is nearer to an end than can be told may be
+    /// found or not.
     fn fits(self, model: &Model, center: Position, area: Area, found: &[u8]) -> bool {
         let some = |depth: f64| -> BTreeMap<u8, f64> {
             let places = model.iter().filter(|(_, at)| area.depth(center, **at) > depth);
@@ -153,7 +154,8 @@ fn anywhere(random: &mut fastrand::Rng) -> Position {
     Position::new(longitude, (latitude + off()).clamp(-END, END)).unwrap()
 }
 
-/// Two sets of members with places, through the same operations of two clients, and of one that uses the server's commands.
+/// Two sets of members with places, through the same operations of two clients, and of one that
+/// uses the server's commands.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -301,7 +303,8 @@ async fn found(set: &Places, model: &Model, asked: Asked, kind: u8) -> bool {
     is_told && wanted.fits(model, center, area, &members)
 }
 
-/// What is found becomes one of the two, which may be the one that is searched; or how far they are does, and is gone again.
+/// What is found becomes one of the two, which may be the one that is searched; or how far they are
+/// does, and is gone again.
 async fn stored(
     client: &Client,
     set: &Places,

@@ -1,4 +1,5 @@
-//! Releases that were answered are sent once more to a process that takes the place of the one that answered.
+//! Releases that were answered are sent once more to a process that takes the place of the one that
+//! answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

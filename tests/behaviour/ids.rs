@@ -87,7 +87,7 @@ async fn tasks_of_three_clients_share_requests_and_no_id_is_given_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_who_wait_take_several_small_blocks_by_one_request() {
+async fn many_waiters_take_small_blocks_by_one_request() {
     let server = server().await;
     let (client, _proxy, asked) = counted(&server, "a").await;
     let ids = IdGenerator::new(&client, "a");
@@ -124,7 +124,7 @@ async fn ids_are_exact_and_end_before_they_wrap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_block_is_asked_for_when_half_of_one_is_used() {
+async fn the_next_block_is_requested_when_half_of_one_is_used() {
     let server = server().await;
     let (client, proxy, _) = counted(&server, "a").await;
     let observer = server.observer().await.unwrap();
@@ -143,7 +143,7 @@ async fn the_next_block_is_asked_for_when_half_of_one_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_number_is_told_and_left_as_it_is() {
+async fn a_value_that_is_not_a_number_is_reported_and_unchanged() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let ids = IdGenerator::new(&client, "a");
@@ -180,7 +180,7 @@ async fn what_is_no_number_is_told_and_left_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_has_written_nothing() {
+async fn a_rejected_call_has_written_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     // From 1 on there are not so many.
@@ -196,7 +196,7 @@ async fn what_is_refused_has_written_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_write_both_keys_writes_none() {
+async fn without_permission_for_both_keys_none_is_written() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     server.set_user("half", &["on", ">pw", "~half", "~redgrid_once:*", "&*", "+@all"]).await.unwrap();
@@ -246,7 +246,7 @@ async fn a_lost_answer_leaves_out_a_block_and_setting_up_acts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_dropped_takes_no_id_twice_and_keeps_the_order() {
+async fn a_dropped_caller_repeats_no_id_and_keeps_the_order() {
     let server = server().await;
     let client = client(&server).await;
     let ids = IdGenerator::new(&client, "a");
@@ -265,7 +265,7 @@ async fn who_is_dropped_takes_no_id_twice_and_keeps_the_order() {
 
 /// Each has less patience than the server needs; what one has asked for is there for the next.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_little_patience_with_a_slow_server_gets_ids_too() {
+async fn a_caller_with_a_short_timeout_gets_ids_from_a_slow_server() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -277,7 +277,7 @@ async fn who_has_little_patience_with_a_slow_server_gets_ids_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_has_forgotten_is_told_how_far_ids_were() {
+async fn an_emptied_server_learns_the_last_id() {
     let server = server().await;
     let client = client(&server).await;
     let ids = IdGenerator::new(&client, "a");
@@ -293,7 +293,7 @@ async fn a_server_that_has_forgotten_is_told_how_far_ids_were() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_has_forgotten_is_told_once_although_answers_are_lost() {
+async fn an_emptied_server_learns_the_last_id_once_despite_lost_replies() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -306,7 +306,8 @@ async fn a_server_that_has_forgotten_is_told_once_although_answers_are_lost() {
     server.kill().await.unwrap();
     server.restart_empty().await.unwrap();
     wait_until(SOON, async || client.epoch_of(b"a").is_some_and(|now| Some(now) != epoch)).await;
-    // The script is known to the server again; then the first copy that tells it something is carried out, and not answered.
+    // The script is known to the server again; then the first copy that tells it something is
+    // carried out, and not answered.
     IdGenerator::new(&client, "warm").next().await.unwrap();
     let told = AtomicU64::new(0);
     proxy.on_request(move |request| {
@@ -344,7 +345,7 @@ async fn handles_that_are_made_for_each_id_give_from_one_block_and_the_client_en
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_deleted_begins_anew() {
+async fn a_deleted_generator_restarts() {
     let server = server().await;
     let client = client(&server).await;
     let ids = IdGenerator::new(&client, "a");

@@ -37,7 +37,8 @@ async fn days(observer: &Observer, name: &str) -> Vec<String> {
     keys
 }
 
-/// The offset of days that do not end for half a day, whenever this runs. One for all of a test: in UTC a day may end meanwhile.
+/// The offset of days that do not end for half a day, whenever this runs. One for all of a test: in
+/// UTC a day may end meanwhile.
 pub(crate) async fn far_from_midnight(observer: &Observer) -> i64 {
     DAY / 2 - now(observer).await % DAY
 }
@@ -192,7 +193,7 @@ async fn a_day_without_numbers_left_says_so_until_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn seconds_that_ids_do_not_have_are_told() {
+async fn out_of_range_seconds_are_reported() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let long_ago = UNIX_EPOCH - Duration::from_secs(60 * 365 * DAY as u64);
@@ -237,7 +238,8 @@ async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
         };
         wait_until(SOON, touched).await;
     }
-    // Whatever of the script is denied, what it makes has a lifetime, and what it can not give one it does not count.
+    // Whatever of the script is denied, what it makes has a lifetime, and what it can not give one
+    // it does not count.
     for denied in ["incrby", "set", "pexpireat", "pttl", "get", "time"] {
         for there in [false, true] {
             let name = format!("without-{denied}-{there}");
@@ -262,7 +264,7 @@ async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_number_is_told_and_left_as_it_is() {
+async fn a_value_that_is_not_a_number_is_reported_and_unchanged() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let offset = far_from_midnight(&observer).await;

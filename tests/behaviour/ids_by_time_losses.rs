@@ -56,7 +56,7 @@ async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
 
 /// Within the second, and without a loss of contact.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_counter_that_is_deleted_by_hand_goes_on_above_what_was_had() {
+async fn a_deleted_counter_continues_above_issued_ids() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let offset = far_from_midnight(&observer).await;
@@ -120,7 +120,8 @@ async fn after_a_loss_of_contact_the_first_ids_of_a_day_are_ahead_of_the_clock_t
     assert!(day(id).await != day(first).await && second(&ids, id) >= clock + 2, "{} at {clock}", second(&ids, id));
 }
 
-/// The script, asked as a client would whose clock knows a later time: one whose server was set back.
+/// The script, asked as a client would whose clock knows a later time: one whose server was set
+/// back.
 #[tokio::test(flavor = "multi_thread")]
 async fn time_does_not_go_back_with_the_servers_clock() {
     let server = server().await;
@@ -149,7 +150,8 @@ async fn time_does_not_go_back_with_the_servers_clock() {
     // Numbers end with 32 bits, by fewer than were wanted.
     assert_eq!(ask(end, end + DAY, end + 7, MOST - 4).await, ["numbers", &tomorrow, &(MOST - 3).to_string(), "4"]);
     assert_eq!(ask(end, end + DAY, end + 7, 0).await, ["exhausted", &tomorrow]);
-    // After a loss of contact ids go on ahead of where they stand, until that is far from the clock.
+    // After a loss of contact ids go on ahead of where they stand, until that is far from the
+    // clock.
     let ahead = async |not_before: i64| {
         let told = ask_ahead(0, end + 2 * DAY, (not_before, 2), 0).await;
         assert_eq!(told[0], "numbers");
@@ -163,7 +165,7 @@ async fn time_does_not_go_back_with_the_servers_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_leaves_out_numbers_and_who_is_dropped_takes_none_twice() {
+async fn a_lost_reply_skips_numbers_and_a_dropped_caller_repeats_none() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =

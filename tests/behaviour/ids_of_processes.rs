@@ -11,8 +11,8 @@ fn wanted() -> u64 {
     std::env::var("REDGRID_IDS").map_or(200_000, |wanted| wanted.parse().expect("REDGRID_IDS is a number"))
 }
 
-/// How many ids a process writes down at a time: few, so that those are there that it had last when it is killed; more where there are
-/// very many.
+/// How many ids a process writes down at a time: few, so that those are there that it had last when
+/// it is killed; more where there are very many.
 fn chunk() -> &'static str {
     if wanted() > 1_000_000 { "1000" } else { "8" }
 }
@@ -30,8 +30,8 @@ async fn no_id_of_a_block_is_given_twice_by_processes_that_are_killed() {
     no_id_is_given_twice("blocks").await;
 }
 
-/// Three processes at a time take ids and write them down. By turns one of them is killed, and the server, which has what it
-/// acknowledged on its disk.
+/// Three processes at a time take ids and write them down. By turns one of them is killed, and the
+/// server, which has what it acknowledged on its disk.
 async fn no_id_is_given_twice(kind: &str) {
     let began = Instant::now();
     let server = RedisServer::builder().append_only(true).config("appendfsync always").start().await.unwrap();

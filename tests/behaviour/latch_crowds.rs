@@ -19,10 +19,10 @@ fn looks(seen: &[SeenCommand]) -> usize {
     seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count()
 }
 
-/// Who waits in the process that counts down goes on by the answer, where no message comes: nobody looks. A look that was due may be
-/// sent all the same: the best of five rounds counts.
+/// Who waits in the process that counts down goes on by the answer, where no message comes: nobody
+/// looks. A look that was due may be sent all the same: the best of five rounds counts.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_answer_of_the_last_count_down_is_enough_for_those_who_wait_beside_it() {
+async fn the_reply_to_the_last_count_down_completes_local_waits() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     observer.cmd(&["ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all"]).await.unwrap();
@@ -51,10 +51,10 @@ async fn the_answer_of_the_last_count_down_is_enough_for_those_who_wait_beside_i
     assert!(looked.contains(&0), "{looked:?}");
 }
 
-/// A round that Redisson has begun has no number, nor has one whose number was evicted. The answer that ends it is a reason to look: here every
-/// message is lost, and nobody polls.
+/// A round that Redisson has begun has no number, nor has one whose number was evicted. The answer
+/// that ends it is a reason to look: here every message is lost, and nobody polls.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_answer_that_ends_a_round_without_a_number_has_a_look_follow_for_those_who_wait_beside_it() {
+async fn a_round_without_a_number_is_followed_by_a_poll_for_local_waits() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     proxy.drop_publishes(true);
@@ -68,7 +68,8 @@ async fn the_answer_that_ends_a_round_without_a_number_has_a_look_follow_for_tho
         }
         let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
         let tasks = crowd(&latch, 10).await;
-        // A poll, the only one, comes when the subscription is young; by then the look behind the confirmation was sent.
+        // A poll, the only one, comes when the subscription is young; by then the look behind the
+        // confirmation was sent.
         let is_poll = |command: &SeenCommand| command.args.get(1..).is_some_and(|args| args == ["1", "a"]);
         wait_until(SOON, async || monitor.take().await.unwrap().iter().any(is_poll)).await;
         placed(&latch).await;
@@ -83,8 +84,9 @@ async fn the_answer_that_ends_a_round_without_a_number_has_a_look_follow_for_tho
     assert!(proxy.counts().publishes_dropped > 0);
 }
 
-/// The message that comes with the last count-down is all it takes: half a round trip there, half a round trip back. A look that was
-/// due before may be late on a busy machine: the best of five rounds counts.
+/// The message that comes with the last count-down is all it takes: half a round trip there, half a
+/// round trip back. A look that was due before may be late on a busy machine: the best of five
+/// rounds counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
     let server = server().await;
@@ -103,7 +105,8 @@ async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
         let tasks = crowd(&latch, 100).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         let mut seen = Vec::new();
-        // One for those who came before it was sent, again and again while the crowd gathers, and the one behind the confirmation.
+        // One for those who came before it was sent, again and again while the crowd gathers, and
+        // the one behind the confirmation.
         wait_until(SOON, async || {
             seen.extend(monitor.take().await.unwrap());
             looks(&seen) >= 2
@@ -128,7 +131,7 @@ async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_of_one_process_share_a_subscription_and_its_looks() {
+async fn a_thousand_local_waiters_share_a_subscription_and_its_polls() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (counting, waiting) =
@@ -158,7 +161,7 @@ async fn a_thousand_of_one_process_share_a_subscription_and_its_looks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn count_downs_of_many_at_once_are_told_apart() {
+async fn concurrent_count_downs_have_their_own_results() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await, client(&server).await];
     let latches = clients.each_ref().map(|client| CountDownLatch::new(client, "a"));
@@ -190,7 +193,8 @@ async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_coun
     let requests = seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == count_down)).count();
     println!("{ALL} count-downs: {requests} requests");
     assert!(requests <= 50, "{requests} requests");
-    // More than are left, of different weights, with answers that are lost: the first zero opens it.
+    // More than are left, of different weights, with answers that are lost: the first zero opens
+    // it.
     proxy.next(2, count_down, Action::SwallowReply);
     let told = join_all([1, 2, 3, 4, 5].map(|by| latch.count_down_by(by))).await;
     assert_eq!(told.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [8, 6, 3, 0, 0]);
@@ -242,7 +246,7 @@ async fn count_downs_that_are_dropped_before_their_turn_do_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn count_downs_that_wait_for_their_turn_are_told_of_a_shutdown() {
+async fn queued_count_downs_are_notified_of_a_shutdown() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;

@@ -1,4 +1,5 @@
-//! Latches where something is amiss: names that are nearly the same, servers that take no writes, keys of others, clocks that go back.
+//! Latches where something is amiss: names that are nearly the same, servers that take no writes,
+//! keys of others, clocks that go back.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ const MS: Duration = Duration::from_millis(1);
 /// So long that a test fails where only the poll would help.
 const NO_POLL: Duration = Duration::from_secs(60);
 
-/// Far above what an answer takes on a busy machine, and far below the patience for refusals that pass.
+/// Far above what an answer takes on a busy machine, and far below the patience for refusals that
+/// pass.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 async fn goes_on(task: JoinHandle<Result<(), WaitError>>) {
@@ -22,7 +24,7 @@ async fn goes_on(task: JoinHandle<Result<(), WaitError>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_takes_no_writes_tells_how_a_latch_is() {
+async fn a_read_only_server_reports_the_state_of_a_latch() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let latch = CountDownLatch::new(&client, "a");
@@ -47,7 +49,7 @@ async fn a_server_that_takes_no_writes_tells_how_a_latch_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waits_that_begin_again_and_again_during_a_shutdown_are_all_told_of_it() {
+async fn repeated_waits_during_a_shutdown_are_all_notified() {
     let server = server().await;
     CountDownLatch::new(&client(&server).await, "a").try_set_count(1).await.unwrap();
     for _ in 0..5 {
@@ -126,7 +128,7 @@ struct Deaf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_missed_the_end_of_its_round_is_not_kept_by_one_that_redisson_has_begun() {
+async fn a_waiter_that_missed_its_rounds_end_is_not_kept_by_redissons_round() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let setting = client(&server).await;
@@ -143,7 +145,8 @@ async fn whoever_missed_the_end_of_its_round_is_not_kept_by_one_that_redisson_ha
         proxy.accept_connections().await.unwrap();
         goes_on(task).await;
         wait_until(SOON, async || waiting.in_hand().channels == 0).await;
-        // Who comes now waits for Redisson's, and the number of ours that is over is not told again.
+        // Who comes now waits for Redisson's, and the number of ours that is over is not told
+        // again.
         let next = waiter(&waiting, &latch).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         assert!(latch.wait().timeout(Duration::ZERO).await.is_err() && !next.is_finished());
@@ -155,7 +158,7 @@ async fn whoever_missed_the_end_of_its_round_is_not_kept_by_one_that_redisson_ha
 
 /// The number of a round is the server's time: here of a server that was an hour ahead.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_missed_the_end_of_its_round_goes_on_although_the_servers_clock_was_set_back() {
+async fn a_waiter_that_missed_its_rounds_end_completes_despite_a_clock_set_back() {
     const HOUR: u64 = 3_600_000_000;
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();

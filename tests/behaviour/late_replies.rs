@@ -1,4 +1,5 @@
-//! What a copy of a request without an answer may still do: it is given back, and nobody is told what is not certain.
+//! What a copy of a request without an answer may still do: it is given back, and nobody is told
+//! what is not certain.
 
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ impl Harness {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_told_that_nothing_is_held_while_a_copy_may_still_take_it() {
+async fn not_held_is_never_reported_while_a_copy_may_still_acquire() {
     let harness = harness().await;
     let held = Lock::new(&harness.elsewhere, "a").acquire().await.unwrap();
     harness.proxy.next(1, script!("acquire"), Action::Hold);
@@ -48,7 +49,8 @@ async fn nobody_is_told_that_nothing_is_held_while_a_copy_may_still_take_it() {
     let told = asking.await.unwrap();
     held.release().await.unwrap();
     assert_eq!(harness.proxy.release_held().await, 1);
-    // The late copy took it, or it was too late for that: in the first case it was not said that nothing is held.
+    // The late copy took it, or it was too late for that: in the first case it was not said that
+    // nothing is held.
     if harness.observer.exists("a").await.unwrap() {
         assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
     }
@@ -57,13 +59,14 @@ async fn nobody_is_told_that_nothing_is_held_while_a_copy_may_still_take_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_late_copy_took_after_the_answer_busy_is_given_back() {
+async fn a_grant_of_a_late_copy_after_a_busy_reply_is_released() {
     let harness = harness().await;
     let held = Lock::new(&harness.elsewhere, "a").acquire().await.unwrap();
     harness.proxy.next(1, script!("acquire"), Action::Hold);
     let trying = tokio::spawn(Lock::new(&harness.client, "a").try_acquire().into_future());
     harness.cut_off().await;
-    // Its second copy is answered: busy. What the first may do is not known, so this is no plain "others hold it".
+    // Its second copy is answered: busy. What the first may do is not known, so this is no plain
+    // "others hold it".
     let told = trying.await.unwrap();
     assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
     held.release().await.unwrap();
@@ -73,11 +76,12 @@ async fn what_a_late_copy_took_after_the_answer_busy_is_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_granted_without_an_answer_is_given_back_at_once() {
+async fn an_unanswered_grant_is_released_at_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    // A long timeout: what is given back only when no copy can arrive any more would be there for 10 s.
+    // A long timeout: what is given back only when no copy can arrive any more would be there for
+    // 10 s.
     let timeout = Duration::from_secs(10);
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout).retries(0)).await;
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
@@ -111,11 +115,12 @@ async fn a_grant_that_arrives_during_a_shutdown_goes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_by_force_before_its_grant_is_known_is_never_believed() {
+async fn a_grant_that_was_taken_over_before_it_was_known_is_invalid() {
     let harness = harness().await;
     for n in 0..5 {
         let name = format!("a{n}");
-        // The grant's answer is stalled; the notice, on another connection, arrives with it or before it.
+        // The grant's answer is stalled; the notice, on another connection, arrives with it or
+        // before it.
         harness.proxy.set(Direction::ToClient, Fault::Stall);
         let ask = Lock::new(&harness.client, &name).acquire().lease(SOON);
         let asking = tokio::spawn(ask.into_future());
@@ -139,7 +144,7 @@ async fn what_is_taken_by_force_before_its_grant_is_known_is_never_believed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_whose_grant_had_a_late_copy_stays_taken_as_long_as_it_must() {
+async fn a_run_once_lock_with_a_late_copy_stays_taken_as_required() {
     let harness = harness().await;
     let keep = Duration::from_secs(6);
     harness.proxy.next(1, script!("acquire"), Action::Hold);
@@ -149,7 +154,8 @@ async fn a_job_whose_grant_had_a_late_copy_stays_taken_as_long_as_it_must() {
     let began = tokio::time::Instant::now();
     let guard = asking.await.unwrap().unwrap().unwrap();
     guard.release().await.unwrap();
-    // When no copy can arrive any more it is given back once more: for as long as it must stay, not before.
+    // When no copy can arrive any more it is given back once more: for as long as it must stay, not
+    // before.
     let limit = TIMEOUT + Duration::from_millis(500);
     while began.elapsed() < limit {
         assert!(harness.observer.exists("job").await.unwrap(), "free after {:?}", began.elapsed());

@@ -1,4 +1,5 @@
-//! What gives a lock back knows of each lease that the server may have for it, although nobody here believes in it.
+//! What gives a lock back knows of each lease that the server may have for it, although nobody here
+//! believes in it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,8 +18,8 @@ const TOKEN: &str = "1700000000000000";
 
 const REPLICA: Durability = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(600) };
 
-/// A server of one lock that answers nothing for so long, from the first request of that kind on, which it may still answer; and how often what
-/// it granted first was given back.
+/// A server of one lock that answers nothing for so long, from the first request of that kind on,
+/// which it may still answer; and how often what it granted first was given back.
 fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) -> (FakeServer, Arc<AtomicUsize>) {
     let released = Arc::new(AtomicUsize::new(0));
     let (counted, begun, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
@@ -80,7 +81,8 @@ async fn release_at_last(held: LockGuard) {
     assert!(matches!(released, Ok(()) | Err(ReleaseError::OutcomeUnknown { .. })), "{released:?}");
 }
 
-/// Gives a lock back while another of the process waits for it, for whom its lease is set without an answer.
+/// Gives a lock back while another of the process waits for it, for whom its lease is set without
+/// an answer.
 async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
     let next = tokio::spawn(next.into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
@@ -89,10 +91,11 @@ async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, rele
     assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
 }
 
-/// A longer lease is written, for the next of the process or by its owner, but nobody here hears of it, nor of anything else until the
-/// shorter one is over: what gives the lock back then does not believe that the server has done so by itself.
+/// A longer lease is written, for the next of the process or by its owner, but nobody here hears of
+/// it, nor of anything else until the shorter one is over: what gives the lock back then does not
+/// believe that the server has done so by itself.
 #[tokio::test(start_paused = true)]
-async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() {
+async fn a_release_waits_for_an_unanswered_lengthening() {
     for by_its_owner in [false, true] {
         let (server, released) = silent_from("lock/renew", None, Duration::from_secs(10));
         let (lock, client) = lock_on(server);
@@ -108,7 +111,7 @@ async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() 
 
 /// The same of a shorter lease, which does not come to the server: it has the longer one.
 #[tokio::test(start_paused = true)]
-async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
+async fn a_release_waits_for_an_unanswered_shortening() {
     let short = Duration::from_millis(200);
     for by_its_owner in [false, true] {
         let (server, released) = silent_from("lock/extend", None, Duration::from_secs(5));
@@ -124,9 +127,10 @@ async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
     }
 }
 
-/// Whoever sets a lease does not wait for the answer: which of the two the server has is not known to what gives the lock back either.
+/// Whoever sets a lease does not wait for the answer: which of the two the server has is not known
+/// to what gives the lock back either.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_set_for_nobody_is_known_to_what_gives_the_lock_back() {
+async fn a_release_knows_a_lease_set_for_no_holder() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
     for (label, lease, other) in [("lock/renew", short, long), ("lock/extend", long, short)] {
         let (server, released) = silent_from("lock/release", None, Duration::from_secs(10));
@@ -139,10 +143,11 @@ async fn a_lease_that_is_set_for_nobody_is_known_to_what_gives_the_lock_back() {
     }
 }
 
-/// Renewals are written, but nobody here hears of it, nor of anything else until the lease before them is over: what gives the locks
-/// back does not believe that the server has done so by itself, whether it begins when they are lost or while a renewal is on its way.
+/// Renewals are written, but nobody here hears of it, nor of anything else until the lease before
+/// them is over: what gives the locks back does not believe that the server has done so by itself,
+/// whether it begins when they are lost or while a renewal is on its way.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_without_an_answer_is_known_to_what_gives_the_lock_back() {
+async fn a_release_waits_for_an_unanswered_renewal() {
     let lease = Duration::from_secs(6);
     for (on_its_way, names) in [(false, &["a", "b"][..]), (true, &["a"])] {
         let (released, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -179,10 +184,10 @@ async fn a_renewal_without_an_answer_is_known_to_what_gives_the_lock_back() {
     }
 }
 
-/// The primary has a renewal, and whether replicas have it is not known yet: nobody here believes in it, and the lease before it is over while
-/// there is no contact.
+/// The primary has a renewal, and whether replicas have it is not known yet: nobody here believes
+/// in it, and the lease before it is over while there is no contact.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_is_not_proven_yet_is_known_to_what_gives_the_lock_back() {
+async fn a_release_waits_for_an_unconfirmed_renewal() {
     let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_millis(4500));
     let server = Arc::new(server.proving_once().stuck_at("commit"));
     let (lease, config) = (Duration::from_secs(6), Config::single("one").unwrap());
@@ -194,10 +199,10 @@ async fn a_renewal_that_is_not_proven_yet_is_known_to_what_gives_the_lock_back()
     wait_until(SOON, async || released.load(Ordering::Relaxed) == 1 && client.in_hand() == NOTHING).await;
 }
 
-/// The same of one that comes to the server behind the shorter lease of the next of the process, which is what is believed; and of one that is
-/// not as durable as that one wants it.
+/// The same of one that comes to the server behind the shorter lease of the next of the process,
+/// which is what is believed; and of one that is not as durable as that one wants it.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_behind_a_shorter_lease_is_known_to_what_gives_the_lock_back() {
+async fn a_release_knows_a_renewal_after_a_shorter_lease() {
     let (lease, short) = (Duration::from_millis(1400), Duration::from_millis(200));
     for wanted in [Durability::Primary, REPLICA] {
         let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_secs(1));
@@ -219,9 +224,10 @@ async fn a_renewal_behind_a_shorter_lease_is_known_to_what_gives_the_lock_back()
     }
 }
 
-/// The same of a longer lease that no replica has: whoever asked for it is told, and believes in the shorter one.
+/// The same of a longer lease that no replica has: whoever asked for it is told, and believes in
+/// the shorter one.
 #[tokio::test(start_paused = true)]
-async fn a_lengthening_that_is_not_durable_is_known_to_what_gives_the_lock_back() {
+async fn a_release_knows_an_undurable_lengthening() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
     let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_secs(10));
     let (lock, _client) = lock_on(server.proving_once());
@@ -234,7 +240,7 @@ async fn a_lengthening_that_is_not_durable_is_known_to_what_gives_the_lock_back(
 
 /// What stays taken for a while after it was given back, in milliseconds, once that gets through.
 #[tokio::test(start_paused = true)]
-async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
+async fn a_retained_lease_is_recomputed_while_its_release_fails() {
     let silence = Duration::from_secs(10);
     for (at_least, most) in [(Duration::from_secs(20), Some(13_000)), (Duration::from_secs(5), None)] {
         let (told, begun) = (Arc::new(Mutex::new(Vec::new())), Mutex::new(None));
@@ -267,7 +273,7 @@ async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
 
 /// What is refused for good is not sent again and again, although there is time for it.
 #[tokio::test(start_paused = true)]
-async fn what_may_not_stay_taken_is_asked_for_once() {
+async fn a_lock_that_must_not_stay_taken_is_requested_once() {
     let asked = AtomicUsize::new(0);
     let (lock, _client) = lock_on(FakeServer::new("one:1", move |request: &Request| match request.label() {
         "lock/acquire" => Ok(granted(TOKEN)),
@@ -281,10 +287,11 @@ async fn what_may_not_stay_taken_is_asked_for_once() {
     assert!(matches!(told, Err(ReleaseError::Refused { .. })), "{told:?}");
 }
 
-/// The server's clock is set back by five seconds: a copy of an acquire that is still on its way is carried out for so much longer than
-/// it was meant to be, and what it may have taken is given back once more after that.
+/// The server's clock is set back by five seconds: a copy of an acquire that is still on its way is
+/// carried out for so much longer than it was meant to be, and what it may have taken is given back
+/// once more after that.
 #[tokio::test(start_paused = true)]
-async fn what_a_late_copy_takes_is_given_back_although_the_servers_clock_was_set_back() {
+async fn a_grant_of_a_late_copy_is_released_despite_a_clock_set_back() {
     let releases = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&releases);
     let server = Arc::new(FakeServer::new("one:1", move |request: &Request| match request.label() {
@@ -307,9 +314,10 @@ async fn what_a_late_copy_takes_is_given_back_although_the_servers_clock_was_set
     wait_until(SOON, async || releases.lock().unwrap().last().is_some_and(|at| *at >= begin + step)).await;
 }
 
-/// What grants a lock is the time of the grant: a number that is none may have been anything, and what it took is given back.
+/// What grants a lock is the time of the grant: a number that is none may have been anything, and
+/// what it took is given back.
 #[tokio::test(start_paused = true)]
-async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_given_back() {
+async fn an_invalid_time_grants_nothing_and_its_grant_is_released() {
     for answer in [1, 0, -1] {
         let released = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&released);
@@ -327,8 +335,9 @@ async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_g
     assert_eq!(lock.acquire().await.unwrap().token().get(), 1_700_000_000_000_000);
 }
 
-/// The lease of an owner ends while the server lease is adjusted to the next owner: when the lease of that one is over, its successor gets
-/// the lock in time, not only when the server lease is verified.
+/// The lease of an owner ends while the server lease is adjusted to the next owner: when the lease
+/// of that one is over, its successor gets the lock in time, not only when the server lease is
+/// verified.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_former_owner_does_not_hide_the_end_of_the_next() {
     let ms = Duration::from_millis;

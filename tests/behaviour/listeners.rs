@@ -71,7 +71,7 @@ impl Topology for Moving {
 }
 
 #[tokio::test]
-async fn notices_are_heard_from_the_primary_and_no_channel_stays_at_the_replica_that_its_slot_has_left() {
+async fn notices_come_from_the_primary_and_no_channel_stays_at_the_old_replica() {
     let shards = [Shard::of("one"), Shard::of("two")];
     let moving = Arc::new(Moving { shards, is_sharded: true, changes: watch::Sender::new(0) });
     let config = Config::single("one").unwrap();
@@ -87,7 +87,7 @@ async fn notices_are_heard_from_the_primary_and_no_channel_stays_at_the_replica_
 
 /// It may have been subscribed by the connection that is there, as a gap is told of late.
 #[tokio::test]
-async fn what_is_refused_when_it_is_asked_for_again_is_unsubscribed_when_nobody_watches_it() {
+async fn a_rejected_resubscription_is_unsubscribed_without_watchers() {
     let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Nil)));
     let fake_server = Arc::clone(&server) as Arc<dyn Server>;
     let client = Client::over_one(fake_server, Config::single("one").unwrap(), Clock::boot()).unwrap();
@@ -102,9 +102,10 @@ async fn what_is_refused_when_it_is_asked_for_again_is_unsubscribed_when_nobody_
     wait_until(SOON, async || server.listened().len() == without).await;
 }
 
-/// The replica stays where its channels are when its primary is another one, and may have kept what was subscribed there.
+/// The replica stays where its channels are when its primary is another one, and may have kept what
+/// was subscribed there.
 #[tokio::test]
-async fn what_a_replica_refuses_under_another_primary_is_unsubscribed_there() {
+async fn channels_rejected_under_another_primary_are_unsubscribed_at_the_replica() {
     let [one, two] = [Shard::of("one"), Shard::of("two")];
     let replica = Arc::clone(&one.replica);
     let shards = [one, Shard { replica: Arc::clone(&replica), ..two }];

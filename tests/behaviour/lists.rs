@@ -97,7 +97,7 @@ fn named(told: &ObjectError) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_out_of_bounds_is_told_and_changes_nothing() {
+async fn indexes_out_of_bounds_are_reported_and_change_nothing() {
     let server = server().await;
     let client = client(&server).await;
     let list: List<i64> = List::new(&client, "list");
@@ -212,7 +212,7 @@ async fn no_element_is_taken_for_a_mark() {
 
 /// A script that is refused half way puts back what it has done.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_changes_nothing() {
+async fn a_rejected_call_changes_nothing() {
     let server = server().await;
     server.set_user("app", &["on", ">secret", "~*", "&*", "+@all", "-linsert", "-lrem"]).await.unwrap();
     let all = client(&server).await;
@@ -239,11 +239,11 @@ async fn what_is_refused_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_sent_once_and_its_lost_answer_told() {
+async fn a_change_is_sent_once_and_its_lost_reply_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // A client each, as one that has lost an answer leaves its connection. The time is longer than a busy machine stands still: a request
-    // that is given up before it leaves is another matter.
+    // A client each, as one that has lost an answer leaves its connection. The time is longer than
+    // a busy machine stands still: a request that is given up before it leaves is another matter.
     let lossy = async || -> List<i64> {
         let url = server.url_via(proxy.addr());
         List::new(&client_with(&url, |config| config.response_timeout(Duration::from_secs(2))).await, "list")
@@ -289,7 +289,7 @@ async fn updates_of_two_clients_are_all_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_decoded_concerns_one_element() {
+async fn an_undecodable_element_does_not_affect_others() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     observer.cmd(&["RPUSH", "l", "1", "{\"x\":1}", "3"]).await.unwrap();

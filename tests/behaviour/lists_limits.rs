@@ -7,7 +7,8 @@ use redgrid_list::{List, ObjectError};
 use redgrid_testkit::{Action, Proxy};
 use redgrid_tests::{client, client_with, server, sha};
 
-/// Of a long list of nothing but marks, from the end to the front, a few at a time: the nearer end is the one, then the other.
+/// Of a long list of nothing but marks, from the end to the front, a few at a time: the nearer end
+/// is the one, then the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_element_of_a_long_list_is_taken_for_a_mark() {
     let server = server().await;
@@ -33,7 +34,7 @@ async fn no_element_of_a_long_list_is_taken_for_a_mark() {
 
 /// To remove is to need no memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_out_of_memory_lets_elements_go() {
+async fn a_server_out_of_memory_allows_removals() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let list: List<i64> = List::new(&client, "list");
@@ -61,7 +62,7 @@ fn partial(told: Result<u64, ObjectError>) -> (u64, ObjectError) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_in_parts_tells_how_many_are_done() {
+async fn a_chunked_call_reports_how_many_are_done() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let sure: List<i64, Long> = List::new(&client(&server).await, "list");

@@ -76,7 +76,7 @@ async fn a_stream_goes_by_index_while_others_change_the_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_share_a_stream_get_each_page_once() {
+async fn consumers_of_a_stream_get_each_page_once() {
     let (server, one, observer) = ground().await;
     let two = client(&server).await;
     let all: Vec<i64> = (0..2000).collect();
@@ -108,7 +108,7 @@ async fn those_who_share_a_stream_get_each_page_once() {
 
 /// The name of a cursor may be that of anything.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_cursor_is_neither_moved_nor_removed() {
+async fn an_invalid_cursor_is_neither_moved_nor_removed() {
     let (_server, client, observer) = ground().await;
     let list = of(&client, "list", &[1, 2, 3]).await;
     for words in [
@@ -147,7 +147,7 @@ async fn what_is_no_cursor_is_neither_moved_nor_removed() {
 
 /// What goes in front of others costs what it does by itself, however much of it there is.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_are_inserted_at_the_front_in_whole_parts() {
+async fn many_elements_are_inserted_in_front_in_whole_chunks() {
     let (_server, client, observer) = ground().await;
     let scripts = async || calls(&observer, "evalsha").await;
     let all: Vec<i64> = (0..5000).collect();
@@ -173,7 +173,7 @@ async fn many_are_inserted_at_the_front_in_whole_parts() {
 
 /// What would hold up the server goes in parts, and all of it is done.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_passes_many_elements_goes_in_parts() {
+async fn bulk_calls_are_chunked() {
     let (_server, client, observer) = ground().await;
     let all: Vec<i64> = (0..25_000).collect();
     let list = of(&client, "large", &all).await;

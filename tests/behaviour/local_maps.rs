@@ -52,7 +52,7 @@ async fn sees(prices: &Prices, key: &str, value: Option<u64>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_change_is_told_to_all_who_keep_the_key() {
+async fn every_change_is_sent_to_all_clients_that_cache_the_key() {
     let server = server().await;
     let ((one, here), (two, there)) = (prices(&server, "prices").await, prices(&server, "prices").await);
     assert!(here.set("a", &1).await.unwrap());
@@ -112,7 +112,7 @@ fn in_numbers(client: &Client) -> LocalCachedMap<String, i64, Text, Long> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_asked_of_the_whole_map_is_asked_of_the_server() {
+async fn whole_map_operations_use_the_server() {
     let server = server().await;
     let (_client, prices) = prices(&server, "prices").await;
     let all: HashMap<String, u64> = (0..1200).map(|n| (format!("k{n}"), n)).collect();
@@ -147,7 +147,7 @@ async fn what_is_asked_of_the_whole_map_is_asked_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_written_reads_it_whatever_others_read_meanwhile() {
+async fn a_writer_reads_its_own_write_despite_concurrent_reads() {
     let server = server().await;
     let (client, prices) = prices(&server, "prices").await;
     let readers = (0..4).map(|_| {
@@ -174,7 +174,7 @@ async fn whoever_has_written_reads_it_whatever_others_read_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_read_while_its_change_was_told_is_not_kept() {
+async fn a_value_whose_change_arrived_during_the_read_is_not_cached() {
     let server = server().await;
     let config = Config::from_url(&server.url()).unwrap();
     let behind = Arc::new(Before::behind(redgrid_core::server(&config).unwrap(), "HGET"));
@@ -195,7 +195,8 @@ async fn what_was_read_while_its_change_was_told_is_not_kept() {
                     changes.set("a", &2).await.unwrap();
                 }
             }
-            // The last to be told: where it has gone from the cache, what was told before has been heard.
+            // The last to be told: where it has gone from the cache, what was told before has been
+            // heard.
             changes.set("b", &2).await.unwrap();
             let heard = async {
                 while !gone.cached_keys().unwrap().is_empty() {
@@ -281,7 +282,7 @@ async fn a_map_that_has_gone_is_seen_to_have_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_understands_is_taken_for_a_change_of_all() {
+async fn an_unknown_message_invalidates_everything() {
     let server = server().await;
     let ((_client, prices), observer) = (prices(&server, "prices").await, server.observer().await.unwrap());
     prices.set("a", &1).await.unwrap();
@@ -344,7 +345,7 @@ async fn pulses_stop_when_nothing_is_read_and_begin_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn options_and_names_that_can_not_be_are_told_by_each_call() {
+async fn invalid_options_and_names_are_reported_by_each_call() {
     let server = server().await;
     let client = client(&server).await;
     let wrong = [
@@ -369,7 +370,7 @@ async fn options_and_names_that_can_not_be_are_told_by_each_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_tell_changes_nothing_and_who_may_not_listen_asks_the_server() {
+async fn without_publish_nothing_is_changed_and_without_subscribe_the_server_is_read() {
     let rules = "on >secret resetkeys ~* resetchannels &*:topic +@all";
     let server = RedisServer::builder().user("mute", "on >secret resetkeys ~* resetchannels +@all").user("deaf", rules);
     let server = server.start().await.unwrap();

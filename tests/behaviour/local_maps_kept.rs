@@ -1,4 +1,5 @@
-//! What a local cache keeps, and does not keep on, when its map ends, it is small, or nobody listens.
+//! What a local cache keeps, and does not keep on, when its map ends, it is small, or nobody
+//! listens.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -53,7 +54,7 @@ async fn a_map_that_expires_and_is_refilled_at_once_is_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_brought_at_the_start_is_kept_and_no_more_than_has_room() {
+async fn preloaded_entries_are_cached_up_to_the_limit() {
     let server = server().await;
     let writer = client(&server).await;
     let all: HashMap<String, u64> = (0..10).map(|n| (format!("k{n}"), n)).collect();
@@ -88,7 +89,7 @@ async fn the_smallest_caches_keep_something() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_listens_no_more_gives_nothing_out() {
+async fn a_client_without_subscription_serves_no_cached_values() {
     let server = server().await;
     let client = client(&server).await;
     let prices = Prices::with_options(&client, "prices", Options::default().max_stale(Duration::from_secs(3600)));

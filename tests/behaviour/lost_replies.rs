@@ -13,7 +13,8 @@ struct Harness {
     client: Client,
 }
 
-/// A client behind a proxy whose answers may take `response_timeout`, with every script known to the server.
+/// A client behind a proxy whose answers may take `response_timeout`, with every script known to
+/// the server.
 async fn harness(timeout: Duration) -> Harness {
     rig_on(server().await, timeout).await
 }
@@ -92,7 +93,7 @@ async fn a_lost_answer_to_a_renewal_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_to_those_who_only_look_are_asked_for_again() {
+async fn lost_replies_to_reads_are_retried() {
     let harness = harness(QUICK).await;
     let elsewhere = client(&harness.server).await;
     let held = Lock::new(&elsewhere, "a").acquire().await.unwrap();
@@ -151,7 +152,7 @@ async fn lost_answers_to_the_end_of_a_job_and_to_a_shutdown_do_no_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_to_an_extension_is_told_or_repaired() {
+async fn a_lost_reply_to_an_extension_is_reported_or_repaired() {
     let harness = harness(QUICK).await;
     let guard = Lock::new(&harness.client, "a").acquire().lease(Duration::from_secs(10)).await.unwrap();
     // Lengthening twice is once.
@@ -168,7 +169,8 @@ async fn a_lost_answer_to_an_extension_is_told_or_repaired() {
     harness.all_clear(QUICK).await;
 }
 
-/// Holds the first copy of an acquire back, lets the second be granted and released, and then lets the first arrive.
+/// Holds the first copy of an acquire back, lets the second be granted and released, and then lets
+/// the first arrive.
 async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
     let timeout = Duration::from_secs(2);
     let harness = rig_on(server, timeout).await;
@@ -186,7 +188,8 @@ async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
         tokio::time::sleep_until(limit).await;
     }
     assert_eq!(harness.proxy.release_held().await, 1);
-    // In time it is carried out: the copy takes what nobody asks for any more. Late it refuses itself.
+    // In time it is carried out: the copy takes what nobody asks for any more. Late it refuses
+    // itself.
     assert_eq!(harness.observer.exists("a").await.unwrap(), arrives_in_time);
     harness.all_clear(timeout).await;
 }
@@ -211,7 +214,7 @@ async fn late_copies_leave_nothing_on_the_newest_server_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_copy_whose_caller_gave_up_leaves_nothing() {
+async fn a_late_retransmission_of_a_cancelled_caller_leaves_nothing() {
     let timeout = Duration::from_secs(2);
     let harness = harness(timeout).await;
     harness.proxy.next(1, script!("acquire"), Action::Hold);

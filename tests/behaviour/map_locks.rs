@@ -25,7 +25,7 @@ async fn keys_have_locks_of_their_own_in_the_slot_of_the_map() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_computed_is_computed_by_one_at_a_time() {
+async fn values_are_computed_one_at_a_time() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let tasks = (0..60).map(|n| {
@@ -68,7 +68,7 @@ async fn values_are_computed_where_they_are_and_where_they_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_changes_a_key_without_its_lock_is_not_overwritten() {
+async fn a_change_without_the_keys_lock_is_not_overwritten() {
     let server = server().await;
     let client = client(&server).await;
     let map: Map<String, i64, Text, Long> = Map::<String, i64, Text>::new(&client, "m").with_codecs(Text, Long);

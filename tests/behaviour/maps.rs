@@ -70,7 +70,7 @@ async fn a_large_map_is_streamed_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_begins_anew_behind_another_process() {
+async fn a_stream_restarts_behind_another_process() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -123,7 +123,7 @@ async fn updates_of_two_clients_are_all_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_decoded_concerns_one_entry() {
+async fn an_undecodable_entry_does_not_affect_others() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     observer.cmd(&["HSET", "m", "\"a\"", "1", "\"b\"", "{\"x\":1}", "\"c\"", "3"]).await.unwrap();
@@ -157,7 +157,7 @@ async fn what_can_not_be_decoded_concerns_one_entry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stale_tokens_write_nothing_and_lost_answers_are_told() {
+async fn stale_tokens_write_nothing_and_lost_replies_are_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -178,7 +178,7 @@ async fn stale_tokens_write_nothing_and_lost_answers_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_is_what_its_model_is() {
+async fn a_map_matches_its_model() {
     let server = server().await;
     redgrid_tests::model::map(&client(&server).await, "model", 20).await;
 }

@@ -97,7 +97,7 @@ async fn a_large_one_is_streamed_and_cleared_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_written_leaves_nothing_half_done() {
+async fn a_failed_write_leaves_no_partial_change() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let url = server.url_via(proxy.addr());
@@ -144,7 +144,8 @@ async fn what_can_not_be_written_leaves_nothing_half_done() {
     assert_eq!(list.get_all("a").await.unwrap(), [1, 2]);
 }
 
-/// All that is there of a map: the keys of the server, those of the map, and their values in their order.
+/// All that is there of a map: the keys of the server, those of the map, and their values in their
+/// order.
 async fn all_of<Y: Kind>(
     observer: &Observer,
     map: &Multimap<String, u32, Json, Json, Y>,
@@ -201,7 +202,7 @@ async fn refused_without<Y: Kind>(denied: &str) -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_do_all_of_a_change_does_nothing_of_it() {
+async fn without_permission_for_all_of_a_change_nothing_is_changed() {
     use redgrid_multimap::{Lists, Sets};
 
     let removals = ["last", "remove_keys", "remove_all", "clear"];

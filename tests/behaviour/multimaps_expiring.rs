@@ -140,7 +140,7 @@ async fn a_server_without_lifetimes_of_fields_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_is_nowhere_and_is_taken_out_by_changes() {
+async fn expired_keys_are_absent_and_removed_by_changes() {
     let (_server, client, observer) = ready().await;
     let map = SetMultimapCache::<String, u32>::new(&client, "m");
     let fill = async || {
@@ -210,7 +210,7 @@ async fn a_change_of_an_answer_that_is_lost_is_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_again_before_it_is_taken_out_stays() {
+async fn a_key_inserted_again_before_its_removal_stays() {
     let (server, client, observer) = ready().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let map = SetMultimapCache::<String, u32>::new(&client, "m");
@@ -274,7 +274,7 @@ async fn refused_without(denied: &str) -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_end_lifetimes_changes_nothing() {
+async fn without_permission_to_expire_nothing_is_changed() {
     let (_server, _client, observer) = ready().await;
     if observer.query::<u64>(&["EVAL", "return redis.acl_check_cmd and 1 or 0", "0"]).await.unwrap() == 0 {
         // A script can not ask what its user may do: docs/acl.md says what follows.

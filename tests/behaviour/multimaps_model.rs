@@ -1,4 +1,5 @@
-//! Multimaps of every kind are what their model is: of sets and of lists, without lifetimes of keys, with those of ours and with those of the server.
+//! Multimaps of every kind are what their model is: of sets and of lists, without lifetimes of
+//! keys, with those of ours and with those of the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -23,15 +24,15 @@ type Step = (u8, u16, u16, u16, u8);
 const CROWD: u16 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn multimaps_are_what_their_models_are() {
+async fn multimaps_match_their_models() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 6).await;
 }
 
 /// The server takes out nothing: what is over stays stored, as for a moment it does everywhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn native_multimaps_are_what_their_models_are_beside_what_is_over() {
-    let name = "native_multimaps_are_what_their_models_are_beside_what_is_over";
+async fn native_multimaps_match_their_models_beside_expired_keys() {
+    let name = "native_multimaps_match_their_models_beside_expired_keys";
     let Some(server) = newest_that_keeps_what_is_over(name).await else { return };
     native([&client(&server).await, &client(&server).await], 6, true).await;
 }
@@ -168,7 +169,8 @@ async fn go_through<Y: Kind>(
     }
 }
 
-/// Whether another client sees what is to be there; not always all of it, as some of what looks takes out what is over.
+/// Whether another client sees what is to be there; not always all of it, as some of what looks
+/// takes out what is over.
 async fn look<Y: Kind>(map: &Map<Y>, model: &Model, (_, key, one, other, n): Step) -> bool {
     let mut found: BTreeMap<u16, Vec<u16>> = BTreeMap::new();
     for (key, value) in map.entries().try_collect::<Vec<_>>().await.unwrap() {

@@ -27,7 +27,8 @@ async fn ready() -> (RedisServer, Client, Observer) {
     (server, client, observer)
 }
 
-/// All keys that there are, as DBSIZE does not tell: it counts those that are over until they are taken out.
+/// All keys that there are, as DBSIZE does not tell: it counts those that are over until they are
+/// taken out.
 async fn keys_of(observer: &Observer) -> Vec<String> {
     let mut all: Vec<String> = observer.query(&["KEYS", "*"]).await.unwrap();
     all.sort();
@@ -117,7 +118,8 @@ async fn a_native_multimap_lives_and_is_renamed_with_all_its_keys() {
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     whole::<Native<Sets>>(&client, &observer).await;
-    // A key that ends before the map does so with its values, whatever end that gets and takes back.
+    // A key that ends before the map does so with its values, whatever end that gets and takes
+    // back.
     let map = NativeSetMultimapCache::<String, u32>::new(&client, "m");
     map.insert("a", &1).await.unwrap();
     map.expire_key("a", HOUR).await.unwrap();
@@ -134,7 +136,7 @@ async fn a_native_multimap_lives_and_is_renamed_with_all_its_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lifetimes_of_keys_go_along() {
+async fn lifetimes_of_keys_are_renamed_along() {
     let (_server, client, observer) = ready().await;
     let map = SetMultimapCache::<String, u32>::new(&client, "m");
     map.insert("a", &1).await.unwrap();
@@ -159,7 +161,7 @@ async fn lifetimes_of_keys_go_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_a_map_as_a_whole_is_bounded_and_done_once() {
+async fn whole_map_changes_are_bounded_and_executed_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());

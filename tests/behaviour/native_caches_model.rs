@@ -16,8 +16,8 @@ const CROWD: u16 = 1_000;
 
 /// The server takes out nothing: what is over stays stored, as for a moment it does everywhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_native_map_is_what_its_model_is_beside_what_is_over() {
-    let name = "a_native_map_is_what_its_model_is_beside_what_is_over";
+async fn a_native_map_matches_its_model_beside_expired_entries() {
+    let name = "a_native_map_matches_its_model_beside_expired_entries";
     let Some(server) = newest_that_keeps_what_is_over(name).await else { return };
     modelled([&client(&server).await, &client(&server).await], 8).await;
 }
@@ -25,7 +25,8 @@ async fn a_native_map_is_what_its_model_is_beside_what_is_over() {
 /// What is said of the end of what is put.
 #[derive(Debug, Clone, Copy)]
 enum Said {
-    /// Nothing: another value for what has to be there lives as that, and what may be new without an end.
+    /// Nothing: another value for what has to be there lives as that, and what may be new without
+    /// an end.
     Nothing,
     AsBefore,
     End(End),
@@ -74,7 +75,8 @@ impl Model {
         self.entries.get(&key).map(|(value, _)| *value)
     }
 
-    /// Puts it in, where `as_before` stands for what has not been said, or takes it out where its end has passed.
+    /// Puts it in, where `as_before` stands for what has not been said, or takes it out where its
+    /// end has passed.
     fn put(&mut self, key: u16, value: i64, said: Said, as_before: bool) {
         let before = self.entries.get(&key).map_or(End::Never, |(_, end)| *end);
         let end = match said {
@@ -98,7 +100,8 @@ impl Model {
     }
 }
 
-/// Maps and what they are to be, each through the same operations of two clients, and of one for whom it is a plain map.
+/// Maps and what they are to be, each through the same operations of two clients, and of one for
+/// whom it is a plain map.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);

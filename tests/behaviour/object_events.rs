@@ -48,7 +48,7 @@ async fn listeners(observer: &Observer, channel: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_kind_is_told_with_the_servers_word_for_it() {
+async fn each_event_has_the_servers_name() {
     let (_server, client, observer) = ready().await;
     let object = Object::new(&client, "a");
     let mut events = object.events(Kinds::changes()).enable().await.unwrap();
@@ -100,7 +100,7 @@ async fn each_kind_is_told_with_the_servers_word_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_new_is_told_by_servers_that_know_it() {
+async fn new_keys_are_reported_by_servers_that_support_it() {
     let (server, client, observer) = ready().await;
     let outcome = Object::new(&client, "a").events(Kind::Created).enable().await;
     if server.binary().version().major < 7 {
@@ -116,7 +116,7 @@ async fn what_is_new_is_told_by_servers_that_know_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_silent_is_told_of_and_enabled_only_where_asked() {
+async fn disabled_notifications_are_reported_and_enabled_on_request() {
     let (_server, client, observer) = ready().await;
     let object = Object::new(&client, "a");
     let off = object.events([Kind::Expired, Kind::Deleted]).await.unwrap_err();
@@ -171,7 +171,7 @@ async fn a_pattern_is_of_names_within_the_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn databases_are_told_apart() {
+async fn databases_are_distinguished() {
     let (server, _, observer) = ready().await;
     let client = client_with(&server.url(), |config| config.database(3)).await;
     let mut events = Object::new(&client, "a").events(Kind::Updated).enable().await.unwrap();
@@ -181,7 +181,7 @@ async fn databases_are_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_is_told_how_much_it_missed() {
+async fn a_slow_reader_learns_how_many_events_it_missed() {
     let (_server, client, observer) = ready().await;
     let mut slow = Object::new(&client, "a").events(Kind::Updated).enable().keeping(3).await.unwrap();
     let mut last = Object::new(&client, "b").events(Kind::Updated).await.unwrap();
@@ -221,7 +221,8 @@ async fn a_lost_connection_is_a_gap_and_events_go_on() {
         assert!(killed > 0, "round {round}");
         until_interrupted(&mut one).await;
         until_interrupted(&mut all).await;
-        // A new connection may tell of itself when all is in force again, which is one gap more: what was set before it may be missed.
+        // A new connection may tell of itself when all is in force again, which is one gap more:
+        // what was set before it may be missed.
         for events in [&mut one, &mut all] {
             let told = async {
                 loop {
@@ -247,7 +248,7 @@ async fn a_lost_connection_is_a_gap_and_events_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_has_forgotten_its_setting_is_told_of_or_set_again() {
+async fn a_lost_server_setting_is_reported_or_set_again() {
     let (server, client, observer) = ready().await;
     let object = Object::new(&client, "a");
     observer.cmd(&["CONFIG", "SET", SETTING, "KA"]).await.unwrap();
@@ -292,7 +293,7 @@ async fn a_read_that_finds_nothing_is_no_update() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_ask_or_listen_is_told_so() {
+async fn missing_permissions_are_reported() {
     let (server, _, observer) = ready().await;
     observer.cmd(&["CONFIG", "SET", SETTING, "KEA"]).await.unwrap();
     let base = "on >secret ~* +@all";
@@ -334,7 +335,7 @@ async fn who_may_not_ask_or_listen_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_are_checked_before_anybody_is_asked() {
+async fn arguments_are_checked_before_any_request() {
     let server = server().await;
     let client = client(&server).await;
     server.kill().await.unwrap();
@@ -352,7 +353,7 @@ async fn arguments_are_checked_before_anybody_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_for_ever_for_a_server_that_is_not_there_or_for_a_client_that_has_ended() {
+async fn waits_for_a_missing_server_or_an_ended_client_are_bounded() {
     let (server, client, observer) = ready().await;
     observer.cmd(&["CONFIG", "SET", SETTING, "KEA"]).await.unwrap();
     let mut one = Object::new(&client, "a").events(Kind::Expired).await.unwrap();

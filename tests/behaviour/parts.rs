@@ -1,4 +1,5 @@
-//! Many names and many keys at once: parts of 500 or about 4 MiB, so that a server does nothing else for a moment only.
+//! Many names and many keys at once: parts of 500 or about 4 MiB, so that a server does nothing
+//! else for a moment only.
 
 use std::collections::BTreeMap;
 

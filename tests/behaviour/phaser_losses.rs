@@ -13,7 +13,7 @@ const PARTIES: &str = "redgrid_phaser_parties:{a}";
 const ARRIVED: &str = "redgrid_phaser_arrived:{a}";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_publish_takes_part_in_phasers() {
+async fn without_publish_a_client_takes_part_in_phasers() {
     let server = server().await;
     let client = mute(&server).await;
     let phaser = Phaser::new(&client, "a");
@@ -29,7 +29,7 @@ async fn who_may_not_publish_takes_part_in_phasers() {
 
 /// Neither one that was not sent, nor one that was carried out, whoever asked for it is gone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registration_that_nobody_heard_of_begins_and_ends_nothing() {
+async fn an_unanswered_registration_begins_and_ends_nothing() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -113,7 +113,8 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
     assert_eq!(count(&observer, PARTIES).await, 1);
 }
 
-/// A server that forgot everything is told by the first party that leaves that there was a phaser, and does not end it for the others.
+/// A server that forgot everything is told by the first party that leaves that there was a phaser,
+/// and does not end it for the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_to_leave_a_phaser_that_was_forgotten_does_not_end_it() {
     let server = server().await;
@@ -125,9 +126,10 @@ async fn the_first_to_leave_a_phaser_that_was_forgotten_does_not_end_it() {
     assert_eq!(staying.arrive_and_wait().timeout(SOON).await.unwrap(), 1);
 }
 
-/// It stood still while it waited for the end of a phase, and is not known any more when it goes on.
+/// It stood still while it waited for the end of a phase, and is not known any more when it goes
+/// on.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_the_end_of_a_phase_arrives_at_no_later_one() {
+async fn a_waiter_for_a_phase_arrives_at_no_later_one() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -151,7 +153,7 @@ async fn who_waits_for_the_end_of_a_phase_arrives_at_no_later_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_end_whose_answer_is_lost_says_true() {
+async fn a_termination_with_a_lost_reply_returns_true() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let lossy = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(300 * MS)).await;

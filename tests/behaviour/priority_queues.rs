@@ -77,7 +77,7 @@ async fn the_smallest_comes_first_exactly_and_equals_as_they_came() {
 type Model = BTreeMap<(i64, u64), (u8, Prioritized)>;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_priority_queue_is_what_its_model_is() {
+async fn a_priority_queue_matches_its_model() {
     let server = server().await;
     let client = client(&server).await;
     for seed in seeds(6) {
@@ -201,7 +201,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_set_back_changes_no_order_and_what_is_no_element_is_told() {
+async fn a_clock_set_back_keeps_the_order_and_foreign_elements_are_reported() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
@@ -239,11 +239,12 @@ async fn a_clock_that_was_set_back_changes_no_order_and_what_is_no_element_is_to
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn equals_of_one_push_are_all_there_and_in_order_beside_what_is_no_element() {
+async fn equal_elements_of_one_push_are_ordered_beside_foreign_ones() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
-    // The last of its priority has no number to go on from; and one with another score, beside which no last is found.
+    // The last of its priority has no number to go on from; and one with another score, beside
+    // which no last is found.
     let short = member(3, 0, "")[..8].to_vec();
     for (score, foreign) in [("0", member(3, u64::MAX, "1")), ("0", short), ("5", member(1, 1, "1"))] {
         observer.cmd(&[b"ZADD".as_slice(), b"jobs", score.as_bytes(), &foreign]).await.unwrap();
@@ -260,11 +261,12 @@ async fn equals_of_one_push_are_all_there_and_in_order_beside_what_is_no_element
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_passes_the_queue_ends_beside_a_member_with_another_score() {
+async fn a_transfer_ends_beside_a_member_with_another_score() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
-    // So that a search of several parts has them in a list as well, which is passed from its beginning each time.
+    // So that a search of several parts has them in a list as well, which is passed from its
+    // beginning each time.
     observer.cmd(&["CONFIG", "SET", "zset-max-listpack-entries", "2000"]).await.unwrap();
     let all: Vec<u64> = (0..600).collect();
     queue.push_many(all.iter().map(|n| (n, 3))).await.unwrap();
@@ -295,7 +297,7 @@ async fn what_passes_the_queue_ends_beside_a_member_with_another_score() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_be_done_by_halves_only_is_not_done() {
+async fn operations_that_cannot_complete_are_not_begun() {
     let users = ["-set", "-zrem", "-zadd"].map(|less| (less, format!("on >secret ~* &* +@all {less}")));
     let mut builder = RedisServer::builder();
     for (name, rules) in &users {
@@ -327,7 +329,7 @@ async fn what_may_be_done_by_halves_only_is_not_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_element_moves_to_an_end_of_a_list_and_wakes_who_waits_there() {
+async fn an_element_moves_to_a_list_and_wakes_its_waiter() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let (queue, plain): (PriorityQueue<u64>, Queue<u64>) =

@@ -116,7 +116,7 @@ async fn a_late_copy_of_a_take_that_found_nothing_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_take_was_given_goes_back_when_the_client_ends_before_it_is_polled() {
+async fn an_unpolled_take_is_put_back_when_the_client_ends() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: Queue<u64> = Queue::new(&client, "jobs");
@@ -132,7 +132,7 @@ async fn what_a_take_was_given_goes_back_when_the_client_ends_before_it_is_polle
 }
 
 #[tokio::test]
-async fn who_waits_is_told_while_something_is_put_back_that_nobody_answers() {
+async fn waiters_are_notified_while_a_put_back_is_unanswered() {
     let book = Book::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
@@ -162,7 +162,7 @@ async fn who_waits_is_told_while_something_is_put_back_that_nobody_answers() {
 }
 
 #[tokio::test]
-async fn elements_that_are_lost_are_told() {
+async fn lost_elements_are_reported() {
     let book = Book::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
@@ -187,7 +187,7 @@ async fn elements_that_are_lost_are_told() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_put_back_keeps_no_client() {
+async fn a_failing_put_back_does_not_keep_the_client_alive() {
     let book = Book::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
@@ -204,11 +204,12 @@ async fn what_can_not_be_put_back_keeps_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whose_time_is_over_gets_what_has_come_since_the_last_look() {
+async fn an_expired_take_gets_elements_that_arrived_since_the_last_poll() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: Queue<u64> = Queue::new(&client, "jobs");
-    // Of looks at 0, 10, 30, 70, … ms the one at 1,270 is the last but the one at its end. A machine that stands still misses that.
+    // Of looks at 0, 10, 30, 70, … ms the one at 1,270 is the last but the one at its end. A
+    // machine that stands still misses that.
     for _ in 0..5 {
         let waiting = tokio::spawn({
             let queue = queue.clone();

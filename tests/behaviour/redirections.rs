@@ -43,7 +43,7 @@ impl Topology for Two {
 }
 
 #[tokio::test]
-async fn a_slot_on_its_way_to_a_node_that_is_down_is_asked_for_with_pauses() {
+async fn a_moving_slot_at_a_dead_node_is_retried_with_pauses() {
     let sends_on = |_: &Request| Err(ServerError::Refused { code: Code::Ask, message: "ASK 1 target:1".into() });
     let is_down = |_: &Request| Err(ServerError::NotSent { reason: "no connection".into() });
     let owner = Arc::new(FakeServer::new("owner:1", sends_on));
@@ -59,7 +59,7 @@ async fn a_slot_on_its_way_to_a_node_that_is_down_is_asked_for_with_pauses() {
 }
 
 #[tokio::test]
-async fn what_a_primary_grants_after_it_was_replaced_is_not_believed() {
+async fn a_grant_of_a_replaced_primary_is_not_valid() {
     let owner = Arc::new(FakeServer::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
     let target = Arc::new(FakeServer::new("target:1", granting("1700000000000001")));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
@@ -76,7 +76,7 @@ async fn what_a_primary_grants_after_it_was_replaced_is_not_believed() {
 
 /// The same of a renewal: the hold ends when its last lease does.
 #[tokio::test(start_paused = true)]
-async fn what_a_primary_renews_after_it_was_replaced_moves_no_deadline() {
+async fn a_renewal_of_a_replaced_primary_moves_no_deadline() {
     let renews = |request: &Request| match request.label() {
         "lock/acquire" => Ok(granted("1700000000000000")),
         _ => Ok(Reply::Array(vec![Reply::Int(1)])),
@@ -98,7 +98,7 @@ async fn what_a_primary_renews_after_it_was_replaced_moves_no_deadline() {
 }
 
 #[tokio::test]
-async fn a_primary_that_hangs_is_not_waited_for_once_it_was_replaced() {
+async fn a_hanging_replaced_primary_is_not_waited_for() {
     let owner = Arc::new(FakeServer::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
     let target = Arc::new(FakeServer::new("target:1", granting("1700000000000001")));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
@@ -112,10 +112,10 @@ async fn a_primary_that_hangs_is_not_waited_for_once_it_was_replaced() {
     assert_eq!(guard.token().get(), 1_700_000_000_000_001);
 }
 
-/// A node that was given up and opened anew, say: what was in force at the former one was forgotten where a new watcher
-/// came first.
+/// A node that was given up and opened anew, say: what was in force at the former one was forgotten
+/// where a new watcher came first.
 #[tokio::test]
-async fn an_interruption_by_another_node_at_the_same_address_is_told() {
+async fn an_interruption_by_another_node_at_the_same_address_is_reported() {
     let node = || Arc::new(FakeServer::new("same:1", |_| Ok(Reply::Nil)));
     let two = Arc::new(Two { owner: node(), target: node(), changes: watch::Sender::new(0) });
     let config = Config::single("same").unwrap();
@@ -136,7 +136,7 @@ async fn an_interruption_by_another_node_at_the_same_address_is_told() {
 }
 
 #[tokio::test]
-async fn what_a_primary_answers_to_a_change_after_it_was_replaced_is_unknown() {
+async fn a_change_answered_by_a_replaced_primary_is_unknown() {
     let owner = Arc::new(FakeServer::new("owner:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
     let target = Arc::new(FakeServer::new("target:1", |_| Ok(Reply::Int(1))));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });

@@ -43,7 +43,7 @@ async fn a_forgotten_lock_survives_a_shutdown() {
 
 /// By a clock that nobody holds up: until its lease is over it is known, and then it is not.
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_lock_leaves_no_name_behind() {
+async fn a_forgotten_lock_leaves_no_entry() {
     let server = Arc::new(FakeServer::new("one:1", granting(TOKEN)));
     let client = Client::over_one(server, Config::single("one").unwrap(), Clock::runtime()).unwrap();
     let (lock, lease) = (Lock::new(&client, "a"), Duration::from_secs(2));
@@ -91,7 +91,7 @@ async fn a_shorter_lease_does_not_cut_the_time_a_job_keeps_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_those_who_take_a_lock_at_once_in_one_process_the_highest_token_holds_it() {
+async fn concurrent_takeovers_in_a_process_leave_the_highest_token() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -112,7 +112,7 @@ async fn of_those_who_take_a_lock_at_once_in_one_process_the_highest_token_holds
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_contact_nobody_is_told_that_others_hold_the_lock() {
+async fn without_contact_a_caller_does_not_get_contended() {
     let server = server().await;
     let client = client(&server).await;
     server.kill().await.unwrap();
@@ -153,9 +153,10 @@ async fn an_extension_without_contact_ends_when_its_patience_is_over() {
     guard.forget();
 }
 
-/// What several ask at the same time leaves as one request; of those who have left by then nothing does.
+/// What several ask at the same time leaves as one request; of those who have left by then nothing
+/// does.
 #[tokio::test]
-async fn what_is_asked_by_nobody_any_more_does_not_leave() {
+async fn a_cancelled_request_is_not_sent() {
     for kept in [false, true] {
         let added = Arc::new(Mutex::new(None::<Vec<String>>));
         let answer = {
@@ -197,7 +198,7 @@ async fn what_is_asked_by_nobody_any_more_does_not_leave() {
 
 /// Those who stand behind a request are told when the client ends, and not when their time is over.
 #[tokio::test]
-async fn who_stands_behind_a_request_is_told_of_a_shutdown_at_once() {
+async fn a_queued_request_is_notified_of_a_shutdown_at_once() {
     let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))).stuck_at("INCRBY"));
     let config = Config::single("one").unwrap().response_timeout(SOON * 10);
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
@@ -217,8 +218,9 @@ async fn who_stands_behind_a_request_is_told_of_a_shutdown_at_once() {
     assert!(matches!(late, Err(AtomicError::ShuttingDown { .. })), "{late:?}");
 }
 
-/// A thief looks once more for what it took, when whoever it robbed can not hand it on any more. By then it may be robbed itself, and
-/// the server may have lost all: what it finds free it takes, and nobody of it would have had it.
+/// A thief looks once more for what it took, when whoever it robbed can not hand it on any more. By
+/// then it may be robbed itself, and the server may have lost all: what it finds free it takes, and
+/// nobody of it would have had it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
     let server = server().await;

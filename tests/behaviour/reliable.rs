@@ -66,7 +66,7 @@ async fn messages_come_by_priority_and_in_order_and_are_over_when_acknowledged()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_settled_comes_back_to_its_place_until_it_is_dead() {
+async fn an_unsettled_message_returns_to_its_position_until_it_is_dead() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     queue.set_settings(&QueueSettings { max_attempts: Some(2), ..QueueSettings::default() }).await.unwrap();
@@ -75,7 +75,8 @@ async fn what_is_not_settled_comes_back_to_its_place_until_it_is_dead() {
     let receipt = lost.receipt().clone();
     drop(lost);
     let id = receipt.message_id();
-    // Nobody does anything but the next who receives: `b` may come first, `a` as soon as its time is over.
+    // Nobody does anything but the next who receives: `b` may come first, `a` as soon as its time
+    // is over.
     wait_until(SOON, async || queue.counts().await.unwrap().ready == 2).await;
     let both = queue.receive_many(2).visibility(SHORT).await.unwrap();
     assert_eq!((values(&both), both[0].attempt(), both[1].attempt()), (vec!["a".to_owned(), "b".into()], 2, 1));
@@ -98,7 +99,7 @@ async fn what_is_not_settled_comes_back_to_its_place_until_it_is_dead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_acknowledgement_counts_while_nobody_else_was_given_the_message() {
+async fn a_late_acknowledgement_counts_until_another_delivery() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     queue.push("a").await.unwrap();
@@ -182,7 +183,7 @@ async fn patient(server: &RedisServer) -> Client {
 
 /// What is told while a look is under way, which did not see it.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_told_while_it_is_looked_for_is_not_forgotten() {
+async fn a_notification_during_a_poll_is_not_lost() {
     let server = server().await;
     let (here, there) = (queue(&patient(&server).await), queue(&patient(&server).await));
     for _ in 0..100 {
@@ -194,7 +195,7 @@ async fn what_is_told_while_it_is_looked_for_is_not_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_woken_by_a_push_and_by_what_comes_due() {
+async fn a_waiter_is_woken_by_a_push_and_by_a_due_message() {
     let server = server().await;
     let (here, there) = (queue(&patient(&server).await), queue(&patient(&server).await));
     let observer = server.observer().await.unwrap();
@@ -280,7 +281,7 @@ async fn a_deduplication_id_counts_within_its_window_although_the_message_is_ove
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_are_everybodys_and_what_they_forbid_is_told() {
+async fn settings_are_shared_and_their_limits_are_reported() {
     let server = server().await;
     let (here, there) = (queue(&client(&server).await), queue(&client(&server).await));
     assert_eq!(there.settings().await.unwrap(), QueueSettings::default());
@@ -319,7 +320,7 @@ async fn settings_are_everybodys_and_what_they_forbid_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_received_within_its_lifetime_is_dropped_and_who_has_it_is_let_finish() {
+async fn an_expired_message_is_dropped_unless_a_consumer_has_it() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     let observer = server.observer().await.unwrap();
@@ -379,7 +380,7 @@ async fn a_value_that_can_not_be_read_concerns_its_message_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_is_refused_before_anything_is_asked() {
+async fn invalid_calls_are_rejected_before_any_request() {
     let server = server().await;
     let client = client(&server).await;
     let queue = queue(&client);

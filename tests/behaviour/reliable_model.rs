@@ -1,7 +1,7 @@
 //! A reliable queue is what its model is, on one server and on a cluster.
 //!
-//! Times are either so long that they do not end, or so short that they have ended when the next step begins: that waits until the server's
-//! time has gone on.
+//! Times are either so long that they do not end, or so short that they have ended when the next
+//! step begins: that waits until the server's time has gone on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,13 +16,13 @@ const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_is_what_its_model_is() {
+async fn a_queue_matches_its_model() {
     let server = server().await;
     modelled(&client(&server).await, 12).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_in_a_cluster_is_what_its_model_is() {
+async fn a_queue_in_a_cluster_matches_its_model() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let seeds = cluster.addrs().into_iter().map(|addr| addr.to_string());
     let client = Client::connect(Config::cluster(seeds).unwrap()).await.unwrap();

@@ -39,7 +39,7 @@ async fn ready() -> (RedisServer, Client, Observer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_subscriber_gets_what_is_published_while_it_is_one() {
+async fn each_subscriber_gets_messages_published_during_its_subscription() {
     let (server, client, observer) = ready().await;
     let (topic, elsewhere) = (news(&client), redgrid_tests::client(&server).await);
     assert_eq!(topic.publish("nobody").await.unwrap().subscribers, 0);
@@ -70,7 +70,7 @@ async fn each_subscriber_gets_what_is_published_while_it_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_acknowledged_comes_again_to_whoever_goes_on() {
+async fn unacknowledged_messages_are_redelivered_to_the_continuing_subscriber() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().as_subscriber("one").again_after(Duration::ZERO).await.unwrap();
@@ -140,7 +140,7 @@ async fn a_silent_subscriber_is_taken_out_and_one_that_lives_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_taken_out_is_told_a_gap_and_goes_on() {
+async fn an_evicted_subscriber_gets_a_gap_and_continues() {
     let (_server, client, observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().await.unwrap();
@@ -161,7 +161,7 @@ async fn who_was_taken_out_is_told_a_gap_and_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gap_of_who_was_taken_out_outlives_lost_answers_and_dropped_calls() {
+async fn the_gap_of_an_evicted_subscriber_survives_lost_replies_and_dropped_calls() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&proxy.url(), |config| config.response_timeout(Duration::from_millis(500))).await;
@@ -209,7 +209,7 @@ async fn the_gap_of_who_was_taken_out_outlives_lost_answers_and_dropped_calls() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_acknowledged_does_not_come_again_behind_a_lost_connection() {
+async fn acknowledged_messages_are_not_redelivered_after_a_lost_connection() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().at_most(3).look_every(Duration::from_millis(50)).await.unwrap();
@@ -240,7 +240,7 @@ async fn what_is_acknowledged_does_not_come_again_behind_a_lost_connection() {
 
 /// The first of three comes again over a new connection, behind which nothing was read yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_before_a_new_connection_read_it_does_not_come_again() {
+async fn messages_acknowledged_before_a_reconnect_are_not_redelivered() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().again_after(Duration::ZERO).await.unwrap();
@@ -264,7 +264,7 @@ async fn what_was_acknowledged_before_a_new_connection_read_it_does_not_come_aga
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_lost_only_his_group_finds_out() {
+async fn a_subscriber_that_lost_its_group_detects_it() {
     let (_server, client, observer) = ready().await;
     let topic = news(&client);
     let look = Duration::from_millis(50);

@@ -1,4 +1,5 @@
-//! What is published to a reliable topic comes to each subscriber: all of it, in order, and again only as promised.
+//! What is published to a reliable topic comes to each subscriber: all of it, in order, and again
+//! only as promised.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -21,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const MOST: usize = 4;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_published_comes_to_each_subscriber_in_order() {
+async fn published_messages_reach_each_subscriber_in_order() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let publishers = [client(&server).await, client(&server).await];
@@ -100,7 +101,8 @@ impl Room<'_> {
         ReliableTopic::new(&self.publishers[by], &self.name)
     }
 
-    /// Publishes some, by two clients at the same time, and as Redisson does; tells them in their order.
+    /// Publishes some, by two clients at the same time, and as Redisson does; tells them in their
+    /// order.
     async fn published(&self, count: usize, random: &mut fastrand::Rng) -> Vec<(MessageId, String)> {
         let from = self.log.len();
         let all: Vec<(u8, String)> = (from..from + count).map(|n| (random.u8(..3), format!("message {n}"))).collect();
@@ -248,7 +250,8 @@ impl Ear {
             let Some(listening) = &mut self.ends else { return };
             let Ok(delivery) = one else {
                 assert!(std::mem::take(&mut self.is_removed), "{}: a gap {about}", self.id);
-                // What was dropped meanwhile does not come, and what was acknowledged behind another one comes again.
+                // What was dropped meanwhile does not come, and what was acknowledged behind
+                // another one comes again.
                 self.gap = log.len();
                 listening.acknowledged.clear();
                 listening.next = self.behind.max(listening.came.last().map_or(0, |last| last + 1))..=self.gap;

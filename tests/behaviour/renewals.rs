@@ -72,7 +72,7 @@ async fn a_wrong_type_and_a_denied_key_do_not_end_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_lock_is_told_within_one_renewal_interval() {
+async fn a_deleted_lock_is_reported_within_one_renewal_interval() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(3))).await;
@@ -132,7 +132,7 @@ async fn a_new_command_connection_has_all_holds_looked_after() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_lock_with_a_fixed_lease_is_told_as_soon_as_a_renewed_one() {
+async fn a_deleted_lock_with_a_fixed_lease_is_reported_as_soon_as_a_renewed_one() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(60)).await.unwrap();

@@ -85,7 +85,8 @@ async fn a_long_reply_and_a_long_request_are_no_silence() {
     let server = server().await;
     let narrow = Narrow { dials: Arc::default() };
     let slow = client_with(&server.url(), |config| {
-        // The value takes four seconds: longer than a request may, and longer than a server may be silent.
+        // The value takes four seconds: longer than a request may, and longer than a server may be
+        // silent.
         config.response_timeout(Duration::from_secs(1)).dialer(narrow.clone())
     })
     .await;

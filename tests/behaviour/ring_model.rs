@@ -9,7 +9,7 @@ use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ring_is_what_its_model_is() {
+async fn a_ring_matches_its_model() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 8).await;
 }
@@ -50,7 +50,8 @@ fn told(told: Result<u64, ObjectError>) -> Option<u64> {
     }
 }
 
-/// Rings and what they are to be, each through the same operations of two clients and of one that knows nothing of rings.
+/// Rings and what they are to be, each through the same operations of two clients and of one that
+/// knows nothing of rings.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);

@@ -156,7 +156,7 @@ async fn sharers_with_a_fixed_lease_end_one_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_read_is_renewed_and_its_keys_with_it() {
+async fn a_read_lock_is_renewed_with_its_keys() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.watchdog_lease(2000 * MS)).await;
     let observer = server.observer().await.unwrap();
@@ -242,7 +242,7 @@ async fn a_reader_that_asks_to_write_would_wait_for_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn force_tells_readers_and_the_writer() {
+async fn force_notifies_readers_and_the_writer() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     listening(&server, &one).await;
@@ -336,7 +336,7 @@ async fn a_read_that_is_forgotten_ends_with_its_lease_also_when_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_is_not_polled_delays_nobody() {
+async fn an_unpolled_reader_delays_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let lock = RwLock::new(&client, "a");

@@ -78,8 +78,9 @@ async fn a_waiting_writer_enters_however_readers_overlap() {
             write.release().await.unwrap();
         }
         waits.sort();
-        // The longest read and a stretch; the rest is what a busy machine takes for messages and timers. It could be twice that,
-        // and still be told from waiting for a moment in which nobody reads: there is none.
+        // The longest read and a stretch; the rest is what a busy machine takes for messages and
+        // timers. It could be twice that, and still be told from waiting for a moment in which
+        // nobody reads: there is none.
         let most = Duration::from_micros(readers.longest.load(SeqCst)) + STRETCH;
         println!("{waits:?}, with sections of at most {most:?} and a stretch");
         assert!(waits[5] <= most * 4 + 500 * MS, "{waits:?}, {most:?}");
@@ -253,7 +254,7 @@ async fn a_fair_one_is_entered_in_the_order_of_asking_by_readers_and_writers_of_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_in_a_fair_one_enters_again_past_the_line_and_who_gives_up_leaves_it() {
+async fn a_fair_holder_reenters_past_the_queue_and_a_cancelled_one_leaves_it() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);

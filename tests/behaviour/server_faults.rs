@@ -43,7 +43,7 @@ async fn a_server_killed_and_restarted_with_its_data_keeps_the_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scripts_flushed_in_a_loop_disturb_nobody() {
+async fn repeated_script_flushes_have_no_effect() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -95,7 +95,7 @@ async fn a_key_of_another_type_is_named_as_such_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_permission_is_told_and_leaves_no_lock_without_a_lifetime() {
+async fn missing_permissions_are_reported_and_leave_no_lock_without_lifetime() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     observer.cmd(&["ACL", "SETUSER", "reader", "on", ">secret", "~*", "&*", "+@all", "-@scripting"]).await.unwrap();
@@ -157,7 +157,8 @@ async fn an_application_that_starts_before_its_server_works_once_it_is_there() {
     early.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// It ended `Unavailable` after `response_timeout × (retries + 1)`, however much longer it was to wait.
+/// It ended `Unavailable` after `response_timeout × (retries + 1)`, however much longer it was to
+/// wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
     let server = server().await;
@@ -229,7 +230,7 @@ async fn a_server_that_loads_its_data_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_deleted_at_once_is_told_and_the_lock_can_be_had_again() {
+async fn a_deleted_database_is_reported_and_the_lock_can_be_acquired_again() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;

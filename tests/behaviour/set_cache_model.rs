@@ -33,7 +33,7 @@ static OVER: Script<1> = Script::new(
 const CROWD: u16 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_set_of_values_with_lifetimes_is_what_its_model_is() {
+async fn a_set_with_lifetimes_matches_its_model() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 8).await;
 }
@@ -98,7 +98,8 @@ fn put(model: &mut Model, value: u16, end: End) {
     };
 }
 
-/// Sets and what they are to be, each through the same operations of two clients, and of one that writes to the sorted set.
+/// Sets and what they are to be, each through the same operations of two clients, and of one that
+/// writes to the sorted set.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);

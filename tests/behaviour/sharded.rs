@@ -13,7 +13,7 @@ pub(super) async fn keys(observer: &Observer) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_map_is_what_a_map_is() {
+async fn a_sharded_map_behaves_like_a_map() {
     let server = server().await;
     let client = client(&server).await;
     let map: ShardedMap<u64, i64, Text, Long> =
@@ -97,7 +97,7 @@ async fn a_sharded_map_is_what_a_map_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_set_is_what_a_set_is() {
+async fn a_sharded_set_behaves_like_a_set() {
     let server = server().await;
     let client = client(&server).await;
     let set: ShardedSet<u32> = ShardedSet::new(&client, "s");
@@ -128,7 +128,7 @@ async fn a_sharded_set_is_what_a_set_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_bit_set_is_what_a_bit_set_is() {
+async fn a_sharded_bit_set_behaves_like_a_bit_set() {
     let server = server().await;
     let client = client(&server).await;
     // Parts of 128 bits, the last one of 104.
@@ -188,7 +188,7 @@ async fn a_sharded_bit_set_is_what_a_bit_set_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_bit_set_has_bits_beyond_what_a_string_holds() {
+async fn a_sharded_bit_set_has_more_bits_than_a_string() {
     let server = server().await;
     let client = client(&server).await;
     let set = ShardedBitSet::new(&client, "b");
@@ -202,9 +202,10 @@ async fn a_sharded_bit_set_has_bits_beyond_what_a_string_holds() {
     assert!(server.observer().await.unwrap().exists("{b}:shards").await.unwrap());
 }
 
-/// The share of errors is that which was asked for, to a tenth, although parts have more or fewer elements by chance.
+/// The share of errors is that which was asked for, to a tenth, although parts have more or fewer
+/// elements by chance.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_filter_finds_no_more_than_asked_for() {
+async fn a_sharded_filter_keeps_its_error_rate() {
     let server = server().await;
     let client = client(&server).await;
     for (share, elements, shards, probes) in [(0.02, 6_400_u64, 32, 50_000_u64), (0.1, 1_600, 16, 20_000)] {

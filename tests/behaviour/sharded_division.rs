@@ -63,7 +63,7 @@ async fn an_object_is_divided_once_and_all_others_go_by_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_failed_is_named_by_its_part() {
+async fn failures_are_named_by_shard() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let map: ShardedMap<u32, u32> = ShardedMap::new(&client, "m").with_shards(4);
@@ -128,7 +128,7 @@ async fn an_object_lives_and_ends_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_about_the_division_are_asked_for_again_and_those_of_changes_are_told() {
+async fn lost_replies_about_the_layout_are_retried_and_those_of_changes_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -146,7 +146,8 @@ async fn lost_answers_about_the_division_are_asked_for_again_and_those_of_change
     assert!(matches!(&told, Err(ObjectError::Shards { .. })), "{told:?}");
 }
 
-/// What says how an object is divided outlives its parts: else those that come later would be where nobody looks.
+/// What says how an object is divided outlives its parts: else those that come later would be where
+/// nobody looks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lifetime_is_of_parts_and_not_of_their_division() {
     let server = server().await;
@@ -182,7 +183,7 @@ async fn a_lifetime_is_of_parts_and_not_of_their_division() {
 
 /// Who knows a former division does not take the one that is there now for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ends_an_object_goes_by_its_division_as_it_is() {
+async fn an_end_uses_the_current_layout() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();
@@ -212,7 +213,7 @@ async fn what_ends_an_object_goes_by_its_division_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_another_filter_is_told() {
+async fn a_shard_of_another_filter_is_reported() {
     let server = server().await;
     let client = client(&server).await;
     let filter: ShardedBloomFilter<u64> = ShardedBloomFilter::new(&client, "f");
@@ -227,7 +228,7 @@ async fn a_part_of_another_filter_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_whose_parts_can_have_none_stores_nothing() {
+async fn a_name_without_possible_shards_stores_nothing() {
     let server = server().await;
     let client = client(&server).await;
     for (length, is_good) in [(1017, true), (1018, false), (1024, false)] {

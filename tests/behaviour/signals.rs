@@ -23,7 +23,7 @@ async fn listening(observer: &Observer, channel: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_lets_everybody_on_until_it_is_reset() {
+async fn an_event_wakes_all_waiters_until_it_is_reset() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -51,9 +51,10 @@ async fn all_end_but_events(observer: &Observer) {
     assert!(left > 29 * 24 * 3_600_000, "{left}");
 }
 
-/// Set and reset between two looks: who waited goes on all the same. Without messages, by its own look.
+/// Set and reset between two looks: who waited goes on all the same. Without messages, by its own
+/// look.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_goes_on_although_the_event_is_reset_at_once() {
+async fn a_waiter_completes_although_the_event_is_reset_at_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -124,7 +125,7 @@ async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
 
 /// One goes on for each notification, whoever is dropped on the way.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notification_is_eaten_by_nobody_who_is_dropped() {
+async fn a_dropped_waiter_consumes_no_notification() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -210,7 +211,8 @@ async fn a_shutdown_leaves_the_line_and_passes_on() {
     assert!(!Notify::new(&one, "a").notify_one().await.unwrap());
 }
 
-/// A stock that many take from and many fill, each only under the lock; nobody takes what is not there, and nobody sleeps on.
+/// A stock that many take from and many fill, each only under the lock; nobody takes what is not
+/// there, and nobody sleeps on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_condition_loses_no_wake_up() {
     let server = server().await;
@@ -321,7 +323,7 @@ async fn a_condition_works_with_a_fair_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notification_of_who_is_killed_or_dropped_goes_to_the_next() {
+async fn a_notification_of_a_killed_or_dropped_waiter_goes_to_the_next() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;

@@ -83,7 +83,8 @@ async fn tries_become_rarer_up_to_the_longest_pause() {
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     guard.release().await.unwrap();
     let tries = tries.lock().unwrap();
-    // 4, 8, 16, 32, 64, 64 … ms, each at least half of that: at most two at once and 36 more; a busy machine makes fewer.
+    // 4, 8, 16, 32, 64, 64 … ms, each at least half of that: at most two at once and 36 more; a
+    // busy machine makes fewer.
     assert!((5..=40).contains(&tries.len()), "{}", tries.len());
     // Pauses grow: half of the fifth is more than the whole of the first.
     let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -138,7 +139,7 @@ async fn spinning_waiters_that_leave_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_asks_twice_is_told_where_nobody_enters_twice() {
+async fn a_second_try_of_a_holder_fails_without_reentry() {
     let server = server().await;
     let client = client(&server).await;
     let me = Holder::new();
@@ -160,7 +161,7 @@ async fn a_holder_that_asks_twice_is_told_where_nobody_enters_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_waits_twice_gets_in_once_where_nobody_enters_twice() {
+async fn a_second_wait_of_a_holder_enters_once_without_reentry() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (lock, me) = (Lock::new(&two, "a").non_reentrant(), Holder::new());

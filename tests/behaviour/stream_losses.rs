@@ -1,4 +1,5 @@
-//! Copies that come late, answers that are lost and groups that go back: no entry is given to nobody, and what is in hand comes once.
+//! Copies that come late, answers that are lost and groups that go back: no entry is given to
+//! nobody, and what is in hand comes once.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ async fn is_held(consumer: &mut Consumer<String, u32>, proxy: &Proxy) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_comes_late_gives_nothing_to_nobody() {
+async fn a_late_retransmission_delivers_nothing() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
@@ -68,7 +69,7 @@ async fn a_copy_that_comes_late_gives_nothing_to_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_on_its_way_to_one_who_left_comes_to_the_next_of_its_name() {
+async fn entries_of_a_cancelled_read_go_to_the_next_of_its_name() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let (client, elsewhere) = (through(&proxy, &server, 3_000).await, client(&server).await);
@@ -88,7 +89,7 @@ async fn what_was_on_its_way_to_one_who_left_comes_to_the_next_of_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lost_answer_told_of_a_group_that_was_set_back_comes() {
+async fn entries_of_a_lost_reply_after_a_group_reset_are_delivered() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
@@ -110,7 +111,7 @@ async fn what_a_lost_answer_told_of_a_group_that_was_set_back_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_over_and_what_is_new_come_in_turn_also_where_an_answer_is_lost() {
+async fn claimed_and_new_entries_alternate_despite_a_lost_reply() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
@@ -125,7 +126,8 @@ async fn what_is_taken_over_and_what_is_new_come_in_turn_also_where_an_answer_is
     let mut consumer = consumer.page(1).claim_idle(Duration::from_secs(600));
     let mut hand = vec![next(&mut consumer).await, next(&mut consumer).await];
     assert_eq!(hand[1].attempt(), 1, "a new one behind the first that it took over");
-    // The second that it takes over is lost on its way, and comes all the same; what is in hand does not.
+    // The second that it takes over is lost on its way, and comes all the same; what is in hand
+    // does not.
     proxy.next(1, "XAUTOCLAIM", Action::SwallowReply);
     hand.push(next(&mut consumer).await);
     assert_eq!(proxy.counts().swallowed, 1);
@@ -169,7 +171,7 @@ async fn a_group_that_counts_more_than_there_is_hides_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_read_hides_nothing_beside_it() {
+async fn an_undecodable_entry_hides_no_other() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let stream: Texts = Stream::new(&client, "s");
@@ -199,7 +201,7 @@ async fn what_can_not_be_read_hides_nothing_beside_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_removed_does_not_hide_what_is_pending_behind_it() {
+async fn a_removed_entry_does_not_hide_pending_ones() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
@@ -213,7 +215,7 @@ async fn what_was_removed_does_not_hide_what_is_pending_behind_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_of_what_can_not_be_a_name_ends() {
+async fn a_consumer_with_an_invalid_name_ends() {
     let server = server().await;
     let client = client(&server).await;
     let mut consumer = Texts::new(&client, "").group("g").consumer("c");
@@ -224,7 +226,7 @@ async fn a_consumer_of_what_can_not_be_a_name_ends() {
 
 /// Where the poll is refused, only messages and the look of each five seconds tell.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_wakes_who_waits() {
+async fn a_message_wakes_waiters() {
     let server = server().await;
     let (client, elsewhere, observer) =
         (client(&server).await, client(&server).await, server.observer().await.unwrap());

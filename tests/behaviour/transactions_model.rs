@@ -76,9 +76,10 @@ impl Held {
     }
 }
 
-/// A bucket, a map and a set within a transaction, and behind it, are what their models are, whatever others make of the bucket meanwhile.
+/// A bucket, a map and a set within a transaction, and behind it, are what their models are,
+/// whatever others make of the bucket meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_is_what_its_model_is() {
+async fn a_transaction_matches_its_model() {
     let server = server().await;
     let (client, others) = (client(&server).await, server.observer().await.unwrap());
     for seed in seeds(40) {

@@ -1,4 +1,5 @@
-//! Transactions whose answers are lost, whose callers leave, whose processes are killed, and others' locks.
+//! Transactions whose answers are lost, whose callers leave, whose processes are killed, and
+//! others' locks.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ async fn both(client: &Client) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_whose_answers_are_lost_is_made_once_and_told() {
+async fn a_commit_with_lost_replies_is_executed_once_and_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -67,7 +68,7 @@ async fn a_commit_whose_answers_are_lost_is_made_once_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_without_an_answer_is_unknown_and_whole() {
+async fn an_unanswered_commit_is_unknown_and_atomic() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let hasty = |config: redgrid_core::Config| config.response_timeout(Duration::from_secs(2)).retries(0);
@@ -92,7 +93,7 @@ async fn a_commit_without_an_answer_is_unknown_and_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropped_at_any_time_a_transaction_is_whole_or_not_there() {
+async fn a_dropped_transaction_is_atomic_at_any_time() {
     let server = server().await;
     let client = client(&server).await;
     let mut ended = 0;
@@ -116,7 +117,8 @@ async fn dropped_at_any_time_a_transaction_is_whole_or_not_there() {
     assert_eq!(both(&client).await, n);
 }
 
-/// What both are once nothing is under way: a client makes commits with the same first object one at a time, and this is one of them.
+/// What both are once nothing is under way: a client makes commits with the same first object one
+/// at a time, and this is one of them.
 async fn both_in_turn(client: &Client) -> u32 {
     let tx = Transaction::new(client);
     tx.bucket::<u32>("a").get().await.unwrap();
@@ -132,7 +134,7 @@ async fn scripts(client: &Client) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_transaction_has_locked_is_not_written() {
+async fn keys_locked_by_another_transaction_are_not_written() {
     let server = server().await;
     let client = client(&server).await;
     let map: Map<String, u32> = Map::new(&client, "m");
@@ -197,7 +199,8 @@ fn kills() -> usize {
     std::env::var("REDGRID_TRANSACTION_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(6)
 }
 
-/// Four processes move money between a bucket and the accounts of a map, and write what they have done into a set. They are killed at random.
+/// Four processes move money between a bucket and the accounts of a map, and write what they have
+/// done into a set. They are killed at random.
 #[tokio::test(flavor = "multi_thread")]
 async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
     let server = server().await;

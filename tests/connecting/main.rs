@@ -1,4 +1,5 @@
-//! How clients connect: certificates that are inline or change, servers of the older protocol, and roles that move.
+//! How clients connect: certificates that are inline or change, servers of the older protocol, and
+//! roles that move.
 
 mod certificates;
 mod replicated;

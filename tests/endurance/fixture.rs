@@ -1,4 +1,4 @@
-//! Deployments of each kind, the clients of them, and names of a place of one's choice.
+//! Deployments of each kind, their clients, and names in chosen slots.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use redgrid_core::{Client, Config};
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels};
 pub(crate) use redgrid_tests::topology::{Topology, by_list, by_seeds, by_sentinels, connected};
 
-/// Servers that are running.
+/// Running servers.
 pub(crate) enum Deployment {
     Single(RedisServer),
     MasterSlave(Replicated),
@@ -16,7 +16,8 @@ pub(crate) enum Deployment {
 }
 
 impl Deployment {
-    /// One server; one replica; three sentinels and two replicas; three primaries with a replica each.
+    /// Starts one server; one replica; three sentinels and two replicas; or three primaries with a
+    /// replica each.
     pub(crate) async fn start(topology: Topology) -> Self {
         match topology {
             Topology::Single => Deployment::Single(RedisServer::start().await.expect("it starts")),
@@ -35,7 +36,7 @@ impl Deployment {
         }
     }
 
-    /// All that have data.
+    /// Returns all servers with data.
     pub(crate) fn servers(&self) -> &[RedisServer] {
         match self {
             Deployment::Single(server) => std::slice::from_ref(server),
@@ -45,7 +46,7 @@ impl Deployment {
         }
     }
 
-    /// Those that decide, as long as nobody was promoted.
+    /// Returns the primaries, before any failover.
     pub(crate) fn primaries(&self) -> &[RedisServer] {
         let count = if matches!(self, Deployment::Cluster(_)) { 3 } else { 1 };
         &self.servers()[..count]
@@ -56,7 +57,7 @@ impl Deployment {
     }
 }
 
-/// So many names whose slots are in a range: `prefix:…`.
+/// Returns this many names `prefix:…` whose slots are in a range.
 pub(crate) async fn names_in(cluster: &Cluster, slots: RangeInclusive<u16>, prefix: &str, count: usize) -> Vec<String> {
     let observer = cluster.nodes()[0].observer().await.expect("the node answers");
     let mut names = Vec::with_capacity(count);
@@ -71,10 +72,10 @@ pub(crate) async fn names_in(cluster: &Cluster, slots: RangeInclusive<u16>, pref
     names
 }
 
-/// The slots of each of three primaries at the start, as `redis-cli --cluster create` shares them out.
+/// The initial slots of three primaries, as `redis-cli --cluster create` assigns them.
 pub(crate) const THIRDS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
 
-/// Holds names until it is asked for them, with renewals.
+/// Holds names with renewals until the result is dropped.
 pub(crate) async fn hold(
     client: &Client,
     names: &[String],

@@ -1,4 +1,5 @@
-//! Tasks that write without a lock, counters and maps: how long they stand still, and what they lose.
+//! Tasks that write without a lock, counters and maps: how long they stand still, and what they
+//! lose.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What disturbs a history: drawn by its seed, one thing after the other or several at a time.
+//! Faults of a history, drawn from its seed, one after the other or concurrent.
 
 use std::time::Duration;
 
@@ -7,44 +7,44 @@ use redgrid_testkit::{Action, Direction, Fault, Kind, Proxy, RedisServer};
 
 use super::crew::Worker;
 
-/// Something that happens to one process, its way to the server, or the server.
+/// A fault of one process, of its network, or of the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
-    /// A longer way.
+    /// Higher latency.
     Slow(Direction, u64),
-    /// Requests go through, and their answers do not come back.
+    /// Requests pass, and their replies are dropped.
     Swallow(usize),
-    /// The connection is cut when the server has carried the request out.
+    /// The connection is cut after the server has executed the request.
     CutAfter(usize),
     /// The connection is cut, and the request is lost.
     CutBefore(usize),
-    /// Requests stay on the way and arrive late.
+    /// Requests are held and arrive late.
     Late(usize),
     /// All connections are cut.
     CutAll,
-    /// Nothing comes through; what was sent meanwhile is lost.
+    /// Nothing passes; data sent meanwhile is lost.
     BlackHole(Option<Direction>),
-    /// Nothing comes through; it arrives afterwards.
+    /// Nothing passes; data arrives afterwards.
     Stall(Option<Direction>),
-    /// Answers come late by so much, and then nothing comes through until every lease is over.
+    /// Replies are delayed by this much, then nothing passes until every lease has ended.
     Dark(u64),
-    /// Messages of releases are lost.
+    /// Release messages are lost.
     Deaf,
-    /// The process stands still.
+    /// The process is stopped.
     Stop,
     /// The process is killed.
     Kill,
-    /// The server forgets all scripts.
+    /// The server removes all scripts.
     FlushScripts,
-    /// The server closes the connections that are subscribed.
+    /// The server closes subscriber connections.
     KillSubscribers,
-    /// The server closes the others.
+    /// The server closes other connections.
     KillConnections,
-    /// The server stands still.
+    /// The server is stopped.
     Pause,
 }
 
-/// Trouble with its time, in milliseconds after the start.
+/// A fault with its time, in milliseconds after the start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaultSpan {
     pub(crate) at: u64,
@@ -53,13 +53,14 @@ pub(crate) struct FaultSpan {
     pub(crate) fault: Fault,
 }
 
-/// The first of the numbers that stand for [`Fault::Dark`].
+/// The first number of [`Fault::Dark`].
 const DARK: u8 = 24;
-/// The first of those that stand for [`Fault::Stop`].
+/// The first number of [`Fault::Stop`].
 const STOP: u8 = 17;
 
 impl FaultSpan {
-    /// One at random; in a `dark` history, half of them cut a process off or stop it until its leases are over.
+    /// Draws a fault. In a `dark` history, half of them cut off or stop a process until its leases
+    /// have ended.
     pub(crate) fn draw(rng: &mut Rng, workers: usize, millis: u64, longest_lease: u64, dark: bool) -> FaultSpan {
         let direction = if rng.bool() { Direction::ToClient } else { Direction::ToServer };
         let perhaps = rng.bool().then_some(direction);
@@ -86,7 +87,7 @@ impl FaultSpan {
         FaultSpan { at: rng.u64(50..millis), lasts, worker: rng.usize(..workers), fault }
     }
 
-    /// Lets it happen, and clears up after it.
+    /// Causes the fault, and ends it.
     pub(crate) async fn inject(self, server: &RedisServer, workers: &[Worker]) {
         let Some(worker) = workers.get(self.worker) else { return };
         let (proxy, lasts) = (&worker.proxy, Duration::from_millis(self.lasts));
@@ -109,7 +110,7 @@ impl FaultSpan {
                 set(proxy, direction, Fault::BlackHole);
                 tokio::time::sleep(lasts).await;
                 set(proxy, direction, Fault::Pass);
-                // TCP would have noticed by now.
+                // TCP would have detected it by now.
                 proxy.cut_all();
             }
             Fault::Stall(direction) => {
@@ -136,7 +137,7 @@ impl FaultSpan {
                 worker.go_on();
             }
             Fault::Kill => worker.kill(),
-            // The server may stand still just now, and then it is not told.
+            // The server may be stopped, and is then not flushed.
             Fault::FlushScripts => drop(server.flush_scripts().await),
             Fault::KillSubscribers => drop(kill_connections(server, Kind::PubSub).await),
             Fault::KillConnections => drop(kill_connections(server, Kind::Normal).await),
@@ -150,7 +151,7 @@ impl FaultSpan {
     }
 }
 
-/// The clients under test, not the connections of their counters.
+/// Closes connections of the clients under test, not those of their counters.
 async fn kill_connections(server: &RedisServer, kind: Kind) -> Result<usize, redgrid_testkit::redis::RedisError> {
     server.kill_connections_where(|client| client.kind == kind && client.name.starts_with("historian")).await
 }

@@ -1,4 +1,4 @@
-//! One history: four processes, a server, trouble, and what they wrote down.
+//! One history: four processes, a server, faults, and their records.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::crew::Worker;
 use super::faults::FaultSpan;
 use super::story::History;
 
-/// Processes of a history.
+/// Number of processes.
 const PROCESSES: usize = 4;
 
-/// After so long a history should be over: its last sections are, and all leases.
+/// A history ends after this time: its last sections, and all leases.
 const LONG: Duration = Duration::from_secs(5);
 
-/// How a history goes, all by its seed; only the times of the machine are its own.
+/// The plan of a history, from its seed; only the timing is the machine's.
 #[derive(Debug)]
 pub(crate) struct Plan {
     orders: Orders,
@@ -47,7 +47,7 @@ impl Plan {
         Plan { orders, faults, exclusive: !steals, seeds }
     }
 
-    /// Lets it happen.
+    /// Runs the history.
     pub(crate) async fn run(&self) -> Result<History, String> {
         let server = RedisServer::start().await.map_err(|error| error.to_string())?;
         let observer = server.observer().await.map_err(|error| error.to_string())?;
@@ -60,7 +60,7 @@ impl Plan {
         .await;
         let _ = server.resume().await;
         for worker in &workers {
-            // The end of a history is fine again.
+            // All faults end before the end of a history.
             worker.proxy.heal();
             worker.proxy.release_held().await;
             worker.proxy.cut_all();
@@ -89,7 +89,7 @@ impl Plan {
     }
 }
 
-/// Who has a lock on the server, for how long; and a second later.
+/// Returns the state of a lock on the server, and again a second later.
 async fn locked(observer: &Observer, name: &str) -> String {
     let look = async || {
         let holders = observer.query::<Vec<String>>(&["HKEYS", name]).await.unwrap_or_default();

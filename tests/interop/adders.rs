@@ -13,22 +13,22 @@ use crate::actor::Actor;
 use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    either_sums_what_both_have_counted,
+    either_side_sums_the_counts_of_both,
     rusts_reset_resets_java,
     javas_reset_resets_rust,
     two_objects_of_a_java_client_answer_together,
     doubles_are_summed_and_reset_by_either,
-    who_is_destroyed_is_not_in_the_sum,
-    a_java_process_that_stands_still_is_told_of_and_leaves_no_key,
+    a_destroyed_adder_is_not_in_the_sum,
+    a_stopped_java_process_is_reported_and_leaves_no_key,
     a_java_process_that_was_killed_is_not_in_the_sum,
-    what_rust_has_saved_is_in_javas_sum,
-    javas_reset_resets_what_rust_has_saved,
+    saved_counts_of_rust_are_in_javas_sum,
+    javas_reset_also_resets_rusts_saved_counts,
     three_processes_count_and_nothing_is_lost,
     sums_of_both_sides_at_the_same_time_are_exact,
     a_name_with_a_hash_tag_is_the_same_adder,
-    a_round_of_either_side_leaves_nothing_for_ever,
+    a_round_of_either_side_leaves_no_permanent_key,
     a_sum_beyond_numbers_is_no_number_in_java_either,
-    rust_leaves_while_java_sums_and_java_goes_on,
+    java_continues_when_rust_leaves_during_a_sum,
 ];
 
 async fn adder(client: &Client, name: &str) -> LongAdder {
@@ -49,7 +49,7 @@ async fn listeners(on: &Fixture, name: &str) -> u64 {
     on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &format!("{{{name}}}:adder-topic")]).await.unwrap().1
 }
 
-async fn either_sums_what_both_have_counted(on: Fixture) {
+async fn either_side_sums_the_counts_of_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     here.add(-5);
@@ -114,7 +114,7 @@ async fn doubles_are_summed_and_reset_by_either(on: Fixture) {
     assert_eq!(javas(&mut java).await, 0.0);
 }
 
-async fn who_is_destroyed_is_not_in_the_sum(on: Fixture) {
+async fn a_destroyed_adder_is_not_in_the_sum(on: Fixture) {
     let (mut java, one, two) = (on.java(), on.client().await, on.client().await);
     let (here, there) = (adder(&one, &on.name).await, adder(&two, &on.name).await);
     here.add(1);
@@ -142,7 +142,7 @@ async fn for_ever(on: &Fixture, name: &str) -> Vec<String> {
     found
 }
 
-async fn a_java_process_that_stands_still_is_told_of_and_leaves_no_key(on: Fixture) {
+async fn a_stopped_java_process_is_reported_and_leaves_no_key(on: Fixture) {
     let redisson = on.own_redisson(Duration::from_secs(30)).await;
     let (mut java, client) = (redisson.actor(), on.client().await);
     let here = adder(&client, &on.name).await;
@@ -175,7 +175,7 @@ async fn a_java_process_that_was_killed_is_not_in_the_sum(on: Fixture) {
     assert_eq!(here.sum().await.unwrap(), 1);
 }
 
-async fn what_rust_has_saved_is_in_javas_sum(on: Fixture) {
+async fn saved_counts_of_rust_are_in_javas_sum(on: Fixture) {
     let (mut java, one, two) = (on.java(), on.client().await, on.client().await);
     let here = adder(&one, &on.name).await.saving(Duration::from_millis(10)).unwrap();
     let there = adder(&two, &on.name).await.saving(Duration::from_secs(3600)).unwrap();
@@ -196,7 +196,7 @@ async fn what_rust_has_saved_is_in_javas_sum(on: Fixture) {
     assert_eq!((sum(&mut java, &on.name).await, again.sum().await.unwrap()), (321, 321));
 }
 
-async fn javas_reset_resets_what_rust_has_saved(on: Fixture) {
+async fn javas_reset_also_resets_rusts_saved_counts(on: Fixture) {
     let (mut java, one, two) = (on.java(), on.client().await, on.client().await);
     let here = adder(&one, &on.name).await.saving(Duration::from_millis(10)).unwrap();
     let there = adder(&two, &on.name).await;
@@ -252,7 +252,7 @@ async fn a_name_with_a_hash_tag_is_the_same_adder(on: Fixture) {
     assert_eq!(sum(&mut java, &name).await, 0);
 }
 
-async fn a_round_of_either_side_leaves_nothing_for_ever(on: Fixture) {
+async fn a_round_of_either_side_leaves_no_permanent_key(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     add(&mut java, &on.name, 20).await;
@@ -270,7 +270,8 @@ async fn a_round_of_either_side_leaves_nothing_for_ever(on: Fixture) {
     assert_eq!(for_ever(&on, &on.name).await, Vec::<String>::new());
 }
 
-/// Redisson's own members tell nobody of it, so a sum of theirs waits for its time; and ours tells how many answered.
+/// Redisson's own members tell nobody of it, so a sum of theirs waits for its time; and ours tells
+/// how many answered.
 async fn a_sum_beyond_numbers_is_no_number_in_java_either(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
@@ -283,7 +284,7 @@ async fn a_sum_beyond_numbers_is_no_number_in_java_either(on: Fixture) {
     assert_eq!((here.sum().await.unwrap(), sum(&mut java, &on.name).await), (i64::MAX, i64::MAX));
 }
 
-async fn rust_leaves_while_java_sums_and_java_goes_on(on: Fixture) {
+async fn java_continues_when_rust_leaves_during_a_sum(on: Fixture) {
     let mut java = on.java();
     add(&mut java, &on.name, 20).await;
     for _ in 0..5 {

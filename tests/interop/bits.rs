@@ -1,4 +1,5 @@
-//! Bits that the one side sets and the other reads, filters that find what either has added, counts and places.
+//! Bits that the one side sets and the other reads, filters that find what either has added, counts
+//! and places.
 
 use redgrid_bits::codecs::{Codec, Encode, Kryo, Long, Text};
 use redgrid_bits::{BitSet, BloomFilter, Field, HyperLogLog, Overflow};
@@ -11,9 +12,9 @@ scenarios![
     numbers_in_bits_are_read_on_both_sides,
     each_finds_the_text_that_the_other_has_added,
     each_finds_the_numbers_that_the_other_has_added,
-    each_finds_what_kryo_of_the_other_wrote,
+    each_side_finds_the_others_kryo,
     each_goes_by_the_size_that_the_other_has_chosen,
-    both_count_what_is_different,
+    both_count_distinct_elements,
     both_place_and_find_members,
 ];
 
@@ -73,7 +74,7 @@ async fn each_finds_the_numbers_that_the_other_has_added(on: Fixture) {
     both_find(&on, "long", Long, &[0_i64, -1, i64::MAX, 1, 2, 3], &words).await;
 }
 
-async fn each_finds_what_kryo_of_the_other_wrote(on: Fixture) {
+async fn each_side_finds_the_others_kryo(on: Fixture) {
     let texts = ["a", "b", "ü", "dd", "eee", "f"];
     both_find(&on, "kryo", Kryo, &texts.map(String::from), &texts).await;
 }
@@ -128,7 +129,7 @@ async fn each_goes_by_the_size_that_the_other_has_chosen(on: Fixture) {
     assert_eq!(ask("contains", &["long:9"]).await, "true");
 }
 
-async fn both_count_what_is_different(on: Fixture) {
+async fn both_count_distinct_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let other = format!("{{{}}}:other", on.name);
     let log: HyperLogLog<i64, Long> = HyperLogLog::new(&client, &on.name);

@@ -7,7 +7,7 @@ use redgrid_geo::{Distance, Geo, Position};
 use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    what_sets_of_bits_make_together_is_the_same_by_either,
+    bit_set_combinations_are_equal_on_both_sides,
     ranges_and_bytes_of_bits_are_the_same_on_both_sides,
     filters_count_alike_however_full_they_are,
     counts_merged_by_either_are_the_same,
@@ -15,7 +15,7 @@ scenarios![
     members_that_either_moves_or_removes_are_so_for_both,
 ];
 
-async fn what_sets_of_bits_make_together_is_the_same_by_either(on: Fixture) {
+async fn bit_set_combinations_are_equal_on_both_sides(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let names = ["theirs", "ours", "b", "c"].map(|part| format!("{{{}}}:{part}", on.name));
     let [theirs, ours, b, c] = names.each_ref().map(|name| BitSet::new(&client, name));

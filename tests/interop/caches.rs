@@ -15,7 +15,7 @@ scenarios![
     maps_of_text_are_read_on_both_sides,
     maps_of_kryo_are_read_on_both_sides,
     a_limit_is_kept_by_both_sides,
-    what_either_side_does_is_told_on_the_other,
+    changes_of_either_side_are_reported_on_the_other,
     sets_are_read_on_both_sides,
 ];
 
@@ -106,7 +106,7 @@ async fn a_limit_is_kept_by_both_sides(on: Fixture) {
     assert_eq!(java(&mut actor, &on, "mapCache.readAllMap", &["string"]).await, "{f=1}");
 }
 
-async fn what_either_side_does_is_told_on_the_other(on: Fixture) {
+async fn changes_of_either_side_are_reported_on_the_other(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = MapCache::<String, String, Text>::new(&client, &on.name);
     assert_eq!(java(&mut actor, &on, "mapCache.listen", &["string"]).await, "listening");

@@ -11,13 +11,13 @@ use crate::actor::Actor;
 use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    a_use_by_either_side_lets_an_entry_live_on,
+    a_use_by_either_side_extends_an_entrys_life,
     lifetimes_are_changed_by_either_side,
     every_change_of_java_is_seen_here,
     every_change_of_ours_is_seen_by_java,
-    the_least_recently_used_goes_whoever_has_used_it,
-    the_least_frequently_used_goes_whoever_has_used_it,
-    what_java_deletes_has_no_limit_and_no_lifetimes_any_more,
+    the_least_recently_used_entry_is_evicted_for_both,
+    the_least_frequently_used_entry_is_evicted_for_both,
+    a_map_that_java_deleted_has_no_limit_and_no_lifetimes,
     values_of_sets_are_prolonged_and_shortened_by_both,
     sets_of_kryo_are_read_on_both_sides,
 ];
@@ -41,7 +41,7 @@ async fn left(map: &Words, key: &str) -> Duration {
     }
 }
 
-async fn a_use_by_either_side_lets_an_entry_live_on(on: Fixture) {
+async fn a_use_by_either_side_extends_an_entrys_life(on: Fixture) {
     const IDLE: Duration = Duration::from_secs(60);
     /// Longer than a machine stands still.
     const GONE_BY: Duration = Duration::from_millis(1500);
@@ -158,7 +158,7 @@ async fn a_moment_later(on: &Fixture) {
     wait_until(SOON, async || on.server_time().await > began + 3_000).await;
 }
 
-async fn the_least_recently_used_goes_whoever_has_used_it(on: Fixture) {
+async fn the_least_recently_used_entry_is_evicted_for_both(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
     map.set_limit(Limit::least_recently_used(3)).await.unwrap();
@@ -190,7 +190,7 @@ async fn the_least_recently_used_goes_whoever_has_used_it(on: Fixture) {
     }
 }
 
-async fn the_least_frequently_used_goes_whoever_has_used_it(on: Fixture) {
+async fn the_least_frequently_used_entry_is_evicted_for_both(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
     java(&mut actor, &on, "setMaxSize", &["3", "LFU"]).await;
@@ -219,7 +219,7 @@ async fn the_least_frequently_used_goes_whoever_has_used_it(on: Fixture) {
     assert_eq!(map.len().await.unwrap(), 4);
 }
 
-async fn what_java_deletes_has_no_limit_and_no_lifetimes_any_more(on: Fixture) {
+async fn a_map_that_java_deleted_has_no_limit_and_no_lifetimes(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
     map.set_limit(Limit::least_recently_used(1)).await.unwrap();

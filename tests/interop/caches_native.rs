@@ -1,4 +1,5 @@
-//! Maps whose entries the server ends, which the one side fills and the other reads: on the newest server.
+//! Maps whose entries the server ends, which the one side fills and the other reads: on the newest
+//! server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

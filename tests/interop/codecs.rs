@@ -1,4 +1,5 @@
-//! Values of every codec that both sides have: Java writes and Rust reads, and back, under a name and in a map.
+//! Values of every codec that both sides have: Java writes and Rust reads, and back, under a name
+//! and in a map.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -38,9 +39,9 @@ macro_rules! both {
 mod words {
     use super::*;
     listed![
-        objects_are_read_by_whoever_names_the_class,
+        objects_are_read_by_programs_that_name_the_class,
         a_long_of_jackson_says_its_class_and_ours_is_an_integer,
-        objects_of_jackson_say_their_class_and_java_refuses_those_without,
+        jackson_objects_name_their_class_and_java_rejects_others,
         numbers_of_jackson_with_an_exponent_are_read_and_written_otherwise,
         an_object_of_kryo_is_refused_by_its_class_and_stays,
     ];
@@ -178,7 +179,8 @@ where
     }
 }
 
-/// What compresses may do it in more than one way, and older Javas write a digit more of some numbers.
+/// What compresses may do it in more than one way, and older Javas write a digit more of some
+/// numbers.
 const LENIENT: [&str; 6] = ["double", "lz4", "lz4-v2", "lz4-string", "zstd", "zstd-string"];
 
 async fn map<T, C>(on: Fixture, word: &str, codec: C, values: Vec<Value<T>>)
@@ -214,7 +216,7 @@ where
     assert_eq!(keys.read_all_keys().await.unwrap().len(), values.len());
 }
 
-async fn objects_are_read_by_whoever_names_the_class(on: Fixture) {
+async fn objects_are_read_by_programs_that_name_the_class(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let object = BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), -70_000)]);
     let (word, shown) = ("object:a=1,b=-70000", "TreeMap:{a=1, b=-70000}");
@@ -267,7 +269,7 @@ async fn numbers_of_jackson_with_an_exponent_are_read_and_written_otherwise(on: 
     assert_eq!(java.value_of("bucket.shown", &on.name, &["json"]).await, "Double:-1.0E300");
 }
 
-async fn objects_of_jackson_say_their_class_and_java_refuses_those_without(on: Fixture) {
+async fn jackson_objects_name_their_class_and_java_rejects_others(on: Fixture) {
     // A Redisson of its own: one that can not decode an answer gives up the connection.
     let redisson = on.own_redisson(std::time::Duration::from_secs(30)).await;
     let (mut java, client) = (redisson.actor(), on.client().await);

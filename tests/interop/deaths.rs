@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, assert_entered_at, scenarios};
 scenarios![
     rust_enters_when_the_lease_of_a_killed_java_is_over,
     java_enters_when_the_lease_of_a_killed_process_of_ours_is_over,
-    a_killed_waiter_of_java_is_in_nobodys_way,
+    a_killed_waiter_of_java_blocks_no_caller,
 ];
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ async fn java_enters_when_the_lease_of_a_killed_process_of_ours_is_over(on: Fixt
     assert!(java.unlock(&on.name).await);
 }
 
-async fn a_killed_waiter_of_java_is_in_nobodys_way(on: Fixture) {
+async fn a_killed_waiter_of_java_blocks_no_caller(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let (mut java, mut dead) = (on.java(), redisson.actor());
     let lock = Lock::new(&on.client().await, &on.name);

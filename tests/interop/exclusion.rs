@@ -13,7 +13,7 @@ scenarios![
     java_is_busy_while_rust_holds_and_enters_by_our_message,
     a_wait_for_java_ends_in_time_and_leaves_nothing,
     javas_wait_for_us_ends_in_time_and_leaves_nothing,
-    rust_sees_who_holds_in_java,
+    rust_sees_holders_of_java,
     java_sees_that_rust_holds,
     a_namespace_of_ours_is_the_front_of_a_name_in_java,
     odd_names_mean_the_same_lock,
@@ -97,7 +97,7 @@ async fn javas_wait_for_us_ends_in_time_and_leaves_nothing(on: Fixture) {
     assert!(java.unlock(&on.name).await);
 }
 
-async fn rust_sees_who_holds_in_java(on: Fixture) {
+async fn rust_sees_holders_of_java(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     assert!(lock.inspect().await.unwrap().is_none());

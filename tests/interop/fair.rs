@@ -18,13 +18,13 @@ scenarios![
     the_order_is_that_of_asking_across_both,
     a_waiter_of_ours_that_gives_up_is_passed_by_java,
     a_waiter_of_java_that_gives_up_is_passed_by_ours,
-    a_look_of_either_side_never_lines_up_nor_overtakes,
+    a_try_of_either_side_never_queues_or_overtakes,
     fair_leases_end_for_the_other_side,
     fair_watchdogs_keep_the_lock_while_the_other_side_waits,
     a_killed_holder_of_java_is_followed_by_ours,
     a_killed_waiter_of_java_is_passed_when_its_time_is_over,
     killed_waiters_of_ours_are_passed_by_java,
-    fair_force_from_either_side_lets_the_next_in,
+    a_forced_release_by_either_side_admits_the_next,
     a_holder_of_java_that_enters_again_keeps_ours_waiting,
     both_take_turns_in_order_by_the_servers_record,
 ];
@@ -173,7 +173,7 @@ async fn a_waiter_of_java_that_gives_up_is_passed_by_ours(on: Fixture) {
     on.nothing_is_left().await;
 }
 
-async fn a_look_of_either_side_never_lines_up_nor_overtakes(on: Fixture) {
+async fn a_try_of_either_side_never_queues_or_overtakes(on: Fixture) {
     let (mut java, mut other) = (on.fair_java(), on.fair_java());
     let (one, two) = (on.client().await, on.client().await);
     let gate = FairLock::new(&one, &on.name).acquire().await.unwrap();
@@ -287,7 +287,7 @@ async fn killed_waiters_of_ours_are_passed_by_java(on: Fixture) {
     assert!(java.unlock(&on.name).await);
 }
 
-async fn fair_force_from_either_side_lets_the_next_in(on: Fixture) {
+async fn a_forced_release_by_either_side_admits_the_next(on: Fixture) {
     let (mut java, mut next) = (on.fair_java(), on.fair_java());
     let client = on.client_with(|config| config.watchdog_lease(Duration::from_secs(3))).await;
     let lock = FairLock::new(&client, &on.name);
@@ -322,7 +322,8 @@ async fn a_holder_of_java_that_enters_again_keeps_ours_waiting(on: Fixture) {
     on.nothing_is_left().await;
 }
 
-/// How often each of the eight gets in, twice two threads of Java in two processes among them: `REDGRID_FAIRNESS` has it do more.
+/// How often each of the eight gets in, twice two threads of Java in two processes among them:
+/// `REDGRID_FAIRNESS` has it do more.
 fn times() -> u64 {
     std::env::var("REDGRID_FAIRNESS").ok().and_then(|text| text.parse().ok()).unwrap_or(25)
 }

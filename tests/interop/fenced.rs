@@ -89,7 +89,8 @@ async fn both_read_the_same_last_token(on: Fixture) {
     guard.release().await.unwrap();
 }
 
-/// Redisson's holder can fence out itself: what it counts there is respected, and not repeated here.
+/// Redisson's holder can fence out itself: what it counts there is respected, and not repeated
+/// here.
 async fn a_reentry_counts_in_java_and_does_not_with_us(on: Fixture) {
     let (mut java, lock) = (on.java(), FencedLock::new(&on.client().await, &on.name));
     let (outer, inner) = (locked(&mut java, &on.name).await, locked(&mut java, &on.name).await);

@@ -1,4 +1,5 @@
-//! Where a scenario plays: one server and one Redisson for each version, and a name of the scenario's own.
+//! Fixtures of scenarios: one server and one Redisson for each version, and a name for each
+//! scenario.
 
 use std::panic::Location;
 use std::pin::Pin;
@@ -15,16 +16,17 @@ use crate::actor::Actor;
 use crate::program::Program;
 use crate::redisson::Redisson;
 
-/// Our clients poll this seldom, and Redisson sleeps for as long as the lock has to live: whoever misses a message shows.
+/// Our clients poll this rarely, and Redisson sleeps for the lock's lifetime, so a missed message
+/// is detected.
 pub(crate) const NEVER: Duration = Duration::from_secs(30);
 
 /// Redisson's default, and ours.
 const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// Later than any message or timer takes effect on a busy machine, and sooner than anybody looks without one.
+/// Later than any message or timer takes effect on a busy machine, and earlier than any poll.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// What is to hold, with either version.
+/// A scenario, for either version.
 #[derive(Clone)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -45,7 +47,7 @@ macro_rules! scenarios {
 }
 pub(crate) use scenarios;
 
-/// What the scenarios share that run against one version. Started by the first.
+/// Shared by the scenarios of one version. The first one starts it.
 #[derive(Debug)]
 pub(crate) struct Line {
     program: Program,
@@ -67,7 +69,7 @@ impl Line {
     }
 }
 
-/// One scenario's place.
+/// The fixture of a scenario.
 pub(crate) struct Fixture {
     line: Arc<Line>,
     url: String,
@@ -85,7 +87,7 @@ impl Fixture {
         Fixture { line, url, redisson, observer, name: scenario.to_owned() }
     }
 
-    /// A client of ours, with the defaults but for the poll.
+    /// Returns a client of ours with default settings except for the poll interval.
     pub(crate) async fn client(&self) -> Client {
         self.client_with(|config| config).await
     }
@@ -94,27 +96,28 @@ impl Fixture {
         redgrid_tests::client_with(&self.url, |config| settings(config.poll_interval(NEVER))).await
     }
 
-    /// A thread of the Redisson that all scenarios share.
+    /// Returns a thread of the shared Redisson.
     pub(crate) fn java(&self) -> Actor {
         self.redisson.actor()
     }
 
-    /// The id of that Redisson.
+    /// Returns the id of the shared Redisson.
     pub(crate) fn java_id(&self) -> &str {
         self.redisson.id()
     }
 
-    /// A Redisson of the scenario's own, with this lease of its watchdog.
+    /// Starts another Redisson with this watchdog lease.
     pub(crate) async fn own_redisson(&self, watchdog: Duration) -> Arc<Redisson> {
         Redisson::start(&self.line.program, &self.url, watchdog).await
     }
 
-    /// The same on another server, with Redisson's default.
+    /// Starts another Redisson on another server, with its default lease.
     pub(crate) async fn own_redisson_at(&self, url: &str) -> Arc<Redisson> {
         Redisson::start(&self.line.program, url, WATCHDOG).await
     }
 
-    /// The same place on the newest server, with a Redisson of its own: for what the others do not have. `None` where there is none, and says so.
+    /// Returns the same fixture on the newest server, with its own Redisson. `None`, and a message,
+    /// if there is none.
     pub(crate) async fn on_newest(self) -> Option<(RedisServer, Fixture)> {
         let newest = ServerBinary::newest_or_skip(&self.name)?;
         let server = RedisServer::builder().binary(newest).start().await.expect("it starts");
@@ -131,19 +134,19 @@ impl Fixture {
         self.line.program.version
     }
 
-    /// How many clients listen for the lock's release: those with waiters.
+    /// Returns the number of subscribers to the lock's release: clients with waiters.
     pub(crate) async fn listeners(&self) -> u64 {
         let channel = format!("redisson_lock__channel:{{{}}}", self.name);
         self.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1
     }
 
-    /// Waits until so many clients listen.
+    /// Waits until this many clients are subscribed.
     #[track_caller]
     pub(crate) fn until_listening(&self, clients: u64) -> impl Future<Output = ()> {
         wait_until(SOON, async move || self.listeners().await == clients)
     }
 
-    /// When the lock's lease ends, in microseconds by the server's clock, as tokens are.
+    /// Returns the end of the lock's lease, in microseconds of the server's clock, as tokens are.
     pub(crate) async fn lease_end(&self) -> u64 {
         let script = "local now, left = redis.call('TIME'), redis.call('PTTL', KEYS[1])
             if left < 0 then return left end
@@ -152,7 +155,7 @@ impl Fixture {
         u64::try_from(end).expect("the lock is held, and not for ever")
     }
 
-    /// How long it takes until the server's clock shows `end`.
+    /// Returns the time until the server's clock shows `end`.
     pub(crate) async fn time_until(&self, end: u64) -> Duration {
         Duration::from_micros(end.saturating_sub(self.server_time().await))
     }
@@ -161,17 +164,17 @@ impl Fixture {
         self.observer.server_time_micros().await.unwrap()
     }
 
-    /// Waits until a lease that was to end at `first` was renewed, and `first` is over.
+    /// Waits until a lease that was to end at `first` was renewed, and `first` has passed.
     pub(crate) async fn until_renewed_past(&self, first: u64) {
         let renewed = async || self.server_time().await > first && self.lease_end().await > first + PRECISION;
         wait_until(SOON, renewed).await;
     }
 }
 
-/// Microseconds by which an end that was read may be off: PTTL is in whole milliseconds, and one clock is read twice.
+/// Error of a lease end in microseconds: PTTL is in milliseconds, and the clock is read twice.
 pub(crate) const PRECISION: u64 = 5_000;
 
-/// Fails unless somebody entered after the lease's end, and soon after it.
+/// Fails unless the entry was after the lease's end, and soon after it.
 #[track_caller]
 pub(crate) fn assert_entered_at(lease_end: u64, entered: u64) {
     assert!(entered + PRECISION >= lease_end, "entered {} µs before the lease was over", lease_end - entered);
@@ -179,7 +182,7 @@ pub(crate) fn assert_entered_at(lease_end: u64, entered: u64) {
     assert!(late < AT_ONCE, "entered {late:?} after the lease was over");
 }
 
-/// Fails unless `work` is done at once: by a message, that is.
+/// Fails unless `work` completes at once, that is by a message.
 #[track_caller]
 pub(crate) fn at_once<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
     let place = Location::caller();

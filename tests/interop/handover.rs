@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::fixture::{AT_ONCE, Fixture, at_once, scenarios};
 
-scenarios![two_hundred_hand_overs_miss_no_wake_up, a_dropped_guard_lets_java_in];
+scenarios![two_hundred_hand_overs_miss_no_wake_up, a_dropped_guard_admits_java];
 
 const ROUNDS: usize = 100;
 
@@ -49,7 +49,7 @@ async fn two_hundred_hand_overs_miss_no_wake_up(on: Fixture) {
     println!("{} hand-overs with Redisson {}: {seen}", waits.len(), on.version());
 }
 
-async fn a_dropped_guard_lets_java_in(on: Fixture) {
+async fn a_dropped_guard_admits_java(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     let guard = lock.acquire().await.unwrap();

@@ -21,7 +21,7 @@ scenarios![
     numbers_below_zero_are_ids_on_both_sides,
     javas_delete_begins_anew_for_rust_when_its_block_is_used,
     rusts_delete_begins_anew_for_java_when_its_block_is_used,
-    what_java_has_in_hand_when_it_ends_is_left_out,
+    unused_ids_of_an_ended_java_are_skipped,
     a_name_with_a_hash_tag_is_the_same_generator,
 ];
 
@@ -173,7 +173,7 @@ async fn rusts_delete_begins_anew_for_java_when_its_block_is_used(on: Fixture) {
     assert_eq!(some(&ids, 1).await, [9]);
 }
 
-async fn what_java_has_in_hand_when_it_ends_is_left_out(on: Fixture) {
+async fn unused_ids_of_an_ended_java_are_skipped(on: Fixture) {
     let client = on.client().await;
     let own = on.own_redisson(SOON).await;
     let mut java = own.actor();

@@ -1,4 +1,5 @@
-//! Lists that the one side writes and the other reads, by index, by value and while they are gone through.
+//! Lists that the one side writes and the other reads, by index, by value and while they are gone
+//! through.
 
 use redgrid_core::Client;
 use redgrid_list::codecs::{Codec, Decode, Encode, Kryo, Long, Text};

@@ -13,10 +13,10 @@ use crate::actor::Actor;
 use crate::fixture::{AT_ONCE, Fixture, scenarios};
 
 scenarios![
-    what_java_changes_is_kept_here_no_more,
-    what_is_changed_here_java_keeps_no_more,
+    changes_of_java_invalidate_our_cache,
+    our_changes_invalidate_the_cache_of_java,
     values_that_java_sends_along_are_read_anew,
-    both_clear_what_the_other_keeps,
+    both_clear_the_cache_of_the_other,
     a_transaction_of_java_waits_for_us_and_is_seen,
 ];
 
@@ -42,7 +42,7 @@ async fn java(actor: &mut Actor, name: &str, codec: &str, verb: &str, words: &[&
     actor.value_of(&format!("near.{verb}"), name, &[&[codec], words].concat()).await
 }
 
-async fn what_java_changes_is_kept_here_no_more(on: Fixture) {
+async fn changes_of_java_invalidate_our_cache(on: Fixture) {
     changed_by_java(&on, &on.name, "string", Text).await;
     changed_by_java(&on, &format!("{}:kryo", on.name), "kryo", Kryo).await;
 }
@@ -78,7 +78,7 @@ where
     }
 }
 
-async fn what_is_changed_here_java_keeps_no_more(on: Fixture) {
+async fn our_changes_invalidate_the_cache_of_java(on: Fixture) {
     changed_here(&on, &on.name, "string", Text).await;
     changed_here(&on, &format!("{}:kryo", on.name), "kryo", Kryo).await;
 }
@@ -113,7 +113,7 @@ where
     }
 }
 
-async fn both_clear_what_the_other_keeps(on: Fixture) {
+async fn both_clear_the_cache_of_the_other(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
     let here = kept_by(&client, name, Text);
     java(&mut actor, name, "string", "fastPut", &["a", "1"]).await;

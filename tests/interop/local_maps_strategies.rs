@@ -12,11 +12,11 @@ use crate::actor::Actor;
 use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    what_is_changed_here_java_that_is_sent_values_keeps_no_more,
-    what_java_that_tells_nobody_changes_is_seen_by_the_time_to_live,
-    what_is_changed_here_java_that_keeps_few_keeps_no_more,
-    changes_of_many_keys_are_told_each_way,
-    conditional_changes_of_java_are_told_where_they_are_made,
+    our_changes_invalidate_java_with_sync_updates,
+    changes_of_java_without_sync_are_seen_after_the_time_to_live,
+    our_changes_invalidate_java_with_a_small_cache,
+    changes_of_many_keys_are_synchronized_both_ways,
+    conditional_changes_of_java_are_synchronized_if_made,
 ];
 
 type Words = LocalCachedMap<String, String, Text>;
@@ -69,11 +69,11 @@ async fn changed_here(on: &Fixture, name: &str) {
     until_java_has(&mut actor, name, "a", "null").await;
 }
 
-async fn what_is_changed_here_java_that_is_sent_values_keeps_no_more(on: Fixture) {
+async fn our_changes_invalidate_java_with_sync_updates(on: Fixture) {
     changed_here(&on, &format!("{}:update", on.name)).await;
 }
 
-async fn what_is_changed_here_java_that_keeps_few_keeps_no_more(on: Fixture) {
+async fn our_changes_invalidate_java_with_a_small_cache(on: Fixture) {
     let name = format!("{}:small", on.name);
     let mut actor = on.java();
     for key in ["x", "y", "z"] {
@@ -84,7 +84,7 @@ async fn what_is_changed_here_java_that_keeps_few_keeps_no_more(on: Fixture) {
     assert_eq!(java(&mut actor, &name, "get", &["x"]).await, "1");
 }
 
-async fn what_java_that_tells_nobody_changes_is_seen_by_the_time_to_live(on: Fixture) {
+async fn changes_of_java_without_sync_are_seen_after_the_time_to_live(on: Fixture) {
     let name = format!("{}:none", on.name);
     let (mut actor, client) = (on.java(), on.client().await);
     let here = Words::with_options(&client, &name, told().time_to_live(Duration::from_secs(1)));
@@ -101,7 +101,7 @@ async fn what_java_that_tells_nobody_changes_is_seen_by_the_time_to_live(on: Fix
     assert_eq!(java(&mut actor, &name, "get", &["a"]).await, "3");
 }
 
-async fn changes_of_many_keys_are_told_each_way(on: Fixture) {
+async fn changes_of_many_keys_are_synchronized_both_ways(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
     let here = Words::with_options(&client, name, told());
     let keys: Vec<_> = (0..50).map(|n| format!("k{n}")).collect();
@@ -127,7 +127,7 @@ async fn changes_of_many_keys_are_told_each_way(on: Fixture) {
     }
 }
 
-async fn conditional_changes_of_java_are_told_where_they_are_made(on: Fixture) {
+async fn conditional_changes_of_java_are_synchronized_if_made(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
     let here = Words::with_options(&client, name, told());
     java(&mut actor, name, "fastPut", &["a", "1"]).await;

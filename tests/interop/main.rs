@@ -1,7 +1,8 @@
-//! Redisson itself, in another process and on the same server as our `Lock`: what either side must see of the other.
+//! Redisson itself, in another process and on the same server as our `Lock`: what either side must
+//! see of the other.
 //!
-//! Each scenario runs against both lines of Redisson that are in use. Needs Java and Maven; without them every scenario
-//! says SKIPPED and is counted as ignored.
+//! Each scenario runs against both lines of Redisson that are in use. Needs Java and Maven; without
+//! them every scenario says SKIPPED and is counted as ignored.
 
 mod actor;
 mod fixture;

@@ -132,7 +132,8 @@ async fn a_latch_of_a_key_is_the_same(on: Fixture) {
     assert_eq!(latch.count_down().await.unwrap(), 0);
 }
 
-/// Redisson reads, computes and writes without a comparison: only the lock of the key keeps both apart.
+/// Redisson reads, computes and writes without a comparison: only the lock of the key keeps both
+/// apart.
 async fn both_compute_one_value_and_none_is_lost(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let map: Map<String, i64, Kryo> = Map::new(&client, &on.name);

@@ -9,14 +9,14 @@ use redgrid_tests::SOON;
 use crate::fixture::{Fixture, assert_entered_at, at_once, scenarios};
 
 scenarios![
-    rust_enters_when_a_multiple_java_lets_go,
+    rust_enters_when_javas_multi_lock_is_released,
     a_multiple_java_is_kept_out_and_enters_after_rust,
     rust_waits_for_one_java_and_holds_none_meanwhile,
     a_multiple_java_that_gives_up_leaves_nothing_in_our_way,
     opposite_orders_on_both_sides_lose_no_update,
     rust_enters_after_the_death_of_a_multiple_java,
     a_waiting_java_is_woken_by_our_release_of_many,
-    a_name_that_java_forces_open_is_told,
+    a_name_that_java_forces_open_is_reported,
 ];
 
 fn names(on: &Fixture) -> [String; 2] {
@@ -29,7 +29,7 @@ async fn listening(on: &Fixture, name: &str) {
     redgrid_testkit::wait_until(SOON, heard).await;
 }
 
-async fn rust_enters_when_a_multiple_java_lets_go(on: Fixture) {
+async fn rust_enters_when_javas_multi_lock_is_released(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let lock = MultiLock::new(&on.client().await, &names);
     java.verb("multi.lock", &names.join(",")).await.unwrap();
@@ -140,7 +140,7 @@ async fn a_waiting_java_is_woken_by_our_release_of_many(on: Fixture) {
     assert!(java.unlock(&names[1]).await);
 }
 
-async fn a_name_that_java_forces_open_is_told(on: Fixture) {
+async fn a_name_that_java_forces_open_is_reported(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let client = on.client_with(|config| config.watchdog_lease(Duration::from_secs(3))).await;
     let guard = MultiLock::new(&client, &names).acquire().await.unwrap();

@@ -11,22 +11,22 @@ use crate::actor::Actor;
 use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    each_reads_what_the_other_has_set,
+    each_side_reads_the_others_numbers,
     both_add_in_both_orders,
-    both_swap_and_delete_what_the_other_has_left,
-    a_comparison_of_either_side_sees_what_the_other_has_left,
+    both_swap_and_delete_the_others_numbers,
+    a_comparison_sees_the_others_number,
     an_absent_number_is_0_to_both,
     all_numbers_pass_both_ways,
     beyond_2_53_ours_is_exact_where_javas_is_not,
-    both_agree_on_what_is_less_and_greater_up_to_2_53,
+    both_agree_on_comparisons_up_to_2_53,
     a_sum_beyond_all_numbers_changes_nothing_on_either_side,
     both_delete_by_comparison,
     javas_lifetime_outlasts_our_additions_and_ends_with_our_set,
     our_lifetime_is_javas,
-    what_both_add_at_the_same_time_is_had_once,
+    concurrent_additions_of_both_count_once,
     our_updates_and_javas_additions_lose_nothing,
-    what_acts_exactly_once_is_the_same_number_to_java,
-    what_java_can_not_read_is_refused_by_ours,
+    exactly_once_changes_are_plain_numbers_to_java,
+    ours_rejects_numbers_that_java_cannot_read,
     a_name_with_a_hash_tag_is_the_same_number,
 ];
 
@@ -63,7 +63,7 @@ async fn ours(on: &Fixture) -> AtomicLong {
     AtomicLong::new(&on.client().await, &on.name)
 }
 
-async fn each_reads_what_the_other_has_set(on: Fixture) {
+async fn each_side_reads_the_others_numbers(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     java.does("set", [41]).await;
     assert_eq!(ours.get().await.unwrap(), 41);
@@ -83,7 +83,7 @@ async fn both_add_in_both_orders(on: Fixture) {
     assert_eq!((java.number("addAndGet", [-30]).await, ours.add(-30).await.unwrap()), (-10, -40));
 }
 
-async fn both_swap_and_delete_what_the_other_has_left(on: Fixture) {
+async fn both_swap_and_delete_the_others_numbers(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     ours.set(1).await.unwrap();
     assert_eq!(java.number("getAndSet", [2]).await, 1);
@@ -98,7 +98,7 @@ async fn both_swap_and_delete_what_the_other_has_left(on: Fixture) {
     assert!(ours.delete().await.unwrap() && !java.truth("isExists", []).await);
 }
 
-async fn a_comparison_of_either_side_sees_what_the_other_has_left(on: Fixture) {
+async fn a_comparison_sees_the_others_number(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     java.does("set", [10]).await;
     assert!(!ours.compare_and_set(11, 12).await.unwrap() && ours.compare_and_set(10, 12).await.unwrap());
@@ -150,7 +150,7 @@ async fn beyond_2_53_ours_is_exact_where_javas_is_not(on: Fixture) {
     }
 }
 
-async fn both_agree_on_what_is_less_and_greater_up_to_2_53(on: Fixture) {
+async fn both_agree_on_comparisons_up_to_2_53(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     let values = [-(FINE - 1), -10, -9, -1, 0, 1, 9, 10, 100, FINE - 1];
     for was in values {
@@ -238,7 +238,7 @@ async fn our_lifetime_is_javas(on: Fixture) {
     assert_eq!(java.number("get", []).await, 0);
 }
 
-async fn what_both_add_at_the_same_time_is_had_once(on: Fixture) {
+async fn concurrent_additions_of_both_count_once(on: Fixture) {
     let (mut java, mut other, ours) = (on.java(), on.java(), ours(&on).await);
     java.begin_number("long.crowd", &on.name, &["200"]).await;
     other.begin_number("long.crowd", &on.name, &["200"]).await;
@@ -273,7 +273,7 @@ async fn our_updates_and_javas_additions_lose_nothing(on: Fixture) {
     assert_eq!(updated, 100, "who adds 99 times overtakes nobody a hundred times");
 }
 
-async fn what_acts_exactly_once_is_the_same_number_to_java(on: Fixture) {
+async fn exactly_once_changes_are_plain_numbers_to_java(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await.exactly_once());
     ours.set(1).await.unwrap();
     assert_eq!((java.number("incrementAndGet", []).await, ours.add(3).await.unwrap()), (2, 5));
@@ -285,7 +285,7 @@ async fn what_acts_exactly_once_is_the_same_number_to_java(on: Fixture) {
     assert!(ours.delete().await.unwrap() && !java.truth("isExists", []).await);
 }
 
-async fn what_java_can_not_read_is_refused_by_ours(on: Fixture) {
+async fn ours_rejects_numbers_that_java_cannot_read(on: Fixture) {
     let (mut java, ours) = (on.java(), ours(&on).await);
     on.observer.cmd(&["SET", &on.name, "many"]).await.unwrap();
     assert!(matches!(ours.get().await, Err(AtomicError::NotANumber { .. })));

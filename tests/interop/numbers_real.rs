@@ -10,13 +10,13 @@ use crate::fixture::{Fixture, scenarios};
 scenarios![
     every_double_passes_both_ways,
     both_add_in_both_orders,
-    what_java_takes_away_in_its_process_ours_is_told_by_the_server,
-    both_swap_compare_and_delete_what_the_other_has_left,
-    both_agree_on_what_is_less_and_greater,
+    a_removal_in_java_is_reported_by_the_server,
+    both_swap_compare_and_delete_the_others_numbers,
+    both_agree_on_comparisons,
     an_absent_number_is_0_to_both,
     both_delete_by_comparison,
-    lifetimes_are_those_of_the_other_side,
-    what_both_add_at_the_same_time_is_had_once,
+    lifetimes_are_shared_by_both_sides,
+    concurrent_additions_of_both_count_once,
     a_sum_beyond_all_doubles_is_refused_by_ours_and_readable_to_java,
 ];
 
@@ -86,7 +86,7 @@ async fn both_add_in_both_orders(on: Fixture) {
     assert_eq!((java.number("addAndGet", [0.0]).await, ours.add(0.0).await.unwrap()), (1.0, 1.0));
 }
 
-async fn what_java_takes_away_in_its_process_ours_is_told_by_the_server(on: Fixture) {
+async fn a_removal_in_java_is_reported_by_the_server(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     ours.set(0.3).await.unwrap();
     assert_eq!(java.number("getAndAdd", [0.4]).await, 0.7 - 0.4, "which is not 0.3");
@@ -94,7 +94,7 @@ async fn what_java_takes_away_in_its_process_ours_is_told_by_the_server(on: Fixt
     assert_eq!(ours.get_and_add(0.4).await.unwrap(), 0.3);
 }
 
-async fn both_swap_compare_and_delete_what_the_other_has_left(on: Fixture) {
+async fn both_swap_compare_and_delete_the_others_numbers(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     ours.set(1.5).await.unwrap();
     assert_eq!(java.number("getAndSet", [2.5]).await, 1.5);
@@ -112,7 +112,7 @@ async fn both_swap_compare_and_delete_what_the_other_has_left(on: Fixture) {
     assert_eq!(java.number("get", []).await, 0.1 * 3.0);
 }
 
-async fn both_agree_on_what_is_less_and_greater(on: Fixture) {
+async fn both_agree_on_comparisons(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     let values = [-1e300, -1.5, -0.1, 0.0, 0.1, 0.2, 10.0, 9.5, 1e300];
     for was in values {
@@ -155,7 +155,7 @@ async fn both_delete_by_comparison(on: Fixture) {
     }
 }
 
-async fn lifetimes_are_those_of_the_other_side(on: Fixture) {
+async fn lifetimes_are_shared_by_both_sides(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     assert_eq!(ours.add(0.5).at_most(1.0).expires_in(SOON).await.unwrap(), 0.5);
     java.number("addAndGet", [0.25]).await;
@@ -168,7 +168,7 @@ async fn lifetimes_are_those_of_the_other_side(on: Fixture) {
     assert_eq!(java.does("remainTimeToLive", []).await, "-1");
 }
 
-async fn what_both_add_at_the_same_time_is_had_once(on: Fixture) {
+async fn concurrent_additions_of_both_count_once(on: Fixture) {
     let (mut java, ours) = (on.java(), ours(&on).await);
     java.begin_number("double.crowd", &on.name, &["200"]).await;
     let tasks = (0..8).map(|task| {

@@ -9,13 +9,13 @@ use redgrid_tests::SOON;
 use crate::fixture::{AT_ONCE, Fixture, scenarios};
 
 scenarios![
-    each_takes_what_the_other_has_added,
-    each_waits_for_what_the_other_adds,
-    each_takes_what_the_other_has_delayed,
+    each_side_takes_the_others_elements,
+    each_side_waits_for_the_others_elements,
+    each_side_takes_the_others_delayed_elements,
     both_go_by_one_capacity,
 ];
 
-async fn each_takes_what_the_other_has_added(on: Fixture) {
+async fn each_side_takes_the_others_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let (queue, deque) = (Queue::<String>::new(&client, &on.name), Deque::<String>::new(&client, &on.name));
     let (queue, deque) = (queue.with_codec(Kryo), deque.with_codec(Kryo));
@@ -37,7 +37,7 @@ async fn each_takes_what_the_other_has_added(on: Fixture) {
     assert_eq!(ask("queue.readAll", &[]).await, "[]");
 }
 
-async fn each_waits_for_what_the_other_adds(on: Fixture) {
+async fn each_side_waits_for_the_others_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let queue = Queue::<String>::new(&client, &on.name).with_codec(Text);
     let waiting = tokio::spawn({
@@ -54,7 +54,7 @@ async fn each_waits_for_what_the_other_adds(on: Fixture) {
     assert_eq!(told, "from rust");
 }
 
-async fn each_takes_what_the_other_has_delayed(on: Fixture) {
+async fn each_side_takes_the_others_delayed_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let queue = DelayedQueue::<String>::new(&client, &on.name).with_codec(Text);
     let mut ask = async |verb: &str, more: &[&str]| java.value_of(verb, &on.name, &[&["string"], more].concat()).await;

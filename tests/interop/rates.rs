@@ -14,16 +14,16 @@ scenarios![
     a_rate_of_rusts_is_read_by_java,
     only_the_first_sets_the_rate,
     both_take_from_one_rate,
-    java_is_refused_what_rust_has_taken_and_waits_for_it,
-    rust_is_refused_what_java_has_taken_and_waits_for_it,
+    java_is_refused_permits_of_rust_and_waits_for_them,
+    rust_is_refused_permits_of_java_and_waits_for_them,
     no_window_has_more_than_the_rate_with_both_at_the_limit,
-    rust_gives_back_what_java_took,
-    java_gives_back_what_rust_took,
-    what_went_back_too_often_by_java_is_not_free,
+    rust_returns_permits_of_java,
+    java_returns_permits_of_rust,
+    permits_that_java_returned_too_often_are_not_free,
     java_sets_the_rate_anew_and_rust_begins_anew,
     rust_sets_the_rate_anew_and_java_begins_anew,
-    rust_keeps_the_state_and_java_goes_on_from_there,
-    java_keeps_the_state_and_rust_goes_on_from_there,
+    java_continues_from_rusts_state,
+    rust_continues_from_javas_state,
     each_client_has_its_own_log,
     javas_keep_alive_is_kept_by_rust,
     rusts_keep_alive_is_kept_by_java,
@@ -135,7 +135,7 @@ async fn both_take_from_one_rate(on: Fixture) {
     assert!(java.tries("tryAcquire", &["11", "0"]).await.unwrap_err().message.contains("exceed"));
 }
 
-async fn java_is_refused_what_rust_has_taken_and_waits_for_it(on: Fixture) {
+async fn java_is_refused_permits_of_rust_and_waits_for_them(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::overall(3, Duration::from_secs(2))).await.unwrap();
     for _ in 0..2 {
@@ -148,7 +148,7 @@ async fn java_is_refused_what_rust_has_taken_and_waits_for_it(on: Fixture) {
     }
 }
 
-async fn rust_is_refused_what_java_has_taken_and_waits_for_it(on: Fixture) {
+async fn rust_is_refused_permits_of_java_and_waits_for_them(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::overall(3, Duration::from_secs(2))).await.unwrap();
     for _ in 0..2 {
@@ -220,14 +220,15 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Fixture) {
     let all: Vec<(u64, u64)> = seen.into_iter().map(|((at, _), permits)| (at, permits)).collect();
     assert_eq!(all.iter().map(|(_, permits)| permits).sum::<u64>(), 170);
     for (end, (at, _)) in all.iter().enumerate() {
-        // Redisson reads its clock before it asks, and may pause between: others may be dropped by then that are later.
+        // Redisson reads its clock before it asks, and may pause between: others may be dropped by
+        // then that are later.
         let inside = all[..=end].iter().filter(|(other, _)| other + 1_000_000 > *at);
         let inside: u64 = inside.map(|(_, permits)| permits).sum();
         assert!(inside <= 40, "{inside} before {at}: {all:?}");
     }
 }
 
-async fn rust_gives_back_what_java_took(on: Fixture) {
+async fn rust_returns_permits_of_java(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
     assert!(java.looks(5).await);
@@ -238,7 +239,7 @@ async fn rust_gives_back_what_java_took(on: Fixture) {
     assert_eq!((java.free().await, free(&limiter).await), (5, 5));
 }
 
-async fn java_gives_back_what_rust_took(on: Fixture) {
+async fn java_returns_permits_of_rust(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
     let taken = limiter.acquire().permits(5).await.unwrap();
@@ -246,14 +247,16 @@ async fn java_gives_back_what_rust_took(on: Fixture) {
     assert_eq!((java.free().await, free(&limiter).await), (2, 2));
     assert!(limiter.try_acquire_many(3).await.unwrap().is_none());
     assert_eq!((java.free().await, free(&limiter).await), (2, 2), "a refusal leaves it so");
-    // It is in the log of some releases of Redisson all the same, and never more is free than the rate.
+    // It is in the log of some releases of Redisson all the same, and never more is free than the
+    // rate.
     assert!(taken.release().await.unwrap() >= 3);
     assert_eq!(free(&limiter).await, 5);
     assert_eq!(java.free().await, 5);
 }
 
-/// Redisson frees what was given back a second time, when its entry is over: others have it by then.
-async fn what_went_back_too_often_by_java_is_not_free(on: Fixture) {
+/// Redisson frees what was given back a second time, when its entry is over: others have it by
+/// then.
+async fn permits_that_java_returned_too_often_are_not_free(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::overall(5, Duration::from_secs(3))).await.unwrap();
     limiter.acquire().permits(2).await.unwrap();
@@ -296,7 +299,7 @@ async fn rust_sets_the_rate_anew_and_java_begins_anew(on: Fixture) {
     assert!(java.looks(3).await && !java.looks(1).await);
 }
 
-async fn rust_keeps_the_state_and_java_goes_on_from_there(on: Fixture) {
+async fn java_continues_from_rusts_state(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
     assert!(java.looks(4).await);
@@ -310,7 +313,7 @@ async fn rust_keeps_the_state_and_java_goes_on_from_there(on: Fixture) {
 }
 
 /// Only the newer line can.
-async fn java_keeps_the_state_and_rust_goes_on_from_there(on: Fixture) {
+async fn rust_continues_from_javas_state(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
     limiter.acquire().permits(4).await.unwrap();
@@ -324,7 +327,8 @@ async fn java_keeps_the_state_and_rust_goes_on_from_there(on: Fixture) {
     assert_eq!(java.set("keepState", "OVERALL", 8, LONG).await, "true");
     assert_eq!(free(&limiter).await, 4);
     limiter.acquire().permits(4).await.unwrap();
-    // Eight are taken, and only one goes back: Redisson's number says none are free, and ours agree.
+    // Eight are taken, and only one goes back: Redisson's number says none are free, and ours
+    // agree.
     assert_eq!(java.set("keepState", "OVERALL", 2, LONG).await, "true");
     assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await), (4, 0));
     assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await, java.free().await), (4, 2, 2));

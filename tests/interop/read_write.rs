@@ -12,29 +12,29 @@ use tokio::process::{Child, Command};
 use crate::fixture::{Fixture, assert_entered_at, at_once, scenarios};
 
 scenarios![
-    java_reads_beside_us_and_its_last_reader_wakes_our_writer,
-    we_read_beside_java_and_our_last_reader_wakes_its_writer,
+    java_reads_concurrently_and_its_last_reader_wakes_our_writer,
+    we_read_concurrently_with_java_and_our_last_reader_wakes_its_writer,
     javas_writer_keeps_our_readers_out_and_wakes_them,
     our_writer_keeps_javas_readers_out_and_wakes_them_all,
     writers_of_both_wake_each_other,
     our_downgrade_wakes_javas_readers,
-    a_downgraded_java_lets_us_read_and_not_write,
+    a_downgraded_java_admits_our_readers_and_no_writer,
     we_upgrade_only_when_javas_reader_has_left,
-    who_may_upgrade_waits_for_javas_reader,
+    an_upgradable_reader_waits_for_javas_reader,
     javas_read_unlock_leaves_our_readers_lease_alone,
     our_read_release_leaves_javas_lease_alone,
-    our_reader_that_dies_beside_javas_is_in_nobodys_way_in_the_end,
-    javas_reader_enters_again_beside_ours,
+    our_dead_reader_blocks_only_until_its_lease_ends,
+    javas_reader_reenters_while_ours_reads,
     javas_watchdog_keeps_its_read_while_our_writer_waits,
     our_watchdog_keeps_our_read_while_javas_writer_waits,
     javas_watchdog_does_not_end_our_longer_read,
     our_writer_enters_when_a_killed_java_reader_is_over,
     javas_writer_enters_when_a_killed_reader_of_ours_is_over,
     javas_reader_enters_when_a_killed_writer_of_ours_is_over,
-    our_guards_are_told_when_java_forces_them_open,
-    java_is_told_when_we_force_it_open,
-    we_see_who_is_in_and_java_sees_us,
-    counts_of_writers_of_both_are_whole,
+    our_guards_are_lost_when_java_forces_them_open,
+    java_learns_that_we_forced_it_open,
+    both_sides_see_all_holders,
+    counts_of_both_sides_writers_are_complete,
 ];
 
 const LEASE: Duration = Duration::from_millis(1500);
@@ -56,7 +56,7 @@ async fn until_listening(on: &Fixture, clients: u64) {
     wait_until(SOON, listening).await;
 }
 
-async fn java_reads_beside_us_and_its_last_reader_wakes_our_writer(on: Fixture) {
+async fn java_reads_concurrently_and_its_last_reader_wakes_our_writer(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     java.lock(&read(&on)).await;
@@ -76,7 +76,7 @@ async fn java_reads_beside_us_and_its_last_reader_wakes_our_writer(on: Fixture) 
     guard.release().await.unwrap();
 }
 
-async fn we_read_beside_java_and_our_last_reader_wakes_its_writer(on: Fixture) {
+async fn we_read_concurrently_with_java_and_our_last_reader_wakes_its_writer(on: Fixture) {
     let (mut java, mut writer) = (on.java(), on.java());
     let lock = RwLock::new(&on.client().await, &on.name);
     let ours = lock.read().await.unwrap();
@@ -173,7 +173,7 @@ async fn our_downgrade_wakes_javas_readers(on: Fixture) {
     assert!(writer.unlock(&write(&on)).await);
 }
 
-async fn a_downgraded_java_lets_us_read_and_not_write(on: Fixture) {
+async fn a_downgraded_java_admits_our_readers_and_no_writer(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     java.lock(&write(&on)).await;
@@ -202,7 +202,7 @@ async fn we_upgrade_only_when_javas_reader_has_left(on: Fixture) {
     assert!(java.try_lock(&write(&on), Duration::ZERO).await && java.unlock(&write(&on)).await);
 }
 
-async fn who_may_upgrade_waits_for_javas_reader(on: Fixture) {
+async fn an_upgradable_reader_waits_for_javas_reader(on: Fixture) {
     let mut java = on.java();
     let client = on.client_with(|config| config.poll_interval(Duration::from_secs(1))).await;
     let lock = RwLock::new(&client, &on.name);
@@ -251,8 +251,9 @@ async fn our_read_release_leaves_javas_lease_alone(on: Fixture) {
     assert!(java.unlock(&read(&on)).await);
 }
 
-async fn our_reader_that_dies_beside_javas_is_in_nobodys_way_in_the_end(on: Fixture) {
-    // Its watchdog lengthens the leases of all readers, of dead ones too: the first round is long after this.
+async fn our_dead_reader_blocks_only_until_its_lease_ends(on: Fixture) {
+    // Its watchdog lengthens the leases of all readers, of dead ones too: the first round is long
+    // after this.
     let redisson = on.own_redisson(60 * LEASE).await;
     let mut java = redisson.actor();
     let lock = RwLock::new(&on.client().await, &on.name);
@@ -268,7 +269,7 @@ async fn our_reader_that_dies_beside_javas_is_in_nobodys_way_in_the_end(on: Fixt
     lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
 }
 
-async fn javas_reader_enters_again_beside_ours(on: Fixture) {
+async fn javas_reader_reenters_while_ours_reads(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     let ours = lock.read().await.unwrap();
@@ -390,7 +391,7 @@ async fn javas_reader_enters_when_a_killed_writer_of_ours_is_over(on: Fixture) {
     assert!(java.unlock(&read(&on)).await);
 }
 
-async fn our_guards_are_told_when_java_forces_them_open(on: Fixture) {
+async fn our_guards_are_lost_when_java_forces_them_open(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
     let ours = lock.read().await.unwrap();
@@ -405,7 +406,7 @@ async fn our_guards_are_told_when_java_forces_them_open(on: Fixture) {
     assert!(java.unlock(&write(&on)).await);
 }
 
-async fn java_is_told_when_we_force_it_open(on: Fixture) {
+async fn java_learns_that_we_forced_it_open(on: Fixture) {
     let (mut one, mut two, mut next) = (on.java(), on.java(), on.java());
     let lock = RwLock::new(&on.client().await, &on.name);
     assert!(!lock.force_release().await.unwrap());
@@ -421,7 +422,7 @@ async fn java_is_told_when_we_force_it_open(on: Fixture) {
     assert!(!next.unlock(&write(&on)).await);
 }
 
-async fn we_see_who_is_in_and_java_sees_us(on: Fixture) {
+async fn both_sides_see_all_holders(on: Fixture) {
     let (mut java, mut other) = (on.java(), on.java());
     let client = on.client().await;
     let lock = RwLock::new(&client, &on.name);
@@ -442,7 +443,7 @@ async fn we_see_who_is_in_and_java_sees_us(on: Fixture) {
     assert!(!other.is_locked(&read(&on)).await);
 }
 
-async fn counts_of_writers_of_both_are_whole(on: Fixture) {
+async fn counts_of_both_sides_writers_are_complete(on: Fixture) {
     let counter = format!("counter:{}", on.name);
     let mut actors = [on.java(), on.java()];
     for java in &mut actors {

@@ -6,15 +6,11 @@ use redgrid_script::{Batch, Call, Script, Scripts};
 
 use crate::fixture::{Fixture, scenarios};
 
-scenarios![
-    a_script_of_ours_reads_what_java_wrote_and_writes_what_java_reads,
-    both_run_one_script,
-    batches_of_both_count_one_number,
-];
+scenarios![a_script_of_ours_shares_values_with_java, both_run_one_script, batches_of_both_count_one_number,];
 
 const SWAP: &str = "local old = redis.call('GET', KEYS[1]); redis.call('SET', KEYS[1], ARGV[1]); return old";
 
-async fn a_script_of_ours_reads_what_java_wrote_and_writes_what_java_reads(on: Fixture) {
+async fn a_script_of_ours_shares_values_with_java(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let swap = Script::new(SWAP);
     java.value_of("bucket.set", &on.name, &["kryo", "héllo"]).await;

@@ -8,7 +8,7 @@ use crate::fixture::{Fixture, at_once, scenarios};
 use crate::permits::{JavaPermits, MS};
 
 scenarios![
-    permits_set_by_one_side_are_those_of_the_other,
+    permits_set_by_one_side_are_seen_by_the_other,
     permits_taken_by_one_side_are_missing_on_the_other,
     java_is_woken_by_our_release,
     ours_is_woken_by_javas_release,
@@ -19,11 +19,11 @@ scenarios![
     added_permits_wake_the_other_side,
     permits_taken_away_are_owed_by_both,
     a_release_where_nothing_was_set_changes_nothing,
-    either_side_gives_back_what_the_other_took,
+    either_side_releases_permits_of_the_other,
     ours_waits_until_java_sets_permits,
-    a_deletion_by_java_is_told_to_ours,
+    a_deletion_by_java_is_reported_to_ours,
     a_lifetime_set_by_java_stays,
-    a_killed_java_keeps_what_it_had_and_its_waiters_take_nothing,
+    a_killed_java_keeps_its_permits_and_its_waiters_take_none,
     names_with_a_tag_and_a_namespace_are_the_same_semaphore,
 ];
 
@@ -32,7 +32,7 @@ async fn ours(on: &Fixture) -> Semaphore {
     Semaphore::new(&on.client().await, &on.name).without_leases()
 }
 
-async fn permits_set_by_one_side_are_those_of_the_other(on: Fixture) {
+async fn permits_set_by_one_side_are_seen_by_the_other(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     assert!(java.is("trySetPermits", &[&3]).await);
     assert!(!ours.try_set_permits(9).await.unwrap() && !java.is("trySetPermits", &[&9]).await);
@@ -215,7 +215,7 @@ async fn a_release_where_nothing_was_set_changes_nothing(on: Fixture) {
     assert_eq!(on.left().await, Some(1));
 }
 
-async fn either_side_gives_back_what_the_other_took(on: Fixture) {
+async fn either_side_releases_permits_of_the_other(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(2).await.unwrap();
     ours.acquire_many(2).await.unwrap().forget();
@@ -245,7 +245,7 @@ async fn ours_waits_until_java_sets_permits(on: Fixture) {
     assert_eq!(on.left().await, Some(1));
 }
 
-async fn a_deletion_by_java_is_told_to_ours(on: Fixture) {
+async fn a_deletion_by_java_is_reported_to_ours(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(1).await.unwrap();
     let held = ours.acquire().await.unwrap();
@@ -276,7 +276,7 @@ async fn a_lifetime_set_by_java_stays(on: Fixture) {
     assert!(matches!(refused, Some(AcquireError::NotInitialised { .. })), "{refused:?}");
 }
 
-async fn a_killed_java_keeps_what_it_had_and_its_waiters_take_nothing(on: Fixture) {
+async fn a_killed_java_keeps_its_permits_and_its_waiters_take_none(on: Fixture) {
     let redisson = on.own_redisson(SOON).await;
     let (mut holder, mut waiter) =
         (JavaPermits::plain(redisson.actor(), &on.name), JavaPermits::plain(redisson.actor(), &on.name));

@@ -13,14 +13,14 @@ use crate::permits::{JavaPermits, MS};
 
 scenarios![
     ours_gives_back_a_permit_of_java_once,
-    java_gives_back_a_permit_of_ours_and_its_guard_is_told,
+    java_releases_our_permit_and_its_guard_is_lost,
     ours_updates_the_lease_of_a_permit_of_java,
     java_updates_the_lease_of_a_permit_of_ours,
-    a_permit_whose_lease_is_over_is_told_so_to_either_side,
+    an_expired_permit_is_reported_to_either_side,
     java_gives_back_many_of_ours_all_or_none,
-    an_id_from_the_other_side_wakes_who_waits_there,
+    an_id_from_the_other_side_wakes_its_waiter,
     permits_of_a_dead_java_are_given_back_by_their_ids,
-    ids_look_alike_on_both_sides,
+    ids_have_the_same_form_on_both_sides,
 ];
 
 const LEASE: Duration = Duration::from_millis(400);
@@ -52,7 +52,7 @@ async fn ours_gives_back_a_permit_of_java_once(on: Fixture) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(3), 0));
 }
 
-async fn java_gives_back_a_permit_of_ours_and_its_guard_is_told(on: Fixture) {
+async fn java_releases_our_permit_and_its_guard_is_lost(on: Fixture) {
     let client = on.client_with(|config| config.watchdog_lease(2 * LEASE)).await;
     let (mut java, ours) = (on.leased(), PermitExpirableSemaphore::new(&client, &on.name));
     ours.set_permits(3).await.unwrap();
@@ -109,7 +109,7 @@ async fn java_updates_the_lease_of_a_permit_of_ours(on: Fixture) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-async fn a_permit_whose_lease_is_over_is_told_so_to_either_side(on: Fixture) {
+async fn an_expired_permit_is_reported_to_either_side(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 2).await);
     let id = taken(&mut java, 1, LEASE).await[0];
     on.until_leases_over(1).await;
@@ -142,7 +142,7 @@ async fn java_gives_back_many_of_ours_all_or_none(on: Fixture) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(4), 0));
 }
 
-async fn an_id_from_the_other_side_wakes_who_waits_there(on: Fixture) {
+async fn an_id_from_the_other_side_wakes_its_waiter(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 1).await);
     let id = taken(&mut java, 1, SOON).await[0];
     java.waits("acquire", &[&1, &SOON.as_millis()]).await;
@@ -176,7 +176,7 @@ async fn permits_of_a_dead_java_are_given_back_by_their_ids(on: Fixture) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-async fn ids_look_alike_on_both_sides(on: Fixture) {
+async fn ids_have_the_same_form_on_both_sides(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 2).await);
     let permit = ours.acquire().await.unwrap();
     let id = permit.ids().next().unwrap();

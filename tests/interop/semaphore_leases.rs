@@ -326,7 +326,8 @@ async fn a_deletion_by_java_ends_our_leases(on: Fixture) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(1), 0));
 }
 
-/// The number had a lifetime, and so the leases have one. Who sets a new number without one ends the lifetime of both.
+/// The number had a lifetime, and so the leases have one. Who sets a new number without one ends
+/// the lifetime of both.
 async fn new_numbers_keep_the_leases_that_are_held(on: Fixture) {
     let client = on.client().await;
     let plain = Semaphore::new(&client, &on.name).capacity(3);

@@ -9,7 +9,7 @@ use crate::actor::Actor;
 use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    many_values_at_once_are_told_alike,
+    bulk_changes_have_the_same_results,
     sets_of_both_are_stored_and_counted_by_both,
     ranks_are_the_same_on_both_sides,
     ranges_of_ranks_and_scores_are_the_same_on_both_sides,
@@ -37,7 +37,7 @@ fn with_scores(entries: &[(String, f64)]) -> String {
     shown(&entries.iter().map(|(value, score)| format!("{value}={score:?}")).collect::<Vec<_>>())
 }
 
-async fn many_values_at_once_are_told_alike(on: Fixture) {
+async fn bulk_changes_have_the_same_results(on: Fixture) {
     let (mut java, client, name) = (on.java(), on.client().await, &*on.name);
     let set = Set::<i64>::new(&client, name).with_codec(Kryo);
     assert_eq!(ask(&mut java, name, "set.addAllCounted", &["kryo", "long:1", "long:2", "long:3"]).await, "3");

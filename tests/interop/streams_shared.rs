@@ -15,9 +15,9 @@ use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     a_group_gives_each_entry_to_one_consumer_of_either_side,
-    java_waits_for_what_is_added_here,
-    what_a_consumer_of_java_has_left_behind_is_taken_over_here,
-    what_a_consumer_of_ours_has_left_behind_java_takes_over,
+    java_waits_for_our_entries,
+    pending_entries_of_javas_consumer_are_claimed_by_ours,
+    pending_entries_of_our_consumer_are_claimed_by_java,
     entries_of_many_fields_are_trimmed_by_both,
 ];
 
@@ -68,7 +68,7 @@ async fn a_group_gives_each_entry_to_one_consumer_of_either_side(on: Fixture) {
     assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), (0..=2 * EACH).collect());
 }
 
-async fn java_waits_for_what_is_added_here(on: Fixture) {
+async fn java_waits_for_our_entries(on: Fixture) {
     let (mut java, mut waiting, client) = (on.java(), on.java(), on.client().await);
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Kryo, Kryo);
     stream.add("a", &text("1")).id(EntryId::new(1, 0)).await.unwrap();
@@ -93,7 +93,7 @@ async fn java_waits_for_what_is_added_here(on: Fixture) {
     assert_eq!((found.unwrap()[0].id, added), (EntryId::new(4, 0), text("4-0")));
 }
 
-async fn what_a_consumer_of_java_has_left_behind_is_taken_over_here(on: Fixture) {
+async fn pending_entries_of_javas_consumer_are_claimed_by_ours(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     ask(&mut java, &on, "add", &["string", "1-0", "a", "1"]).await;
@@ -117,7 +117,7 @@ async fn what_a_consumer_of_java_has_left_behind_is_taken_over_here(on: Fixture)
     assert_eq!(ask(&mut java, &on, "listConsumers", &["string", "g"]).await, "{alive=0}");
 }
 
-async fn what_a_consumer_of_ours_has_left_behind_java_takes_over(on: Fixture) {
+async fn pending_entries_of_our_consumer_are_claimed_by_java(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     let group = stream.group("g");

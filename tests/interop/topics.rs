@@ -8,7 +8,7 @@ use redgrid_topic::{PatternTopic, ReliableTopic, ShardedTopic, SubscriptionError
 use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    each_hears_what_the_other_publishes,
+    each_side_receives_the_others_messages,
     patterns_hear_both,
     sharded_topics_are_one,
     reliable_messages_come_to_subscribers_of_both,
@@ -16,7 +16,7 @@ scenarios![
 
 const SOON: Duration = Duration::from_secs(30);
 
-async fn each_hears_what_the_other_publishes(on: Fixture) {
+async fn each_side_receives_the_others_messages(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let text: Topic<String, Text> = Topic::new(&client, &on.name);
     let mut heard = text.subscribe().await.unwrap();

@@ -8,7 +8,7 @@ use redgrid_tests::SOON;
 
 use crate::fixture::{Fixture, at_once, scenarios};
 
-scenarios![a_release_of_ours_leaves_no_key, javas_unlock_latch_disturbs_nobody];
+scenarios![a_release_of_ours_leaves_no_key, javas_unlock_latch_has_no_effect_on_ours];
 
 async fn a_release_of_ours_leaves_no_key(on: Fixture) {
     let mut java = on.java();
@@ -22,13 +22,14 @@ async fn a_release_of_ours_leaves_no_key(on: Fixture) {
     assert!(java.unlock(&on.name).await);
 }
 
-async fn javas_unlock_latch_disturbs_nobody(on: Fixture) {
+async fn javas_unlock_latch_has_no_effect_on_ours(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
     assert!(java.unlock(&on.name).await);
     if on.version().starts_with("3.") {
-        // It forgets to delete its latch, which lives on for its 16 to 20 s: just what is to disturb nobody.
+        // It forgets to delete its latch, which lives on for its 16 to 20 s: just what is to
+        // disturb nobody.
         let latch = format!("redisson_unlock_latch:{{{}}}:", on.name);
         let left = keys(&on).await;
         assert!(matches!(&left[..], [one] if one.starts_with(&latch)), "{left:?}");

@@ -14,7 +14,7 @@ use crate::fixture::{Fixture, scenarios};
 scenarios![
     each_reads_the_text_of_the_other,
     each_reads_the_numbers_of_the_other,
-    each_reads_what_kryo_of_the_other_wrote,
+    each_side_reads_the_others_kryo,
     both_compare_and_set_one_value,
     lifetimes_of_the_one_are_seen_by_the_other,
     a_value_that_the_one_renames_is_the_others,
@@ -57,7 +57,7 @@ async fn each_reads_the_numbers_of_the_other(on: Fixture) {
     }
 }
 
-async fn each_reads_what_kryo_of_the_other_wrote(on: Fixture) {
+async fn each_side_reads_the_others_kryo(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let (text, number): (Bucket<String, Kryo>, Bucket<i64, Kryo>) =
         (bucket(&client, &on, Kryo), bucket(&client, &on, Kryo));
@@ -144,7 +144,8 @@ async fn both_add_to_one_number_of_a_map(on: Fixture) {
     assert_eq!(map.add(&7, &5).await.unwrap(), 5);
     assert_eq!(java.value_of("map.addAndGet", &on.name, &["long", "long:7", "long:10"]).await, "15");
     assert_eq!(map.alter(&7, |n| n.map(|n| n - 1)).await.unwrap(), Some(14));
-    // Java merges under a lock of the key, and Rust compares on the server: one after the other both count.
+    // Java merges under a lock of the key, and Rust compares on the server: one after the other
+    // both count.
     java.value_of("map.compute", &on.name, &["long", "long:7", "20"]).await;
     assert_eq!(map.get(&7).await.unwrap(), Some(34));
 }

@@ -1,6 +1,7 @@
-//! What a held lock takes of memory, and what its coming and going costs: counted at each allocation, behind a server in this process that
-//! answers at once. On its own: the counter is that of the whole process. The numbers are those of Linux with pointers of 64 bits; a mutex takes a
-//! block of its own elsewhere.
+//! What a held lock takes of memory, and what its coming and going costs: counted at each
+//! allocation, behind a server in this process that answers at once. On its own: the counter is
+//! that of the whole process. The numbers are those of Linux with pointers of 64 bits; a mutex
+//! takes a block of its own elsewhere.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 use std::alloc::System;
@@ -17,7 +18,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Locks that are held at once: not just above a number at which a table doubles its room, which would flatter nobody.
+/// Locks that are held at once: not just above a number at which a table doubles its room, which
+/// would flatter nobody.
 const HELD: usize = 10_000;
 
 /// Pairs of an acquire and a release over which allocations are counted.
@@ -29,20 +31,23 @@ const ROUNDS: usize = 5;
 /// Tasks that pass one lock on.
 const TASKS: usize = 8;
 
-/// The most that a held lock may take on the heap, its guard included, while a table of 10,000 is two thirds full: bytes.
+/// The most that a held lock may take on the heap, its guard included, while a table of 10,000 is
+/// two thirds full: bytes.
 const ROOM: usize = 1_024;
 
-/// The most blocks of memory that it may be spread over, each with its own overhead: the name, its texts, where it is looked up, what the
-/// server granted and who of us has it.
+/// The most blocks of memory that it may be spread over, each with its own overhead: the name, its
+/// texts, where it is looked up, what the server granted and who of us has it.
 const BLOCKS: f64 = 8.0;
 
-/// The most allocations of an acquire and a release of a lock that is free, those of the server made up here included.
+/// The most allocations of an acquire and a release of a lock that is free, those of the server
+/// made up here included.
 const OF_A_PAIR: f64 = 31.0;
 
 /// The same of an acquire that gets the lock from another task, and of its release.
 const OF_A_HAND_OVER: f64 = 4.8;
 
-/// The most that the future of an acquire may take: more than 1,032 bytes are not had from what the allocator keeps for each thread.
+/// The most that the future of an acquire may take: more than 1,032 bytes are not had from what the
+/// allocator keeps for each thread.
 const OF_A_FUTURE: usize = 1_032;
 
 /// One test for all: what others allocate meanwhile would be counted, too.
@@ -85,7 +90,8 @@ fn a_held_lock_is_small_and_comes_and_goes_with_few_allocations() {
     });
 }
 
-/// Allocations of each of so many turns, the least of some rounds: a machine that stands still ends stretches, and has servers asked.
+/// Allocations of each of so many turns, the least of some rounds: a machine that stands still ends
+/// stretches, and has servers asked.
 async fn least<W: Future<Output = ()>>(turns: usize, round: impl Fn() -> W) -> f64 {
     let mut least = f64::MAX;
     for _ in 0..ROUNDS {

@@ -64,7 +64,7 @@ async fn a_release_that_was_denied_is_sent_again() {
 
 /// What is sent again still keeps the name for `at_least`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_denied_release_that_is_sent_again_keeps_the_name_as_long_as_was_asked() {
+async fn a_denied_and_retried_release_retains_the_name_as_requested() {
     const LONG: Duration = Duration::from_secs(600);
     let server = server().await;
     let client = client(&server).await;

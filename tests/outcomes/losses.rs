@@ -122,7 +122,7 @@ async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
 
 /// A bound shorter than the response timeout is too short to tell: what was known last counts.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_that_ends_before_the_loss_can_be_known_says_what_was_known() {
+async fn a_wait_that_ends_before_the_loss_is_known_reports_what_was_known() {
     let harness = Harness::new().await;
     let others = client(&harness.server).await;
     let held = Lock::new(&others, "lock").acquire().lease(2 * SLACK).await.unwrap();

@@ -1,4 +1,5 @@
-//! Tasks that acquire, hold, extend, enter again, let go in every way, and are dropped at every moment.
+//! Tasks that acquire, hold, extend, enter again, let go in every way, and are dropped at every
+//! moment.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -27,14 +28,15 @@ pub(crate) struct Member {
     pub(crate) names: u64,
 }
 
-/// Longer than anything may take: with everybody holding for a few seconds at most and the weather changing all the
-/// time, whoever still waits then waits for ever.
+/// Longer than anything may take: with everybody holding for a few seconds at most and the weather
+/// changing all the time, whoever still waits then waits for ever.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(300);
 
 /// How much later than its bound a wait may end: what a timer takes, and the next turn of the task.
 const SLACK: Duration = Duration::from_millis(5);
 
-/// After this in calm weather, an acquire does not fail: no connection is lost, no request of before is still waited for.
+/// After this in calm weather, an acquire does not fail: no connection is lost, no request of
+/// before is still waited for.
 const CALM: Duration = Duration::from_secs(2);
 
 /// What one acquire asks for.
@@ -144,7 +146,8 @@ impl Member {
             ) => {
                 self.ledger.note(format!("c{at} failed: {error} ({:?})", std::error::Error::source(&error)));
                 self.ledger.count(|seen| seen.failed += 1);
-                // What is late and what is to be given back is over; a wait may still end before an answer can come.
+                // What is late and what is to be given back is over; a wait may still end before an
+                // answer can come.
                 if wait.is_none() && self.ledger.calm_for(began) > CALM {
                     self.ledger.violation(format!("{}: in calm weather, {error}", lock_name(lock)));
                 }
@@ -176,7 +179,8 @@ impl Member {
             second = Some(again);
         }
         if self.random.u8(..6) == 0 {
-            // The same holder enters again where it is, and queues with a second voice where it is not.
+            // The same holder enters again where it is, and queues with a second voice where it is
+            // not.
             let mut ask = self.ask();
             ask.holder = Some(self.holder.0.clone());
             ask.lease = None;
@@ -247,7 +251,8 @@ impl Member {
         }
     }
 
-    /// Awaits it to its end, or drops it: after some polls, when a time is over, or a moment before it could be polled.
+    /// Awaits it to its end, or drops it: after some polls, when a time is over, or a moment before
+    /// it could be polled.
     async fn dropped_at_some_moment<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let soon = Duration::from_millis(self.random.u64(..40));
         match self.random.u8(..16) {

@@ -1,4 +1,5 @@
-//! The simulated server and a real one, side by side: the same calls, the same answers, the same keys, the same messages.
+//! The simulated server and a real one, side by side: the same calls, the same answers, the same
+//! keys, the same messages.
 
 use bytes::Bytes;
 use redgrid_core::{BulkScript, Client, Reply, Request, ServerError};
@@ -84,8 +85,8 @@ fn any<'a>(random: &mut fastrand::Rng, of: &[&'a str]) -> &'a str {
     of[random.usize(..of.len())]
 }
 
-/// Some call that a client might make, or might have made long ago. Leases are far apart, so that a comparison of two
-/// of them never depends on a moment.
+/// Some call that a client might make, or might have made long ago. Leases are far apart, so that a
+/// comparison of two of them never depends on a moment.
 fn call(random: &mut fastrand::Rng, time: u64) -> Request {
     let key = |random: &mut fastrand::Rng| Bytes::from(any(random, &NAMES));
     let keys = |random: &mut fastrand::Rng| {

@@ -14,8 +14,9 @@ use tokio::time::Instant;
 /// Lines of the trace that are kept: more than a run has, unless somebody waits for ever.
 const TRACE: usize = 60_000;
 
-/// After this, nothing is left of what was given back: a copy that comes late does so within a `response_timeout` of 300 ms, and the
-/// longest outages last a few seconds. The leases of most locks are much longer.
+/// After this, nothing is left of what was given back: a copy that comes late does so within a
+/// `response_timeout` of 300 ms, and the longest outages last a few seconds. The leases of most
+/// locks are much longer.
 const LONG_AGO: Duration = Duration::from_secs(8);
 
 /// The books of one run. Clones write into the same.
@@ -114,9 +115,11 @@ pub(crate) struct Seen {
     pub(crate) restarts: u64,
     pub(crate) calls: u64,
     pub(crate) unanswered: u64,
-    /// Releases that found something although an earlier one had been answered: a late copy had been granted.
+    /// Releases that found something although an earlier one had been answered: a late copy had
+    /// been granted.
     pub(crate) settled: u64,
-    /// Grants given back although somebody of the same client waited, because their lease could not be fitted to the wish.
+    /// Grants given back although somebody of the same client waited, because their lease could not
+    /// be fitted to the wish.
     pub(crate) refitted: u64,
 }
 
@@ -215,7 +218,8 @@ impl Ledger {
         Waiting(self.clone(), id)
     }
 
-    /// Somebody got a guard. `again`: by a holder that may have been in already. `server_time` is read after it came.
+    /// Somebody got a guard. `again`: by a holder that may have been in already. `server_time` is
+    /// read after it came.
     pub(crate) fn got(&self, client: usize, guard: &LockGuard, again: bool, at_least: Duration, server_time: u64) {
         let (token, watch) = (guard.token().get(), guard.watch());
         let key = Bytes::copy_from_slice(guard.name().as_str().as_bytes());
@@ -310,8 +314,8 @@ impl Books {
         }
     }
 
-    /// A client gives back a field. If it had been told that the field was granted, in time, and nobody of its own had
-    /// it, then nobody of its own may have waited for it when it was told.
+    /// A client gives back a field. If it had been told that the field was granted, in time, and
+    /// nobody of its own had it, then nobody of its own may have waited for it when it was told.
     fn given_back(&mut self, client: usize, call: &Call) {
         let (Some(field), Some(key)) = (call.field(), call.keys.first()) else { return };
         let Some(told) = self.told.get(field).filter(|told| told.for_anybody) else { return };
@@ -374,7 +378,8 @@ impl Witness for Ledger {
         let name = books.names.entry(call.keys[0].clone()).or_default();
         let former = name.holder.replace(call.args[0].clone());
         if call.name == "lock/seize" {
-            // A later copy of the same acquire is not to be believed either: its client was told that it was robbed.
+            // A later copy of the same acquire is not to be believed either: its client was told
+            // that it was robbed.
             name.robbed.extend(former);
         }
         name.grants.insert(token);
@@ -413,7 +418,8 @@ impl Witness for Ledger {
             let lease = call.int(1);
             let lasts = Duration::from_millis(lease.unsigned_abs());
             let in_time = now < sent + lasts.mul_f64(0.9).saturating_sub(Duration::from_millis(25));
-            // What was taken by force was taken for one alone, also where its token is read once more.
+            // What was taken by force was taken for one alone, also where its token is read once
+            // more.
             let by_force = call.name == "lock/seize" || books.told.contains_key(field);
             let (key, for_anybody) = (call.keys[0].clone(), in_time && !by_force);
             books.told.insert(field.clone(), Told { key, token, at: now, for_anybody, refitted: false });

@@ -1,8 +1,9 @@
 //! Acquisitions dropped at random moments over a network that loses, delays and repeats.
 //!
-//! `REDGRID_SEED=7 cargo test -p redgrid-tests --test simulated_network` runs one seed, `REDGRID_ROUNDS` times;
-//! `REDGRID_ACQUISITIONS` and `REDGRID_FIRST_SEED` say how many are made and from which seed on. What happened in a run
-//! that went wrong is written to a file, which the failure names.
+//! `REDGRID_SEED=7 cargo test -p redgrid-tests --test simulated_network` runs one seed,
+//! `REDGRID_ROUNDS` times; `REDGRID_ACQUISITIONS` and `REDGRID_FIRST_SEED` say how many are made
+//! and from which seed on. What happened in a run that went wrong is written to a file, which the
+//! failure names.
 
 mod crowd;
 mod faithful;

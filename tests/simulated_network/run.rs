@@ -17,8 +17,8 @@ use crate::ledger::{Ledger, Seen};
 const TIMEOUT: Duration = Duration::from_millis(300);
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// After this, whatever was released is gone: what may be carried out late is so for one `response_timeout`, and its settlement
-/// may have to be asked for twice.
+/// After this, whatever was released is gone: what may be carried out late is so for one
+/// `response_timeout`, and its settlement may have to be asked for twice.
 const SETTLED: Duration = Duration::from_millis(900);
 
 /// After this, every lease has ended.
@@ -38,8 +38,9 @@ pub(crate) struct Outcome {
     pub(crate) trace: Vec<String>,
 }
 
-/// The run of a seed. Everything in it is decided by the seed, but for the order of hash maps and of ready branches of a
-/// `select!` in the library: a seed that fails once may need several rounds to do so again.
+/// The run of a seed. Everything in it is decided by the seed, but for the order of hash maps and
+/// of ready branches of a `select!` in the library: a seed that fails once may need several rounds
+/// to do so again.
 pub(crate) fn run(seed: u64) -> Outcome {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_time().start_paused(true);

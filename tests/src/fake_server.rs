@@ -1,4 +1,4 @@
-//! A server made up by a test, for moments that no real one can be brought to.
+//! A fake server, for states that a real one cannot be brought into.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 type Answer = Result<Reply, ServerError>;
 
-/// Answers what its closure says, and keeps subscriptions.
+/// Answers with the result of its closure, and keeps subscriptions.
 pub struct FakeServer {
     id: NodeId,
     epoch: watch::Sender<Option<ConnectionId>>,
@@ -24,24 +24,24 @@ pub struct FakeServer {
     restarts: AtomicUsize,
     asked: AtomicUsize,
     listened: Mutex<BTreeSet<Bytes>>,
-    /// Channels that it refuses to subscribe; what is subscribed stays so.
+    /// Channels whose subscription it rejects; existing subscriptions stay.
     denied: Mutex<BTreeSet<Bytes>>,
     refused: AtomicUsize,
-    /// A channel whose subscription is not confirmed until it is said so.
+    /// A channel whose subscription is confirmed only on request.
     kept_back: Option<Bytes>,
-    /// Requests of this kind are not answered until it is said so.
+    /// Requests with this label are answered only on request.
     stuck_at: Option<&'static str>,
     confirm: Notify,
-    /// How often it still proves that something is durable.
+    /// How often it still confirms durability.
     proofs: AtomicUsize,
-    /// It does not end when it is closed.
+    /// Whether it ignores `close`.
     stays: bool,
     closing: Notify,
     pushes: Mutex<Option<mpsc::UnboundedSender<Push>>>,
 }
 
 impl FakeServer {
-    /// A node of that name that is up.
+    /// Creates a connected node with this name.
     pub fn new(name: &str, answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> FakeServer {
         FakeServer {
             id: NodeId(name.into()),
@@ -63,45 +63,45 @@ impl FakeServer {
         }
     }
 
-    /// The same, down.
+    /// Makes it disconnected.
     pub fn down(self) -> FakeServer {
         self.epoch.send_replace(None);
         self
     }
 
-    /// Has it come up.
+    /// Connects it.
     pub fn up(&self) {
         self.epoch.send_replace(Some(ConnectionId { run_id: "one".into(), connection: 2 }));
     }
 
-    /// Has it go down.
+    /// Disconnects it.
     pub fn lost(&self) {
         self.epoch.send_replace(None);
     }
 
-    /// Has another process take its place.
+    /// Replaces its process by another one.
     pub fn restarted(&self) {
         let number = self.restarts.fetch_add(1, Ordering::Relaxed) as u64 + 3;
         self.epoch
             .send_replace(Some(ConnectionId { run_id: format!("restarted {number}").into(), connection: number }));
     }
 
-    /// The same, which subscribes a channel and does not confirm it.
+    /// Does not confirm the subscription of this channel.
     pub fn unconfirmed(self, channel: Bytes) -> FakeServer {
         FakeServer { kept_back: Some(channel), ..self }
     }
 
-    /// The same, which does not answer requests of that label.
+    /// Does not answer requests with this label.
     pub fn stuck_at(self, label: &'static str) -> FakeServer {
         FakeServer { stuck_at: Some(label), ..self }
     }
 
-    /// The same, which proves once that something is durable; that is asked by the label `commit`.
+    /// Confirms durability once; that has the label `commit`.
     pub fn proving_once(self) -> FakeServer {
         FakeServer { proofs: AtomicUsize::new(1), ..self }
     }
 
-    /// The same, which does not end when it is closed.
+    /// Ignores `close`.
     pub fn never_closed(self) -> FakeServer {
         FakeServer { stays: true, ..self }
     }
@@ -111,32 +111,32 @@ impl FakeServer {
         self.closing.notified().await;
     }
 
-    /// Has it confirm, or answer, what it has kept back.
+    /// Confirms or answers what was held back.
     pub fn confirm(&self) {
         self.confirm.notify_one();
     }
 
-    /// How many requests it was sent.
+    /// Returns the number of requests.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// What is subscribed.
+    /// Returns the subscribed channels.
     pub fn listened(&self) -> BTreeSet<Bytes> {
         self.listened.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// How many subscriptions it has refused.
+    /// Returns the number of rejected subscriptions.
     pub fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// From here on a channel is refused; what is subscribed stays so.
+    /// Rejects new subscriptions of a channel; existing ones stay.
     pub fn deny(&self, channel: Bytes) {
         self.denied.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(channel);
     }
 
-    /// Pushes something to its client.
+    /// Pushes a frame to its client.
     pub fn push(&self, push: Push) {
         if let Some(pushes) = &*self.pushes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
             let _ = pushes.send(push);
@@ -214,12 +214,12 @@ impl Server for FakeServer {
     }
 }
 
-/// Answers of one who grants every lock with that token, and does everything else.
+/// Returns a closure that grants every lock with this token, and confirms everything else.
 pub fn granting(token: &'static str) -> impl Fn(&Request) -> Answer {
     move |request| Ok(if request.label() == "lock/acquire" { granted(token) } else { Reply::Int(1) })
 }
 
-/// What says that a lock is granted with that token.
+/// Returns the reply that grants a lock with this token.
 pub fn granted(token: &'static str) -> Reply {
     Reply::Array(vec![Reply::Int(1), Reply::Bytes(Bytes::from_static(token.as_bytes())), Reply::Int(0)])
 }

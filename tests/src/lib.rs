@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared helpers of the tests.
 
 pub mod before;
 pub mod cancel;
@@ -23,40 +23,41 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use tokio::runtime::Builder;
 
-/// Long enough for anything that is to happen at all, on a busy machine.
+/// Long enough for anything that happens at all, on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// Runs a test on a runtime of several threads, and on one of one thread: what waits for others leaves in another order there.
+/// Runs a test on a multi-threaded and on a single-threaded runtime, where batches form
+/// differently.
 pub fn on_each_runtime(test: impl AsyncFn()) {
     for mut runtime in [Builder::new_multi_thread(), Builder::new_current_thread()] {
         runtime.enable_all().build().expect("a runtime").block_on(test());
     }
 }
 
-/// A server of the test's own.
+/// Starts a server for the test.
 pub async fn server() -> RedisServer {
     RedisServer::start().await.expect("a server starts")
 }
 
-/// A client of `server` that is connected.
+/// Returns a connected client of `server`.
 pub async fn client(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config).await
 }
 
-/// A client of the server at `url` with settings of the test's own, connected.
+/// Returns a connected client of the server at `url` with the test's settings.
 pub async fn client_with(url: &str, settings: impl FnOnce(Config) -> Config) -> Client {
     let client = client_unready(url, settings).await;
     client.wait_ready(SOON).await.expect("the server answers");
     client
 }
 
-/// The same, not yet connected.
+/// Returns a client that is not connected yet.
 pub async fn client_unready(url: &str, settings: impl FnOnce(Config) -> Config) -> Client {
     let config = Config::from_url(url).expect("a valid URL").protocol(protocol());
     Client::connect(settings(config)).await.expect("a valid configuration")
 }
 
-/// The protocol that the variable `TEST_PROTOCOL` names, to run tests of everything by RESP2.
+/// Returns the protocol in the variable `TEST_PROTOCOL`, to run all tests with RESP2.
 pub fn protocol() -> Protocol {
     match std::env::var("TEST_PROTOCOL").as_deref() {
         Ok("resp2") => Protocol::Resp2,
@@ -64,7 +65,7 @@ pub fn protocol() -> Protocol {
     }
 }
 
-/// Waits until the client's notices are subscribed: when that comes into force, all that is held is looked after once.
+/// Waits until the client's notices are subscribed: that causes one check of all holds.
 pub async fn listening(server: &RedisServer, client: &Client) {
     let observer = server.observer().await.expect("the server answers");
     let notices = format!("redgrid_client:{{{}}}", client.id());
@@ -72,10 +73,10 @@ pub async fn listening(server: &RedisServer, client: &Client) {
     wait_until(SOON, subscribed).await;
 }
 
-/// What a client has in hand that has nothing.
+/// The statistics of an idle client.
 pub const NOTHING: InHand = InHand { names: 0, holds: 0, waiting: 0, channels: 0 };
 
-/// Waits until the server has no key and no channel of Redisson's, and none of the clients has anything in hand.
+/// Waits until the server has no key and no channel of Redisson's, and all clients are idle.
 pub async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
     wait_until(SOON, async || {
         let keys = observer.keys("*").await.expect("the server answers");
@@ -85,7 +86,7 @@ pub async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
     .await;
 }
 
-/// How often so many tasks of one client get in under a name within a time, with sections of no length.
+/// Returns how many empty critical sections the tasks of one client complete within a time.
 pub async fn sections(client: &Client, tasks: usize, name: &str, time: Duration) -> u64 {
     let count = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
@@ -109,7 +110,7 @@ pub async fn sections(client: &Client, tasks: usize, name: &str, time: Duration)
     count.load(Ordering::Relaxed)
 }
 
-/// The hash by which a lock script goes over the wire: `script!("acquire")`.
+/// The hash of a lock script: `script!("acquire")`.
 #[macro_export]
 macro_rules! script {
     ($name:literal) => {
@@ -122,7 +123,7 @@ pub fn sha(text: &str) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
 
-/// An error and all its causes, in one line.
+/// Formats an error and all its causes in one line.
 pub fn in_full(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

@@ -1,4 +1,5 @@
-//! What holds wherever they live for the things around a lock: fences, holds that go to another process, elections, segments.
+//! What holds wherever they live for the things around a lock: fences, holds that go to another
+//! process, elections, segments.
 
 use redgrid_core::Token;
 use redgrid_locks::{AttachError, Election, Fence, FenceError, Lock, SegmentedLock};
@@ -15,13 +16,13 @@ macro_rules! clauses {
 }
 
 clauses![
-    a_fence_lets_the_newest_holder_write,
+    a_fence_accepts_writes_of_the_newest_holder,
     a_hold_goes_to_another_process_once,
-    one_leader_at_a_time_is_told_to_observers,
+    observers_see_one_leader_at_a_time,
     segments_are_held_one_by_one,
 ];
 
-async fn a_fence_lets_the_newest_holder_write(on: Fixture) {
+async fn a_fence_accepts_writes_of_the_newest_holder(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let tag = format!("{{{}}}", on.name);
     let early = Lock::new(&one, &on.name).acquire().await.unwrap();
@@ -60,7 +61,7 @@ async fn a_hold_goes_to_another_process_once(on: Fixture) {
     fixed.release().await.unwrap();
 }
 
-async fn one_leader_at_a_time_is_told_to_observers(on: Fixture) {
+async fn observers_see_one_leader_at_a_time(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let elections = clients.each_ref().map(|client| Election::new(client, &on.name));
     let mut changes = elections[0].observe();

@@ -14,12 +14,12 @@ use crate::fixture::Fixture;
 clauses![
     "barriers";
     a_barrier_opens_for_all_round_after_round,
-    who_waits_at_a_barrier_is_woken_by_the_message,
-    what_is_known_of_a_barrier_does_not_keep_the_client,
+    a_barrier_waiter_is_woken_by_the_message,
+    barrier_state_does_not_keep_the_client_alive,
     a_double_barrier_is_entered_and_left_together,
-    a_phaser_goes_on_with_the_last_arrival,
+    a_phaser_advances_with_the_last_arrival,
     a_notification_wakes_one_and_all,
-    an_event_lets_everybody_on,
+    an_event_wakes_all_waiters,
     a_condition_waits_without_the_lock,
 ];
 
@@ -65,7 +65,7 @@ async fn a_barrier_opens_for_all_round_after_round(on: Fixture) {
     until(&on, "barrier_waiting", 0).await;
 }
 
-async fn who_waits_at_a_barrier_is_woken_by_the_message(on: Fixture) {
+async fn a_barrier_waiter_is_woken_by_the_message(on: Fixture) {
     let (one, two) = (attentive(&on).await, on.client().await);
     let first = tokio::spawn(Barrier::new(&one, &on.name, 2).wait().timeout(SOON).into_future());
     until_listening(&on, "barrier").await;
@@ -75,7 +75,7 @@ async fn who_waits_at_a_barrier_is_woken_by_the_message(on: Fixture) {
 }
 
 /// Who has got through tells of it for a lease, but only while the client is there.
-async fn what_is_known_of_a_barrier_does_not_keep_the_client(on: Fixture) {
+async fn barrier_state_does_not_keep_the_client_alive(on: Fixture) {
     let client = attentive(&on).await;
     for round in 1..=5 {
         assert_eq!(Barrier::new(&client, &on.name, 1).wait().timeout(SOON).await.unwrap().generation(), round);
@@ -101,7 +101,7 @@ async fn a_double_barrier_is_entered_and_left_together(on: Fixture) {
     wait_until(SOON, async || one.in_hand() == NOTHING && two.in_hand() == NOTHING).await;
 }
 
-async fn a_phaser_goes_on_with_the_last_arrival(on: Fixture) {
+async fn a_phaser_advances_with_the_last_arrival(on: Fixture) {
     let (one, two) = (attentive(&on).await, on.client().await);
     let phaser = Phaser::new(&one, &on.name);
     let [first, second]: [Party; 2] = phaser.bulk_register(2).await.unwrap().try_into().unwrap();
@@ -145,7 +145,7 @@ async fn a_notification_wakes_one_and_all(on: Fixture) {
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
 }
 
-async fn an_event_lets_everybody_on(on: Fixture) {
+async fn an_event_wakes_all_waiters(on: Fixture) {
     let (one, two) = (on.client().await, attentive(&on).await);
     let event = Event::new(&one, &on.name);
     let waiting = tokio::spawn(Event::new(&two, &on.name).wait().timeout(SOON).into_future());

@@ -16,12 +16,13 @@ clauses![
     "bits";
     bits_are_set_counted_and_streamed,
     sets_of_one_slot_make_others_together,
-    a_filter_finds_what_either_has_added,
-    what_is_different_is_counted_together,
+    a_filter_finds_elements_of_all_clients,
+    distinct_elements_of_all_clients_are_counted,
     members_are_placed_found_and_stored,
 ];
 
-/// A name of one slot with others of the scenario, behind the prefix that the user of the page may use.
+/// A name of one slot with others of the scenario, behind the prefix that the user of the page may
+/// use.
 fn beside(on: &Fixture, name: &str) -> String {
     format!("{}:{{{}}}:{name}", on.name.split(':').next().unwrap_or_default(), on.name)
 }
@@ -87,7 +88,7 @@ async fn sets_of_one_slot_make_others_together(on: Fixture) {
     }
 }
 
-async fn a_filter_finds_what_either_has_added(on: Fixture) {
+async fn a_filter_finds_elements_of_all_clients(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (BloomFilter<String>, BloomFilter<String>) =
         (BloomFilter::new(&one, &on.name), BloomFilter::new(&two, &on.name));
@@ -102,7 +103,7 @@ async fn a_filter_finds_what_either_has_added(on: Fixture) {
     assert!(there.config().await.unwrap().is_none());
 }
 
-async fn what_is_different_is_counted_together(on: Fixture) {
+async fn distinct_elements_of_all_clients_are_counted(on: Fixture) {
     let client = on.client().await;
     let of = |name: &str| beside(&on, name);
     let (one, two): (HyperLogLog<u64>, HyperLogLog<u64>) =

@@ -19,7 +19,7 @@ clauses![
     a_stale_token_writes_nothing,
     an_object_gets_a_name_in_another_slot_and_keeps_its_lifetime,
     many_are_read_and_set_wherever_they_are,
-    a_bucket_is_what_its_model_is,
+    a_bucket_matches_its_model,
 ];
 
 async fn a_value_is_set_compared_updated_and_deleted(on: Fixture) {
@@ -104,6 +104,6 @@ async fn many_are_read_and_set_wherever_they_are(on: Fixture) {
     assert_eq!(buckets.delete_each(names.chain(values.into_keys())).await.unwrap(), 103);
 }
 
-async fn a_bucket_is_what_its_model_is(on: Fixture) {
+async fn a_bucket_matches_its_model(on: Fixture) {
     redgrid_tests::model::bucket(&on.client().await, &on.name, 8).await;
 }

@@ -12,14 +12,14 @@ use crate::fixture::Fixture;
 
 clauses![
     "caches";
-    entries_live_for_their_time_whoever_puts_them,
-    more_than_the_limit_go_and_all_are_told,
+    entries_live_for_their_time_after_any_put,
+    entries_above_the_limit_are_evicted_and_reported,
     values_of_a_set_are_in_for_their_time,
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn entries_live_for_their_time_whoever_puts_them(on: Fixture) {
+async fn entries_live_for_their_time_after_any_put(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: MapCache<String, u32> = MapCache::new(&one, &on.name);
     let there: MapCache<String, u32> = MapCache::new(&two, &on.name);
@@ -40,7 +40,7 @@ async fn entries_live_for_their_time_whoever_puts_them(on: Fixture) {
     assert_eq!((here.remove("b").await.unwrap(), there.is_empty().await.unwrap()), (Some(5), true));
 }
 
-async fn more_than_the_limit_go_and_all_are_told(on: Fixture) {
+async fn entries_above_the_limit_are_evicted_and_reported(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: MapCache<String, u32> = MapCache::new(&one, &on.name);
     let there: MapCache<String, u32> = MapCache::new(&two, &on.name);
@@ -61,7 +61,8 @@ async fn more_than_the_limit_go_and_all_are_told(on: Fixture) {
             let next = tokio::time::timeout(SOON, events.next()).await.expect("it is told");
             match next.expect("the client lives") {
                 Notice::Event(event) => told.push(event),
-                // Whatever happens to connections meanwhile: what was told then never comes, so it is done again.
+                // Whatever happens to connections meanwhile: what was told then never comes, so it
+                // is done again.
                 Notice::Gap => {
                     told.clear();
                     there.clear().await.unwrap();

@@ -37,23 +37,23 @@ clauses![
     a_waiter_elsewhere_is_woken_by_the_release,
     tasks_of_two_processes_lose_no_update,
     a_lease_ends_and_frees_the_lock,
-    what_is_held_is_renewed,
+    a_held_lock_is_renewed,
     many_names_are_renewed_together,
     a_lease_is_lengthened_and_shortened,
     a_holder_enters_again,
-    force_tells_the_one_who_is_robbed,
+    force_notifies_the_preempted_holder,
     a_job_that_must_run_once_stays_taken,
-    what_is_dropped_is_given_back,
+    a_dropped_guard_is_released,
     a_shutdown_gives_everything_back,
     tokens_rise_from_owner_to_owner,
-    who_waits_for_a_free_lock_is_told,
+    a_waiter_for_a_free_lock_is_woken,
     a_key_deleted_by_hand_is_a_loss,
     scripts_that_were_flushed_are_sent_again,
     commands_go_to_the_node_of_their_key,
     a_wait_that_is_over_leaves_nothing,
     reads_go_where_the_read_mode_says,
     a_fair_lock_is_given_in_the_order_of_asking,
-    a_fair_place_is_left_behind_by_nobody,
+    no_fair_queue_position_is_left_behind,
 ];
 
 async fn one_at_a_time_and_free_again(on: Fixture) {
@@ -129,7 +129,7 @@ async fn a_lease_ends_and_frees_the_lock(on: Fixture) {
     assert!(next.token() > guard.token());
 }
 
-async fn what_is_held_is_renewed(on: Fixture) {
+async fn a_held_lock_is_renewed(on: Fixture) {
     let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let guard = Lock::new(&client, &on.name).acquire().await.unwrap();
     let began = Instant::now();
@@ -175,7 +175,7 @@ async fn a_holder_enters_again(on: Fixture) {
     outer.release().await.unwrap();
 }
 
-async fn force_tells_the_one_who_is_robbed(on: Fixture) {
+async fn force_notifies_the_preempted_holder(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
     let seen = Lock::new(&one, &on.name).inspect().await.unwrap().unwrap().holders.remove(0);
@@ -203,7 +203,7 @@ async fn a_job_that_must_run_once_stays_taken(on: Fixture) {
     assert!(began.elapsed() >= 1500 * MS, "{:?}", began.elapsed());
 }
 
-async fn what_is_dropped_is_given_back(on: Fixture) {
+async fn a_dropped_guard_is_released(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let lock = Lock::new(&one, &on.name);
     for _ in 0..10 {
@@ -240,7 +240,7 @@ async fn tokens_rise_from_owner_to_owner(on: Fixture) {
     }
 }
 
-async fn who_waits_for_a_free_lock_is_told(on: Fixture) {
+async fn a_waiter_for_a_free_lock_is_woken(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
     let lock = Lock::new(&two, &on.name);
@@ -316,8 +316,8 @@ async fn until_lined_up(lock: &FairLock, places: usize) {
     wait_until(SOON, async || lock.waiting().await.unwrap().len() == places).await;
 }
 
-/// A process that stands still for a second loses its places, as it may on a machine that is busy with other things: one of three
-/// attempts has to show the order.
+/// A process that stands still for a second loses its places, as it may on a machine that is busy
+/// with other things: one of three attempts has to show the order.
 async fn a_fair_lock_is_given_in_the_order_of_asking(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let mut orders = Vec::new();
@@ -354,7 +354,7 @@ async fn order_of_eight(clients: &[Client; 2], name: &str) -> Vec<usize> {
     std::mem::take(&mut *order.lock().unwrap())
 }
 
-async fn a_fair_place_is_left_behind_by_nobody(on: Fixture) {
+async fn no_fair_queue_position_is_left_behind(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.watchdog_lease(LEASE)).await);
     let lock = FairLock::new(&one, &on.name);
     let gate = lock.acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! Where scenarios play: a deployment for each topology, and names of the scenario's own.
+//! Fixtures of scenarios: a deployment for each topology, and names for each scenario.
 
 use std::pin::Pin;
 
@@ -15,7 +15,7 @@ pub(crate) struct Clause {
     pub(crate) run: fn(Fixture) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
-/// A scenario with a deployment of its own.
+/// A scenario with its own deployment.
 #[derive(Clone)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
@@ -36,7 +36,7 @@ macro_rules! scenarios {
 }
 pub(crate) use scenarios;
 
-/// Servers that are running.
+/// Running servers.
 pub(crate) enum Deployment {
     Single(RedisServer),
     MasterSlave(Replicated),
@@ -45,7 +45,7 @@ pub(crate) enum Deployment {
 }
 
 impl Deployment {
-    /// Of these servers, which know all that the page about permissions names; else of whatever servers there are.
+    /// Starts a deployment: of these servers, with all permissions on the page; else of any server.
     pub(crate) async fn start(topology: Topology, newest: Option<ServerBinary>) -> Deployment {
         let newer = if newest.is_some() { format!(" {}", newer_rules().join(" ")) } else { String::new() };
         let options = RedisServer::builder().user(APP, published(topology) + &newer);
@@ -74,7 +74,7 @@ impl Deployment {
         }
     }
 
-    /// The server that decides for a key.
+    /// Returns the primary of a key.
     pub(crate) async fn primary_of(&self, key: &str) -> &RedisServer {
         match self {
             Deployment::Single(server) => server,
@@ -87,11 +87,11 @@ impl Deployment {
     }
 }
 
-/// The user of the page about permissions, and its password in tests.
+/// The user on the page about permissions, and its password in tests.
 pub(crate) const APP: &str = "app";
 pub(crate) const SECRET: &str = "secret";
 
-/// The line of the page with rules that begin so.
+/// Returns the rules on the page's line that begins so.
 fn rules(begins: &str) -> Vec<String> {
     let mut lines = include_str!("../../docs/acl.md").lines();
     let line = lines.find(|line| line.starts_with(&format!("ACL SETUSER app {begins}")));
@@ -99,12 +99,12 @@ fn rules(begins: &str) -> Vec<String> {
     rules.map(|rule| rule.replace("SECRET", SECRET)).collect()
 }
 
-/// Those for what only newer servers know.
+/// Returns the rules for commands of newer servers only.
 fn newer_rules() -> Vec<String> {
     rules("+hpexpire")
 }
 
-/// The rules that the page gives for a topology.
+/// Returns the page's rules for a topology.
 pub(crate) fn published(topology: Topology) -> String {
     let mut all = rules("on ");
     all.extend(match topology {
@@ -148,9 +148,10 @@ pub(crate) fn published(topology: Topology) -> String {
         .into_iter()
         .flat_map(rules),
     );
-    // What tests do besides locking: they read, from replicas too, and list connections.
+    // Commands of tests besides locking: they read, also from replicas, and list connections.
     all.extend(["+get", "+client|list", "+readonly", "+role"].map(str::to_owned));
-    // Before 7.0 there are no sharded channels and no functions, and a server does not start with commands it does not know.
+    // Before 7.0 there are no sharded channels and no functions, and a server does not start with
+    // unknown commands in its rules.
     if is_before_7() {
         let newer = [
             "+ssubscribe",
@@ -168,7 +169,7 @@ pub(crate) fn published(topology: Topology) -> String {
     all.join(" ")
 }
 
-/// Whether the servers are older than Redis 7.0, where this can not be shown; says so.
+/// Whether the servers are older than Redis 7.0, where the scenario is impossible; prints that.
 pub(crate) fn is_skipped_before_7(scenario: &str, why: &str) -> bool {
     let old = is_before_7();
     if old {
@@ -181,19 +182,19 @@ fn is_before_7() -> bool {
     ServerBinary::find().is_ok_and(|found| found.version().major < 7)
 }
 
-/// Who clients are.
+/// The user of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
-    /// The default one, who may do everything.
+    /// The default user, with all permissions.
     Anybody,
-    /// The one of the page about permissions.
+    /// The user on the page about permissions.
     Published,
 }
 
-/// The deployment that all clauses of one topology share. Started by the first.
+/// The deployment shared by all clauses of one topology. The first one starts it.
 pub(crate) struct Shared {
     topology: Topology,
-    /// The newest servers, where it is to be of these.
+    /// The newest server, if it must be used.
     newest: Option<ServerBinary>,
     running: OnceCell<Deployment>,
 }
@@ -208,15 +209,15 @@ impl Shared {
     }
 }
 
-/// A clause's place.
+/// The fixture of a clause.
 pub(crate) struct Fixture {
     pub(crate) topology: Topology,
-    /// Whether its servers are the newest, and its user may do what these know.
+    /// Whether its servers are the newest, and its user has the permissions for them.
     pub(crate) is_newest: bool,
     config: Config,
-    /// A name of the clause's own.
+    /// A unique name.
     pub(crate) name: String,
-    /// Looks at the server that decides for the name.
+    /// Connected to the primary of the name.
     pub(crate) observer: Observer,
 }
 
@@ -236,7 +237,7 @@ impl Fixture {
         self.topology
     }
 
-    /// What the server has refused to the user of the page.
+    /// Returns the commands that the server has denied to the page's user.
     pub(crate) async fn denied(observer: &Observer) -> Vec<String> {
         let log: Vec<Value> = observer.query(&["ACL", "LOG"]).await.expect("the server answers");
         let entries = log.iter().map(|entry| format!("{entry:?}"));

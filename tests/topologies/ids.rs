@@ -12,7 +12,7 @@ clauses![
     "ids";
     blocks_of_two_processes_have_nothing_in_common,
     a_generator_is_set_up_once_ends_and_is_deleted,
-    ids_in_the_order_of_time_are_those_of_one_process_each,
+    ordered_ids_are_unique_per_process,
     midnight_is_the_same_for_all,
 ];
 
@@ -47,7 +47,7 @@ async fn a_generator_is_set_up_once_ends_and_is_deleted(on: Fixture) {
     assert_eq!(ids.next().await.unwrap(), 1);
 }
 
-async fn ids_in_the_order_of_time_are_those_of_one_process_each(on: Fixture) {
+async fn ordered_ids_are_unique_per_process(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let tasks = (0..8).map(|task| {
         let ids = TimeOrderedId::new(&clients[task % 2], &on.name);

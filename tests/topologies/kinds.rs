@@ -22,9 +22,9 @@ clauses![
     a_fenced_lock_is_stolen_with_a_higher_token,
     a_spinning_waiter_enters_without_a_message,
     spinning_tasks_of_two_processes_exclude_each_other,
-    nobody_enters_twice_where_that_was_asked_for,
+    reentry_can_be_disabled,
     many_names_are_taken_over_slots_or_none,
-    who_waits_for_one_of_many_is_woken,
+    a_waiter_for_one_of_several_locks_is_woken,
     opposite_orders_over_slots_neither_stall_nor_leave_a_part,
     many_names_that_are_dropped_or_shut_down_go_back,
     a_thousand_names_are_taken_within_a_second,
@@ -99,7 +99,7 @@ async fn spinning_tasks_of_two_processes_exclude_each_other(on: Fixture) {
     }
 }
 
-async fn nobody_enters_twice_where_that_was_asked_for(on: Fixture) {
+async fn reentry_can_be_disabled(on: Fixture) {
     let client = on.client().await;
     let (lock, me) = (Lock::new(&client, &on.name).non_reentrant(), Holder::new());
     let guard = lock.acquire().holder(&me).await.unwrap();
@@ -139,7 +139,7 @@ async fn many_names_are_taken_over_slots_or_none(on: Fixture) {
     assert_eq!((one.in_hand(), two.in_hand()), (NOTHING, NOTHING));
 }
 
-async fn who_waits_for_one_of_many_is_woken(on: Fixture) {
+async fn a_waiter_for_one_of_several_locks_is_woken(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let names = names(&on, 5);
     let in_the_way = Lock::new(&one, &names[4]).acquire().await.unwrap();
@@ -191,7 +191,8 @@ async fn many_names_that_are_dropped_or_shut_down_go_back(on: Fixture) {
     none_is_held(&on, &others).await;
 }
 
-/// In a cluster a thousand slots, one after the other. What is not optimised has ten times as long; the best of three counts.
+/// In a cluster a thousand slots, one after the other. What is not optimised has ten times as long;
+/// the best of three counts.
 async fn a_thousand_names_are_taken_within_a_second(on: Fixture) {
     let client = on.client().await;
     let lock = MultiLock::new(&client, names(&on, 1000));

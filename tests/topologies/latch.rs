@@ -14,9 +14,9 @@ clauses![
     "latch";
     it_counts_down_opens_and_is_set_again,
     many_of_two_processes_are_woken_by_the_last_count_down,
-    whoever_waits_goes_on_when_it_is_deleted_or_expires,
-    the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go,
-    count_downs_of_three_processes_are_told_apart,
+    waiters_complete_when_the_latch_is_deleted_or_expires,
+    a_new_round_completes_waits_for_the_last_one_only,
+    count_downs_of_three_processes_have_their_own_results,
     a_name_with_a_hash_tag_is_a_latch_too,
     waits_that_end_early_leave_nothing,
 ];
@@ -76,7 +76,7 @@ async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Fixture) {
     wait_until(SOON, async || others.iter().all(|client| client.in_hand() == NOTHING)).await;
 }
 
-async fn whoever_waits_goes_on_when_it_is_deleted_or_expires(on: Fixture) {
+async fn waiters_complete_when_the_latch_is_deleted_or_expires(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     here.try_set_count(1).await.unwrap();
@@ -98,7 +98,7 @@ async fn whoever_waits_goes_on_when_it_is_deleted_or_expires(on: Fixture) {
     tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }
 
-async fn the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go(on: Fixture) {
+async fn a_new_round_completes_waits_for_the_last_one_only(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     here.try_set_count(1).await.unwrap();
@@ -116,7 +116,7 @@ async fn the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go(on
     tokio::time::timeout(SOON, former).await.unwrap().unwrap().unwrap();
 }
 
-async fn count_downs_of_three_processes_are_told_apart(on: Fixture) {
+async fn count_downs_of_three_processes_have_their_own_results(on: Fixture) {
     let mut latches = Vec::new();
     for _ in 0..3 {
         latches.push(CountDownLatch::new(&on.client().await, &on.name));
@@ -137,7 +137,8 @@ async fn a_name_with_a_hash_tag_is_a_latch_too(on: Fixture) {
     assert_eq!(here.count_down().await.unwrap(), 1);
     let task = waiter(&two, &there).await;
     wait_until(SOON, async || {
-        // The look behind the confirmation is under way or done by the time that others hear it, too.
+        // The look behind the confirmation is under way or done by the time that others hear it,
+        // too.
         let ours = format!("redgrid_latch__channel:{name}");
         let plain = on.observer.pubsub_channels("*").await.unwrap();
         plain.contains(&ours) || on.observer.pubsub_shard_channels("*").await.unwrap_or_default().contains(&ours)

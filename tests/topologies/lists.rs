@@ -18,7 +18,7 @@ clauses![
     "lists";
     an_element_is_inserted_changed_and_removed,
     elements_are_streamed_shared_and_sorted,
-    what_only_reads_may_ask_replicas,
+    reads_may_use_replicas,
     a_list_gets_a_name_in_another_slot_and_keeps_its_lifetime,
 ];
 
@@ -93,7 +93,7 @@ async fn elements_are_streamed_shared_and_sorted(on: Fixture) {
     assert!(list.clear().await.unwrap() && sorted.clear().await.unwrap());
 }
 
-async fn what_only_reads_may_ask_replicas(on: Fixture) {
+async fn reads_may_use_replicas(on: Fixture) {
     let (writer, reader) = (on.client().await, on.client_with(|config| config.read_mode(ReadMode::Any)).await);
     let (list, read): (List<String, Text>, List<String, Text>) =
         (List::new(&writer, &on.name), List::new(&reader, &on.name));

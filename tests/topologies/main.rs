@@ -1,4 +1,5 @@
-//! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
+//! What every topology must keep, from one definition; and what each must do when its nodes die or
+//! its slots move.
 
 mod adders;
 mod around;

@@ -22,9 +22,9 @@ clauses![
     entries_are_streamed_and_added_up,
     a_stale_token_writes_no_entry,
     a_map_gets_a_name_in_another_slot_and_keeps_its_lifetime,
-    a_map_is_what_its_model_is,
+    a_map_matches_its_model,
     a_value_is_computed_under_the_lock_of_its_key,
-    a_map_and_the_store_behind_it_have_the_same,
+    a_map_and_its_backing_store_have_the_same_entries,
 ];
 
 async fn an_entry_is_inserted_compared_updated_and_removed(on: Fixture) {
@@ -92,7 +92,7 @@ async fn a_map_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Fixture) {
     assert!(last.clear().await.unwrap());
 }
 
-async fn a_map_is_what_its_model_is(on: Fixture) {
+async fn a_map_matches_its_model(on: Fixture) {
     redgrid_tests::model::map(&on.client().await, &on.name, 8).await;
 }
 
@@ -136,7 +136,7 @@ impl Writer<String, u64> for Store {
     }
 }
 
-async fn a_map_and_the_store_behind_it_have_the_same(on: Fixture) {
+async fn a_map_and_its_backing_store_have_the_same_entries(on: Fixture) {
     let client = on.client().await;
     let store = Store::default();
     store.0.lock().unwrap().insert("old".into(), 7);

@@ -18,13 +18,13 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 clauses![
     "multimaps";
-    a_key_has_values_whoever_inserts_them,
+    a_key_has_the_values_of_all_clients,
     all_keys_are_gone_through_and_removed,
     keys_end_and_are_gone,
     a_map_goes_with_all_its_keys,
 ];
 
-async fn a_key_has_values_whoever_inserts_them(on: Fixture) {
+async fn a_key_has_the_values_of_all_clients(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (sets, lists) = (format!("{}:sets", on.name), format!("{}:lists", on.name));
     let here: SetMultimap<String, u32> = SetMultimap::new(&one, &sets);

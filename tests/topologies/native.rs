@@ -1,4 +1,5 @@
-//! What holds for entries and keys that the servers themselves end, wherever they live: of Redis from 7.4, of Valkey from 9 on.
+//! What holds for entries and keys that the servers themselves end, wherever they live: of Redis
+//! from 7.4, of Valkey from 9 on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,13 +16,14 @@ use crate::multimaps::keys_end;
 
 clauses![
     "native";
-    entries_live_for_their_time_whoever_puts_them,
+    entries_live_for_their_time_after_any_put,
     keys_of_multimaps_end_and_are_gone,
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Says so where the servers know no lifetimes of fields, or the user was given only the rules that every server knows.
+/// Says so where the servers know no lifetimes of fields, or the user was given only the rules that
+/// every server knows.
 async fn is_skipped(on: &Fixture) -> bool {
     let map: NativeMapCache<String, u32> = NativeMapCache::new(&on.client().await, &on.name);
     let skipped = !on.is_newest
@@ -32,7 +34,7 @@ async fn is_skipped(on: &Fixture) -> bool {
     skipped
 }
 
-async fn entries_live_for_their_time_whoever_puts_them(on: Fixture) {
+async fn entries_live_for_their_time_after_any_put(on: Fixture) {
     if is_skipped(&on).await {
         return;
     }

@@ -1,4 +1,5 @@
-//! Events of objects come wherever their keys are, also when those go elsewhere; and where they may have been missed, it is told.
+//! Events of objects come wherever their keys are, also when those go elsewhere; and where they may
+//! have been missed, it is told.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::fixture::{Fixture, by_seeds, by_sentinels, connected};
 
 clauses![
     "object_events";
-    what_happens_to_an_object_and_to_those_of_a_pattern_is_told,
+    events_of_an_object_and_of_a_pattern_are_delivered,
 ];
 
 async fn next(events: &mut Events) -> Notice {
@@ -51,9 +52,10 @@ async fn next_of(events: &mut Events, count: usize) -> Option<Vec<(String, Strin
     Some(found)
 }
 
-/// Under the published permissions nobody may ask how servers are set. Those of a pattern are found among all of a server that many use at a
-/// time: whoever stands still here for long enough is told that some were not kept, and begins anew with another name.
-async fn what_happens_to_an_object_and_to_those_of_a_pattern_is_told(on: Fixture) {
+/// Under the published permissions nobody may ask how servers are set. Those of a pattern are found
+/// among all of a server that many use at a time: whoever stands still here for long enough is told
+/// that some were not kept, and begins anew with another name.
+async fn events_of_an_object_and_of_a_pattern_are_delivered(on: Fixture) {
     /// More often than any machine stands still.
     const TIMES: usize = 20;
     let client = on.client().await;
@@ -133,7 +135,7 @@ pub(crate) mod object_events_alone {
         sentinel_a_failover_is_a_gap_and_events_go_on,
         cluster_a_failover_is_a_gap_and_events_go_on,
         cluster_a_slot_that_moves_is_a_gap_and_events_go_on,
-        cluster_those_of_a_pattern_are_told_by_every_primary,
+        cluster_events_of_a_pattern_come_from_every_primary,
     ];
 
     async fn sentinel_a_failover_is_a_gap_and_events_go_on() {
@@ -193,7 +195,7 @@ pub(crate) mod object_events_alone {
         }
     }
 
-    async fn cluster_those_of_a_pattern_are_told_by_every_primary() {
+    async fn cluster_events_of_a_pattern_come_from_every_primary() {
         let cluster = Cluster::start(3, 0).await.unwrap();
         let client = connected(by_seeds(&cluster)).await;
         let mut all = Listen::to(&client, "many:*", Kinds::named(["set"])).enable().await.unwrap();

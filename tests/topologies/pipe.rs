@@ -7,7 +7,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Passes bytes on. What a server sends while it is held is kept, and arrives afterwards. Dropped, it ends.
+/// Passes bytes on. What a server sends while it is held is kept, and arrives afterwards. Dropped,
+/// it ends.
 pub(crate) struct Pipe {
     pub(crate) addr: SocketAddr,
     held: watch::Sender<bool>,

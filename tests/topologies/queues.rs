@@ -16,12 +16,13 @@ clauses![
     "queues";
     elements_go_in_and_out_at_both_ends,
     elements_are_waited_for_and_none_is_lost,
-    what_is_delayed_is_taken_when_it_is_due,
-    what_is_first_by_priority_is_taken_and_none_is_lost,
+    delayed_elements_are_taken_when_they_are_due,
+    elements_are_taken_by_priority_and_none_is_lost,
     a_ring_keeps_the_last,
 ];
 
-/// A name of one slot with others of the scenario, behind the prefix that the user of the page may use.
+/// A name of one slot with others of the scenario, behind the prefix that the user of the page may
+/// use.
 fn beside(on: &Fixture, name: &str) -> String {
     format!("{}:{{{}}}:{name}", on.name.split(':').next().unwrap_or_default(), on.name)
 }
@@ -80,7 +81,7 @@ async fn elements_are_waited_for_and_none_is_lost(on: Fixture) {
     assert_eq!(here.take_within(Duration::ZERO).await.unwrap(), None);
 }
 
-async fn what_is_delayed_is_taken_when_it_is_due(on: Fixture) {
+async fn delayed_elements_are_taken_when_they_are_due(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (DelayedQueue<u32>, DelayedQueue<u32>) =
         (DelayedQueue::new(&one, &on.name), DelayedQueue::new(&two, &on.name));
@@ -99,7 +100,7 @@ async fn what_is_delayed_is_taken_when_it_is_due(on: Fixture) {
     assert!(here.object().expire_in(HOUR).await.unwrap() && here.clear().await.unwrap());
 }
 
-async fn what_is_first_by_priority_is_taken_and_none_is_lost(on: Fixture) {
+async fn elements_are_taken_by_priority_and_none_is_lost(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (a, b) = (beside(&on, "a"), beside(&on, "b"));
     let (here, there): (PriorityQueue<u64>, PriorityQueue<u64>) =

@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(600);
 clauses![
     "rates";
     two_processes_keep_one_rate,
-    who_waits_elsewhere_hears_of_what_goes_back,
+    waiters_elsewhere_learn_of_returned_permits,
     a_client_has_a_rate_of_its_own,
     a_rate_with_a_hash_tag_is_one_too,
     cells_are_shared_by_two_processes,
@@ -39,7 +39,7 @@ async fn two_processes_keep_one_rate(on: Fixture) {
     assert!(matches!(there.rate().await, Err(LimitError::RateNotSet { .. })));
 }
 
-async fn who_waits_elsewhere_hears_of_what_goes_back(on: Fixture) {
+async fn waiters_elsewhere_learn_of_returned_permits(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(LONG)).await);
     let (here, there) = (RateLimiter::new(&one, &on.name), RateLimiter::new(&two, &on.name));
     here.try_set_rate(Rate::overall(3, LONG)).await.unwrap();

@@ -21,16 +21,17 @@ clauses![
     a_waiting_writer_has_readers_step_back,
     reads_and_writes_are_renewed,
     a_write_becomes_a_read_and_a_read_a_write,
-    who_may_upgrade_waits_for_the_others,
+    an_upgradable_reader_waits_for_the_other_readers,
     leases_of_readers_end_one_by_one,
-    what_is_dropped_or_shut_down_is_given_back,
-    force_tells_all_who_are_in,
+    dropped_guards_are_released_also_at_shutdown,
+    force_notifies_all_holders,
     a_read_that_must_last_outlives_its_guard,
     tasks_of_two_processes_lose_no_update,
     a_fair_one_is_entered_in_turn,
 ];
 
-/// Held by a writer, then asked for by a reader, a writer and a reader of two clients, one after the other.
+/// Held by a writer, then asked for by a reader, a writer and a reader of two clients, one after
+/// the other.
 async fn a_fair_one_is_entered_in_turn(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let locks = clients.each_ref().map(|client| RwLock::new(client, &on.name).fair());
@@ -187,7 +188,7 @@ async fn a_write_becomes_a_read_and_a_read_a_write(on: Fixture) {
     assert!(!on.observer.exists(&on.name).await.unwrap());
 }
 
-async fn who_may_upgrade_waits_for_the_others(on: Fixture) {
+async fn an_upgradable_reader_waits_for_the_other_readers(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (RwLock::new(&one, &on.name), RwLock::new(&two, &on.name));
     let seen = here.upgradable_read().await.unwrap();
@@ -212,7 +213,7 @@ async fn leases_of_readers_end_one_by_one(on: Fixture) {
     wait_until(SOON, async || !on.observer.exists(&on.name).await.unwrap()).await;
 }
 
-async fn what_is_dropped_or_shut_down_is_given_back(on: Fixture) {
+async fn dropped_guards_are_released_also_at_shutdown(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let lock = RwLock::new(&one, &on.name);
     for _ in 0..10 {
@@ -228,7 +229,7 @@ async fn what_is_dropped_or_shut_down_is_given_back(on: Fixture) {
     RwLock::new(&two, &on.name).try_write().await.unwrap().expect("it is free").release().await.unwrap();
 }
 
-async fn force_tells_all_who_are_in(on: Fixture) {
+async fn force_notifies_all_holders(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (RwLock::new(&one, &on.name), RwLock::new(&two, &on.name));
     let (mine, theirs) = (here.read().await.unwrap(), there.read().await.unwrap());

@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 clauses![
     "reliable queues";
     messages_are_pushed_waited_for_and_settled,
-    what_is_not_settled_comes_back_and_dies,
+    an_unsettled_message_is_redelivered_and_becomes_a_dead_letter,
 ];
 
 async fn messages_are_pushed_waited_for_and_settled(on: Fixture) {
@@ -51,7 +51,7 @@ async fn messages_are_pushed_waited_for_and_settled(on: Fixture) {
     assert!(here.object().delete().await.unwrap() && !there.object().exists().await.unwrap());
 }
 
-async fn what_is_not_settled_comes_back_and_dies(on: Fixture) {
+async fn an_unsettled_message_is_redelivered_and_becomes_a_dead_letter(on: Fixture) {
     let client = on.client().await;
     let queue: ReliableQueue<u64> = ReliableQueue::new(&client, &on.name);
     let settings = QueueSettings {

@@ -16,7 +16,7 @@ clauses![
     a_script_runs_where_its_keys_are,
     keys_in_two_slots_are_refused_before_they_are_sent,
     a_script_that_reads_is_run_by_replicas,
-    all_primaries_are_asked,
+    all_primaries_are_queried,
     a_function_is_loaded_where_it_is_missing,
     a_batch_goes_to_all_nodes_and_an_atomic_one_to_one,
 ];
@@ -77,7 +77,7 @@ async fn a_script_that_reads_is_run_by_replicas(on: Fixture) {
     wait_until(SOON, arrived).await;
 }
 
-async fn all_primaries_are_asked(on: Fixture) {
+async fn all_primaries_are_queried(on: Fixture) {
     let client = on.client().await;
     let answers = Script::new("return 1").reads().call().query_everywhere::<i64>(&client).await.unwrap();
     let primaries = client.primaries().await.unwrap();

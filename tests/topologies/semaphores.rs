@@ -20,7 +20,7 @@ macro_rules! clauses {
 
 clauses![
     tasks_of_two_processes_never_have_more_than_there_are,
-    who_waits_for_permits_is_woken_by_the_message,
+    a_waiter_for_permits_is_woken_by_the_message,
     the_line_of_a_fair_one_spans_processes,
     permits_are_known_by_their_ids,
     permits_that_are_dropped_or_shut_down_go_back,
@@ -58,7 +58,7 @@ async fn tasks_of_two_processes_never_have_more_than_there_are(on: Fixture) {
     wait_until(SOON, async || clients.iter().all(|client| client.in_hand() == NOTHING)).await;
 }
 
-async fn who_waits_for_permits_is_woken_by_the_message(on: Fixture) {
+async fn a_waiter_for_permits_is_woken_by_the_message(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let held = Semaphore::new(&one, &on.name).capacity(2).acquire_many(2).await.unwrap();
     let waiter = Semaphore::new(&two, &on.name).capacity(2).acquire_many(2).timeout(SOON / 2);

@@ -14,14 +14,14 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 clauses![
     "sets";
-    values_are_in_once_whoever_inserts_them,
+    each_value_is_in_the_set_once,
     sets_of_one_slot_are_combined,
     scores_ranks_and_ranges_are_of_all,
     values_are_in_their_own_order,
     a_set_gets_a_name_in_another_slot_and_keeps_its_lifetime,
 ];
 
-async fn values_are_in_once_whoever_inserts_them(on: Fixture) {
+async fn each_value_is_in_the_set_once(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (Set<u32>, Set<u32>) = (Set::new(&one, &on.name), Set::new(&two, &on.name));
     assert!(here.insert(&1).await.unwrap() && !there.insert(&1).await.unwrap());
@@ -60,7 +60,8 @@ async fn sets_of_one_slot_are_combined(on: Fixture) {
         (1, 4)
     );
     assert!(a.move_to(&names[1], &1).await.unwrap() && b.contains(&1).await.unwrap());
-    // Names without a common hash tag: refused in a cluster before anybody is asked, and at one place elsewhere.
+    // Names without a common hash tag: refused in a cluster before anybody is asked, and at one
+    // place elsewhere.
     let far: Vec<String> = (0..8).map(|n| format!("{}:far:{n}", on.name)).collect();
     let told = a.union(&far).values().await;
     match on.topology() {

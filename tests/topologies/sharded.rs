@@ -1,4 +1,5 @@
-//! What holds for sharded objects, wherever they live; and that in a cluster they are everywhere, also while that changes.
+//! What holds for sharded objects, wherever they live; and that in a cluster they are everywhere,
+//! also while that changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,7 +88,7 @@ pub(crate) mod sharded_alone {
     scenarios![
         each_node_has_its_share,
         parts_go_on_while_their_slots_move_and_nodes_are_replaced,
-        what_is_at_a_dead_node_is_named_and_the_rest_goes_on,
+        failures_at_a_dead_node_are_named_and_the_rest_works,
     ];
 
     async fn each_node_has_its_share() {
@@ -167,7 +168,7 @@ pub(crate) mod sharded_alone {
         assert_eq!(there.len().await.unwrap(), all.len() as u64);
     }
 
-    async fn what_is_at_a_dead_node_is_named_and_the_rest_goes_on() {
+    async fn failures_at_a_dead_node_are_named_and_the_rest_works() {
         let cluster =
             Cluster::builder().primaries(3).replicas_per_primary(0).full_coverage(false).start().await.unwrap();
         let client = connected(by_seeds(&cluster).response_timeout(Duration::from_secs(1)).retries(1)).await;

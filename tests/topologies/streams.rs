@@ -9,7 +9,7 @@ use crate::fixture::Fixture;
 
 clauses![
     "streams";
-    entries_are_added_read_and_removed_whoever_does_it,
+    entries_of_all_clients_are_added_read_and_removed,
     a_group_gives_out_and_takes_over,
     a_consumer_is_woken_and_acknowledges,
 ];
@@ -18,7 +18,7 @@ fn id(ms: u64) -> EntryId {
     EntryId::new(ms, 0)
 }
 
-async fn entries_are_added_read_and_removed_whoever_does_it(on: Fixture) {
+async fn entries_of_all_clients_are_added_read_and_removed(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: Stream<String, u64> = Stream::new(&one, &on.name);
     let there: Stream<String, u64> = Stream::new(&two, &on.name);

@@ -1,4 +1,5 @@
-//! Topics are heard wherever they are published, also when nodes die and slots move; and where messages may have been missed, it is told.
+//! Topics are heard wherever they are published, also when nodes die and slots move; and where
+//! messages may have been missed, it is told.
 
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use crate::fixture::{Fixture, by_seeds, by_sentinels, connected, is_skipped_befo
 
 clauses![
     "topics";
-    what_one_publishes_the_others_hear,
-    sharded_topics_are_heard_at_their_slot,
-    what_is_published_reliably_comes_until_it_is_acknowledged,
+    a_published_message_reaches_the_other_clients,
+    sharded_topics_are_received_at_their_slot,
+    a_reliable_message_is_redelivered_until_it_is_acknowledged,
 ];
 
 type Heard = Subscription<String, Text>;
@@ -36,7 +37,7 @@ fn name(on: &Fixture) -> String {
     format!("topics:{}", on.name)
 }
 
-async fn what_one_publishes_the_others_hear(on: Fixture) {
+async fn a_published_message_reaches_the_other_clients(on: Fixture) {
     let (one, two, name) = (on.client().await, on.client().await, name(&on));
     let (here, there): (Topic<String, Text>, Topic<String, Text>) = (Topic::new(&one, &name), Topic::new(&two, &name));
     let mut heard = here.subscribe().await.unwrap();
@@ -57,7 +58,7 @@ async fn what_one_publishes_the_others_hear(on: Fixture) {
     }
 }
 
-async fn sharded_topics_are_heard_at_their_slot(on: Fixture) {
+async fn sharded_topics_are_received_at_their_slot(on: Fixture) {
     if is_skipped_before_7("sharded_topics", "there are none") {
         return;
     }
@@ -69,7 +70,7 @@ async fn sharded_topics_are_heard_at_their_slot(on: Fixture) {
     assert_eq!(next(&mut heard).await.unwrap(), "1");
 }
 
-async fn what_is_published_reliably_comes_until_it_is_acknowledged(on: Fixture) {
+async fn a_reliable_message_is_redelivered_until_it_is_acknowledged(on: Fixture) {
     let (one, two, name) = (on.client().await, on.client().await, on.name.clone());
     let topic: ReliableTopic<String, Text> = ReliableTopic::new(&one, &name);
     let mut first = topic.subscribe().as_subscriber("first").look_every(SOON).await.unwrap();

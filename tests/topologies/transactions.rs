@@ -218,7 +218,8 @@ async fn cluster_commits_are_whole_through_a_failover() {
     whole_through(by_seeds(&cluster), async || _ = cluster.fail_over(former).await.unwrap()).await;
 }
 
-/// What is there at the one side and what is to be made are not together anywhere while the slot moves.
+/// What is there at the one side and what is to be made are not together anywhere while the slot
+/// moves.
 async fn cluster_a_commit_waits_for_its_slot_and_is_whole() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster).retries(20)).await;
@@ -246,7 +247,8 @@ async fn cluster_a_commit_waits_for_its_slot_and_is_whole() {
     assert_eq!(Bucket::<u64>::new(&client, "{t}:a").get().await.unwrap(), Some(2));
     assert!(Map::<u64, u64>::new(&client, "{t}:few").is_empty().await.unwrap());
     assert!(Set::<u64>::new(&client, "{t}:some").is_empty().await.unwrap());
-    // Which of the two says that what it is asked for is not together depends on the server's version.
+    // Which of the two says that what it is asked for is not together depends on the server's
+    // version.
     let refused = async || -> u64 {
         let mut refused = 0;
         for side in [from, to] {

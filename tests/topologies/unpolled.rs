@@ -1,6 +1,6 @@
-//! Futures that wait, and that their caller keeps without polling them: `select!` branches that lost, futures in a struct,
-//! tasks that hang elsewhere. Such a future gives up what it was granted, so it delays other waiters, of this process and
-//! of others, by two seconds at most.
+//! Futures that wait, and that their caller keeps without polling them: `select!` branches that
+//! lost, futures in a struct, tasks that hang elsewhere. Such a future gives up what it was
+//! granted, so it delays other waiters, of this process and of others, by two seconds at most.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -116,7 +116,8 @@ macro_rules! act {
     }};
 }
 
-/// Counts time as this process and its server have it: naps with a request behind each, which take longer on a busy machine.
+/// Counts time as this process and its server have it: naps with a request behind each, which take
+/// longer on a busy machine.
 struct Pace {
     naps: Arc<AtomicU64>,
     task: JoinHandle<()>,
@@ -187,16 +188,19 @@ struct Case {
     kept: Wait,
     /// Another waiter, which must get what the first one does not take.
     other: Wait,
-    /// Whether the object is taken by a third client when the first waiter comes, as `other` takes it.
+    /// Whether the object is taken by a third client when the first waiter comes, as `other` takes
+    /// it.
     taken: bool,
     /// What happens once the first one waits.
     then: Option<Act>,
 }
 
-/// Keeps a waiter at each point where it waits; another one of the same process, and one of another, is not delayed.
+/// Keeps a waiter at each point where it waits; another one of the same process, and one of
+/// another, is not delayed.
 async fn check(on: &Fixture, case: Case) {
     let pace = Pace::of(&on.observer);
-    // Names keep the trials apart. Clients of their own would be hundreds of connections to a cluster.
+    // Names keep the trials apart. Clients of their own would be hundreds of connections to a
+    // cluster.
     let clients = [on.client().await, on.client().await, on.client().await];
     let mut trials = Vec::new();
     for polls in 1..=POLLS {
@@ -520,7 +524,8 @@ async fn stream_consumers(on: Fixture) {
     let wait = waiter!(|client, name| {
         let group = Stream::<String, u64>::new(&client, &name).group("g");
         let consumer = format!("c{}", CONSUMERS.fetch_add(1, Ordering::Relaxed));
-        // An entry that the server gave to a consumer is pending for its name, until another claims it as idle.
+        // An entry that the server gave to a consumer is pending for its name, until another claims
+        // it as idle.
         let deliveries = group.consumer(consumer).create_if_missing(Start::Beginning);
         let mut deliveries = deliveries.claim_idle(Duration::from_millis(500));
         deliveries.try_next().await.unwrap().unwrap()

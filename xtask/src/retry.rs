@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_targets_are_read_from_what_cargo_says_at_the_end() {
+    fn failed_targets_are_parsed_from_cargos_last_lines() {
         let err = "     Running tests/behaviour/main.rs (target/debug/deps/behaviour-1)\n\
                    error: test failed, to rerun pass `-p redgrid-core --lib`\nerror: 2 targets failed:\n    \
                    `-p redgrid-core --lib`\n    `-p redgrid-tests --test behaviour`\n";

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_nothing_says_where_it_looked_and_what_to_do() {
+    fn a_failed_search_lists_its_places_and_the_remedy() {
         let error = first_usable([PathBuf::from("/nowhere/at/all")].into_iter()).unwrap_err().to_string();
         assert!(error.contains("/nowhere/at/all") && error.contains("cargo xtask server"), "{error}");
     }

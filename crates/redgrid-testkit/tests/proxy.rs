@@ -118,7 +118,7 @@ async fn a_held_request_arrives_after_its_connection_closed() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_held_request_survives_a_cut_and_what_came_behind_it_does_not() -> Outcome {
+async fn a_held_request_survives_a_cut_and_later_ones_do_not() -> Outcome {
     let (_server, proxy, observer) = setup().await?;
     let mut client = Raw::connect(&proxy).await?;
     proxy.next(1, "held", Action::Hold);

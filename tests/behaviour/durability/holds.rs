@@ -21,7 +21,8 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::{calls, node, replica_of, replicas};
 
-/// A node that keeps the answer to one renewal back, once it is told so, and that proves nothing once it is told so.
+/// A node that keeps the answer to one renewal back, once it is told so, and that proves nothing
+/// once it is told so.
 struct Gated {
     node: Arc<dyn Server>,
     /// A renewal of two names was answered.
@@ -80,7 +81,7 @@ impl Server for Gated {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_is_as_durable_as_each_of_its_names_asked_whoever_has_the_first_by_then() {
+async fn a_renewal_is_as_durable_as_each_name_requires() {
     let server = server().await;
     let gated = Arc::new(Gated {
         node: node(&server).await,
@@ -107,7 +108,8 @@ async fn a_renewal_is_as_durable_as_each_of_its_names_asked_whoever_has_the_firs
     one.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
     gated.pass.notify_one();
-    // An answer that counted would have been heard by then, as a rule: nothing else tells that it does not.
+    // An answer that counted would have been heard by then, as a rule: nothing else tells that it
+    // does not.
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(other.remaining() <= left, "{:?} {left:?}", other.remaining());
     drop((next, other));

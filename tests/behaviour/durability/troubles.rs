@@ -10,7 +10,7 @@ use redgrid_tests::{SOON, server};
 use super::{COMMIT, SLACK, commits, epoch, grant, info, node, node_with, replica_of, replicas, unproven};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_takes_nobody_along() {
+async fn a_cancelled_caller_cancels_no_other() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
     let node = node(&primary).await;
@@ -66,7 +66,8 @@ async fn a_primary_that_was_demoted_and_promoted_meanwhile_proves_nothing() {
     let since = grant(&node, "key").await;
     node.commit(since, replicas(1, SOON), b"key").await.unwrap();
     let since = grant(&node, "lost").await;
-    // It copies the data of an empty server, and is made a primary again: same process, same connections.
+    // It copies the data of an empty server, and is made a primary again: same process, same
+    // connections.
     let observer = primary.observer().await.unwrap();
     other.set_config("repl-diskless-sync-delay", "0").await.unwrap();
     let (host, port) = (other.addr().ip().to_string(), other.addr().port().to_string());
@@ -117,7 +118,7 @@ async fn a_killed_commit_connection_is_neither_an_acknowledgement_nor_a_hang() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hung_primary_is_told_within_the_time_and_one_timeout() {
+async fn a_hung_primary_is_reported_within_the_timeout() {
     let primary = server().await;
     let _replica = replica_of(&primary).await;
     let timeout = Duration::from_millis(600);
@@ -161,7 +162,7 @@ async fn a_wait_far_longer_than_the_timeout_keeps_its_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_read_the_run_id_is_refused_in_words() {
+async fn missing_permission_for_the_run_id_is_reported() {
     let primary = server().await;
     primary.deny(&["info"]).await.unwrap();
     let node = node(&primary).await;

@@ -9,7 +9,7 @@ use redgrid_tests::{client, server};
 use super::{ALL, left, objects, one_of_each, outlives};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_belongs_to_an_object_goes_with_it() {
+async fn companion_keys_are_deleted_with_their_object() {
     for (deleted, by_pattern) in [(true, false), (false, false), (false, true)] {
         let server = server().await;
         let (client, observer) = (client(&server).await, server.observer().await.unwrap());
@@ -23,7 +23,8 @@ async fn what_belongs_to_an_object_goes_with_it() {
         };
         assert_eq!(told, 11);
         let left: Vec<_> = left(&observer).await.into_iter().filter(|key| !outlives(key) && key != "another").collect();
-        // The waiter of the fair lock and the one at the barrier may have come again; what a client has for itself ends by itself.
+        // The waiter of the fair lock and the one at the barrier may have come again; what a client
+        // has for itself ends by itself.
         let is_again = |key: &String| {
             let is_readers = !by_pattern && key.ends_with(":rwlock_timeout:1");
             key.contains("{fair}") || key == "fair" || key.contains("{barrier}") || is_readers
@@ -37,7 +38,7 @@ async fn what_belongs_to_an_object_goes_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_somebodys_own_is_nobodys_companion() {
+async fn a_users_own_key_is_not_a_companion() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -63,7 +64,7 @@ async fn what_is_somebodys_own_is_nobodys_companion() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_an_id_is_a_companion_where_its_object_is_there() {
+async fn a_key_with_an_id_is_a_companion_if_its_object_exists() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -116,8 +117,8 @@ fn every_key_that_the_page_has_leads_to_its_object() {
     for row in page {
         let mut columns = row.split(" | ");
         let (names, kind) = (columns.next().unwrap(), columns.next().unwrap());
-        // Of an object itself, of a name that the type makes, of parts and of the locks of a map's keys, which are objects themselves; and
-        // what Redisson has in a slot of its own.
+        // Of an object itself, of a name that the type makes, of parts and of the locks of a map's
+        // keys, which are objects themselves; and what Redisson has in a slot of its own.
         let own = ["`name`", "`icr:", "`{name}:<hash>", "`name:{<tag>}`", "`{name}:shards`", "`<name>:"];
         let is_own = own.iter().any(|own| names.starts_with(own));
         if kind.starts_with("channel") || is_own || !names.starts_with('`') {
@@ -139,7 +140,7 @@ fn every_key_that_the_page_has_leads_to_its_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_no_key_of_its_plain_name_is_found_by_its_name() {
+async fn objects_without_a_key_of_their_plain_name_are_found() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);

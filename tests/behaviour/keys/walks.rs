@@ -1,4 +1,5 @@
-//! Streams of keys and deletions of everything, over servers that begin anew and primaries that are gone.
+//! Streams of keys and deletions of everything, over servers that begin anew and primaries that are
+//! gone.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -90,7 +91,7 @@ async fn everything_goes_by_a_pattern_in_bounded_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_primary_is_asked_and_one_that_is_gone_is_told() {
+async fn every_primary_is_queried_and_a_missing_one_reported() {
     let server = server().await;
     let client =
         client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(300)).retries(1)).await;

@@ -1,5 +1,5 @@
-//! Each type of objects as a whole: it exists, expires, is renamed, copied, deleted and flushed with all of its keys, by its own
-//! `object()` and by its name through `Keys`.
+//! Each type of objects as a whole: it exists, expires, is renamed, copied, deleted and flushed
+//! with all of its keys, by its own `object()` and by its name through `Keys`.
 
 mod types;
 
@@ -18,7 +18,8 @@ use redgrid_tests::{SOON, client_with};
 
 use types::{HOUR, Type, all};
 
-/// Short enough to wait for, long enough for one request on a busy machine: only the end is asserted, never that it is not over.
+/// Short enough to wait for, long enough for one request on a busy machine: only the end is
+/// asserted, never that it is not over.
 const SHORT: Duration = Duration::from_millis(20);
 
 /// The server of a row of the table, and the keys of the object that was made there.
@@ -31,7 +32,8 @@ struct Harness {
     made: Vec<(String, Vec<u8>)>,
 }
 
-/// Keys that outlive their object or end by themselves: records of answers, fences, tokens, and a reader's lease.
+/// Keys that outlive their object or end by themselves: records of answers, fences, tokens, and a
+/// reader's lease.
 fn stays(key: &str) -> bool {
     let prefixes = ["redgrid_once:", "redgrid_wait:", "redgrid_fence:", "redisson_lock_token:", "redgrid_renamed:"];
     prefixes.iter().any(|prefix| key.starts_with(prefix)) || key.contains(":rwlock_timeout:")
@@ -79,7 +81,8 @@ impl Harness {
         self.made.iter().map(|(key, _)| key.replace("from", name)).collect()
     }
 
-    /// Whether no key of the object has a lifetime. In a native multimap, the values of the one key with a lifetime of its own keep it.
+    /// Whether no key of the object has a lifetime. In a native multimap, the values of the one key
+    /// with a lifetime of its own keep it.
     async fn is_endless(&self, of: &Type) -> bool {
         let ending = self.ending().await;
         let ending: Vec<String> = self.expected("from").into_iter().filter(|key| ending.contains(key)).collect();
@@ -254,7 +257,7 @@ async fn an_object_of_any_type_is_one_thing_on_the_newest_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_added_to_an_empty_object_ends_with_it() {
+async fn an_addition_to_an_empty_object_gets_its_lifetime() {
     let server = redgrid_tests::server().await;
     let (client, observer) = (client(&server, "").await, server.observer().await.unwrap());
     let (filter, ring) = (BloomFilter::<u64>::new(&client, "filter"), RingBuffer::<u64>::new(&client, "ring"));
@@ -269,7 +272,7 @@ async fn what_is_added_to_an_empty_object_ends_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_whose_values_look_like_hashes_is_no_multimap() {
+async fn a_map_with_hash_like_values_is_not_a_multimap() {
     let server = redgrid_tests::server().await;
     let (client, observer) = (client(&server, "").await, server.observer().await.unwrap());
     let (keys, hash) = (Keys::new(&client), "V7p3tUdzrwY3/qsccaFtGw");

@@ -10,7 +10,8 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 use super::{MS, is_idle, number, times};
 
-/// Random requests of several clients, on ways that take their time and break, each checked against what a model says is possible.
+/// Random requests of several clients, on ways that take their time and break, each checked against
+/// what a model says is possible.
 #[tokio::test(flavor = "multi_thread")]
 async fn random_requests_agree_with_a_model() {
     for seed in 0..times("REDGRID_PERMIT_SEEDS", 8) as u64 {
@@ -52,7 +53,8 @@ async fn random_requests_agree_with_a_model() {
                         let granted = semaphore.try_acquire_many(permits).await;
                         assert!(!matches!(granted, Ok(Some(_))), "seed {seed}: {permits} with {out} of {capacity} out");
                     } else {
-                        // Where others were just told of what came back, they go first: it may take a moment.
+                        // Where others were just told of what came back, they go first: it may take
+                        // a moment.
                         let granted = semaphore.acquire_many(permits).timeout(SOON).await;
                         (out, next) = (out + permits, next + 1);
                         held.insert(next, granted.unwrap_or_else(|error| panic!("seed {seed}: {error}")));

@@ -1,4 +1,5 @@
-//! Many who want permits: behind ways that lose answers, and processes that are killed or take turns.
+//! Many who want permits: behind ways that lose answers, and processes that are killed or take
+//! turns.
 
 use std::process::Stdio;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Permits under what is hard: lost and late answers, processes that die, other processes, futures that are dropped.
+//! Permits under what is hard: lost and late answers, processes that die, other processes, futures
+//! that are dropped.
 
 mod chance;
 mod crowds;
@@ -80,7 +81,8 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
     assert!(matches!(mine.acquire().await.err(), Some(AcquireError::NotInitialised { .. })));
 }
 
-/// The leases once ended with the lifetime of a number that was set anew without one, and what was held came back to nobody.
+/// The leases once ended with the lifetime of a number that was set anew without one, and what was
+/// held came back to nobody.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_number_has_the_leases_live_as_long_as_it_does() {
     let server = server().await;
@@ -97,7 +99,8 @@ async fn a_new_number_has_the_leases_live_as_long_as_it_does() {
     assert_eq!(lifetimes().await, (false, false));
     assert!(mail.set_permits(3).expires_in(SOON).await.unwrap());
     assert_eq!(lifetimes().await, (true, true));
-    // Somebody else ends the lifetime of the number alone: the next who takes a permit puts that right.
+    // Somebody else ends the lifetime of the number alone: the next who takes a permit puts that
+    // right.
     assert!(observer.query::<bool>(&["PERSIST", "seats"]).await.unwrap());
     seats.acquire().await.unwrap().release().await.unwrap();
     assert_eq!(lifetimes().await, (false, false));
@@ -126,7 +129,7 @@ async fn a_fixed_lease_is_lengthened_and_shortened_by_its_guard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_that_end_wake_those_who_wait_for_many() {
+async fn ending_leases_wake_waiters_for_many_permits() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let seats = PermitExpirableSemaphore::new(&one, "seats");
@@ -163,7 +166,7 @@ async fn an_extended_lease_is_not_shortened_by_renewals() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_next_in_the_line_of_a_fair_one_hears_of_what_is_left() {
+async fn the_next_fair_waiter_learns_of_remaining_permits() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let mut clients = Vec::new();

@@ -123,7 +123,7 @@ async fn tasks_of_a_process_come_in_their_order_and_one_request_at_a_time_asks_f
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_log_holds_nobody_up() {
+async fn a_large_log_delays_no_caller() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 1_000_000, LONG).await;

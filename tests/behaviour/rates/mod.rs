@@ -86,7 +86,7 @@ async fn a_rate_is_set_read_changed_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_had_is_told() {
+async fn invalid_requests_are_reported() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = RateLimiter::new(&client, "a");
@@ -127,7 +127,7 @@ async fn what_can_not_be_had_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_hears_of_changes_at_once() {
+async fn waiters_learn_of_changes_at_once() {
     let server = server().await;
     let (one, two) = (patient(&server).await, patient(&server).await);
     let observer = server.observer().await.unwrap();
@@ -207,7 +207,7 @@ async fn keys_live_as_long_as_they_are_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_client_has_its_own_rate_and_hears_of_a_new_one() {
+async fn each_client_has_its_own_rate_and_learns_of_a_new_one() {
     let server = server().await;
     let (one, two) = (patient(&server).await, patient(&server).await);
     let observer = server.observer().await.unwrap();

@@ -40,7 +40,7 @@ async fn a_lost_answer_takes_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_takes_nothing_wherever_he_leaves() {
+async fn a_cancelled_caller_takes_nothing_at_any_point() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 10, LONG).await;
@@ -80,7 +80,7 @@ async fn who_leaves_takes_nothing_wherever_he_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_taken_for_who_has_left_goes_back() {
+async fn permits_of_a_cancelled_caller_are_returned() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let patient = |config: Config| config.response_timeout(SOON);
@@ -100,7 +100,7 @@ async fn what_was_taken_for_who_has_left_goes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_back_late_frees_nothing_of_others() {
+async fn a_late_return_frees_no_permits_of_others() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let one = limiter(&clients[0], 4, LONG).await;
@@ -157,7 +157,7 @@ async fn without_contact_all_end_in_time() {
 
 /// On one thread, where nobody asks before both are in line.
 #[tokio::test]
-async fn what_is_denied_half_way_changes_nothing() {
+async fn a_change_denied_half_way_changes_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 5, LONG).await;

@@ -1,5 +1,5 @@
-//! One history: three clients change numbers, each through a proxy of its own, while things go wrong, and it is written down
-//! who was told what.
+//! One history: three clients change numbers, each through its own proxy, during faults, and record
+//! their results.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,18 +12,19 @@ use redgrid_tests::{SOON, client_with};
 use super::plan::{CLIENTS, Fault, FaultSpan, Plan, TASKS};
 use super::search::{Answer, Call, Op, changed};
 
-/// How long a client waits for an answer.
+/// Response timeout of a client.
 const TIMEOUT: Duration = Duration::from_millis(80);
 
-/// So many answers that never came are enough for a task: each may take effect at any time, and there are as many orders more.
+/// The maximum of unanswered calls of a task: each may take effect at any time, which multiplies
+/// the possible orders.
 const ENOUGH_UNANSWERED: usize = 2;
 
-/// A server that keeps what it has confirmed, and serves one history after the other.
+/// Starts a server that keeps confirmed writes, for one history after the other.
 pub(crate) async fn server() -> RedisServer {
     RedisServer::builder().append_only(true).start().await.expect("a server starts")
 }
 
-/// Lets it happen: the calls of each number.
+/// Runs the plan: returns the calls of each number.
 pub(crate) async fn run(plan: &Plan, server: &RedisServer, seed: u64) -> Vec<Vec<Call>> {
     let names: Vec<String> = (0..2).map(|number| format!("number:{seed}:{number}")).collect();
     let mut clients = Vec::new();
@@ -58,7 +59,7 @@ pub(crate) async fn run(plan: &Plan, server: &RedisServer, seed: u64) -> Vec<Vec
             }
         })
     });
-    // What becomes of the server: it is not killed while it stands still.
+    // Faults of the server do not overlap: it is not killed while it is stopped.
     let one_at_a_time = tokio::sync::Mutex::new(());
     let faults = plan.faults.iter().map(|fault| fault.inject(server, &one_at_a_time, &clients[fault.client].1));
     let (ended, _) = tokio::join!(join_all(tasks), join_all(faults));
@@ -84,7 +85,7 @@ fn numbers(client: &Client, names: &[String], exactly_once: bool) -> Vec<AtomicL
     names.iter().map(number).collect()
 }
 
-/// What everybody finds in the end, told by the server itself.
+/// Reads the final values from the server itself.
 async fn last_look(server: &RedisServer, names: &[String], began: Instant) -> Vec<Call> {
     wait_until(SOON, async || server.observer().await.is_ok()).await;
     let observer = server.observer().await.expect("it was there");
@@ -97,7 +98,8 @@ async fn last_look(server: &RedisServer, names: &[String], began: Instant) -> Ve
     calls
 }
 
-/// What was told of a step: nothing where it has certainly no effect, and no answer where it may have, now or later.
+/// Returns the result of a step: `None` if it certainly had no effect, `Some(None)` if it may take
+/// effect now or later.
 async fn outcome(number: &AtomicLong, op: Op, leaves_after: Option<u64>) -> Option<Option<Answer>> {
     let asked = ask(number, op);
     let told = match leaves_after {
@@ -146,7 +148,7 @@ async fn ask(number: &AtomicLong, op: Op) -> Result<Answer, AtomicError> {
 }
 
 impl FaultSpan {
-    /// Lets it happen, and clears up after it.
+    /// Causes the fault, and ends it.
     async fn inject(self, server: &RedisServer, one_at_a_time: &tokio::sync::Mutex<()>, proxy: &Proxy) {
         let lasts = Duration::from_millis(self.lasts);
         tokio::time::sleep(Duration::from_millis(self.at)).await;

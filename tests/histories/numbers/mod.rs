@@ -1,7 +1,8 @@
-//! Recorded histories of numbers: three clients change one or two of them while everything goes wrong, and a search looks for an
-//! order that explains what all were told.
+//! Recorded histories of numbers: three clients change one or two of them while everything goes
+//! wrong, and a search looks for an order that explains what all were told.
 //!
-//! `REDGRID_HISTORIES=1000` runs so many instead of twenty, `REDGRID_HISTORY=17` the one with that seed, and tells its story.
+//! `REDGRID_HISTORIES=1000` runs so many instead of twenty, `REDGRID_HISTORY=17` the one with that
+//! seed, and tells its story.
 
 mod harness;
 mod plan;

@@ -2,10 +2,11 @@
 //!
 //! # What is modelled
 //!
-//! One process asks for the lock, renews it and detaches it; what it detached is known to all others from then on, and stays
-//! known. Others attach it, each under a field of its own; they believe, and release. A stranger takes the lock when it is free.
-//! Requests and answers are carried out and arrive in any order and at any time, or are lost; a request without an answer may
-//! be sent once more.
+//! One process asks for the lock, renews it and detaches it; what it detached is known to all
+//! others from then on, and stays known. Others attach it, each under a field of its own; they
+//! believe, and release. A stranger takes the lock when it is free. Requests and answers are
+//! carried out and arrive in any order and at any time, or are lost; a request without an answer
+//! may be sent once more.
 //!
 //! # Time
 //!
@@ -37,7 +38,8 @@ pub struct Rules {
     pub waits_for_late_copies: bool,
     /// What is carried out after its time does nothing.
     pub refuses_what_is_late: bool,
-    /// An attach takes the lock from the field that was detached, and no other. Off: from whoever has it.
+    /// An attach takes the lock from the field that was detached, and no other. Off: from whoever
+    /// has it.
     pub compares_the_former: bool,
     /// A lease counts from before its request left. Off: from the answer.
     pub counts_from_before: bool,

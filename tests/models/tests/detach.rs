@@ -1,4 +1,5 @@
-//! A hold that goes to another process: one believes at a time, one attaches; and each rule switched off once.
+//! A hold that goes to another process: one believes at a time, one attaches; and each rule
+//! switched off once.
 //!
 //! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
 

@@ -1,13 +1,13 @@
-//! The lossy seam: one Redis node in memory behind the `Server` trait, and a network that loses, delays and repeats by a
-//! seeded plan, on tokio's paused clock.
+//! A simulated network: one Redis node in memory behind the `Server` trait. The network loses,
+//! delays and repeats requests by a seeded plan, on tokio's paused clock.
 //!
-//! | file | what happens there |
+//! | file | contents |
 //! |---|---|
 //! | `store` | the server's memory: hashes with lifetimes, subscriptions |
 //! | `scripts` | the lock scripts in Rust, one function each |
-//! | `plan` | what goes wrong, from one seed |
+//! | `plan` | all faults, from one seed |
 //! | `world` | the queue of events: connections, deliveries, losses, restarts |
-//! | `server` | the seam as one client sees it |
+//! | `server` | the `Server` of one client |
 //! | `topology` | one node for every name |
 
 pub mod plan;

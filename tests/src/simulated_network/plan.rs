@@ -1,35 +1,35 @@
-//! What goes wrong, and when: every decision of a simulated network, from one seed.
+//! All decisions of a simulated network, from one seed.
 
 use std::time::Duration;
 
 /// How the network treats one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Carried out and answered, in the order of its connection.
+    /// Executed and answered, in the order of its connection.
     Plain {
-        /// Its way to the server.
+        /// Time to the server.
         there: Duration,
-        /// The way of its reply.
+        /// Time of its reply.
         back: Duration,
     },
     /// It never arrives.
     RequestLost,
-    /// It is carried out, and nobody hears of it.
+    /// Executed, and its reply is lost.
     ReplyLost {
         /// Its way to the server.
         there: Duration,
     },
-    /// It is carried out this much later, past whatever is sent meanwhile and whatever becomes of its connection, and
-    /// nobody hears of it.
+    /// Executed this much later, past later requests and the loss of its connection; its reply is
+    /// lost.
     Late {
         /// Its way to the server.
         by: Duration,
     },
-    /// It is carried out twice, and nobody hears of it.
+    /// Executed twice, and both replies are lost.
     Twice {
-        /// The way of the first copy.
+        /// Time of the first copy.
         there: Duration,
-        /// The way of the second, which overtakes and is overtaken as it likes.
+        /// Time of the second, independent of the order of others.
         again: Duration,
     },
     /// The server answers with an error and does nothing.
@@ -38,17 +38,17 @@ pub enum Fate {
         there: Duration,
         /// The way of the error.
         back: Duration,
-        /// The server's words.
+        /// The error message.
         message: &'static str,
     },
 }
 
-/// What becomes of the bytes that are on their way when a connection is lost.
+/// What happens to bytes in flight when a connection is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wreck {
-    /// What would have arrived within this time still does.
+    /// Bytes that would have arrived within this time still do.
     pub arrives: Duration,
-    /// So much later than it would have.
+    /// Their additional delay.
     pub extra: Duration,
 }
 
@@ -56,12 +56,12 @@ pub struct Wreck {
 pub struct Plan {
     random: fastrand::Rng,
     timeout: Duration,
-    /// How much worse than usual it is.
+    /// A factor of the fault rates.
     severity: f64,
     calm: bool,
 }
 
-/// Refusals of a server that is not well, or not willing.
+/// Rejections of a server that is not ready.
 const REFUSALS: [&str; 4] = [
     "LOADING Redis is loading the dataset in memory",
     "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
@@ -70,29 +70,29 @@ const REFUSALS: [&str; 4] = [
 ];
 
 impl Plan {
-    /// The plan of `seed`, for clients that wait `response_timeout` for an answer.
+    /// Creates the plan of `seed`, for clients with this response timeout.
     pub fn new(seed: u64, timeout: Duration) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let severity = [0.2, 1.0, 1.0, 4.0][random.usize(..4)];
         Plan { random, timeout, severity, calm: false }
     }
 
-    /// From here on nothing goes wrong any more.
+    /// Stops all faults.
     pub fn calm(&mut self) {
         self.calm = true;
     }
 
-    /// Whether everything goes well by now.
+    /// Whether all faults have stopped.
     pub fn is_calm(&self) -> bool {
         self.calm
     }
 
-    /// The random numbers of this plan, for what is beside the network.
+    /// Returns the random generator, for decisions outside the network.
     pub fn random(&mut self) -> &mut fastrand::Rng {
         &mut self.random
     }
 
-    /// True so many times in a thousand on an average day; never in calm weather.
+    /// Returns true this many times in a thousand at normal severity; never after `calm`.
     fn happens(&mut self, per_mille: f64) -> bool {
         !self.calm && self.random.f64() * 1000.0 < per_mille * self.severity
     }
@@ -101,22 +101,22 @@ impl Plan {
         most.mul_f64(self.random.f64())
     }
 
-    /// Around `mean`, never the same twice.
+    /// Returns an exponential time with this mean.
     fn around(&mut self, mean: Duration) -> Duration {
         mean.mul_f64(-(1.0 - self.random.f64()).ln())
     }
 
-    /// How long one way takes.
+    /// Returns the time of one direction.
     pub fn way(&mut self) -> Duration {
         if self.happens(5.0) {
-            // A retransmission, a full buffer: sometimes longer than anybody waits.
+            // A retransmission, a full buffer: sometimes longer than any timeout.
             return self.within(self.timeout * 3 / 2);
         }
         let most = if self.random.u8(..4) == 0 { 4000 } else { 800 };
         Duration::from_micros(self.random.u64(50..most))
     }
 
-    /// What becomes of the next request.
+    /// Returns the fate of the next request.
     pub fn fate(&mut self) -> Fate {
         let (there, back) = (self.way(), self.way());
         if !self.happens(25.0) {
@@ -131,13 +131,14 @@ impl Plan {
         }
     }
 
-    /// Whether, and how soon, a connection is lost that holds a request back; otherwise the client waits out its time.
+    /// Returns whether, and when, the connection of a held request is lost; otherwise the client
+    /// times out.
     pub fn notices_soon(&mut self) -> Option<Duration> {
         let most = Duration::from_millis(40);
         self.random.bool().then(|| self.within(most))
     }
 
-    /// Around the time limit of requests; now and then far beyond.
+    /// Returns a delay around the time limit of requests; sometimes far beyond.
     fn lateness(&mut self) -> Duration {
         match self.random.u8(..8) {
             0 => self.timeout * 10,
@@ -146,47 +147,47 @@ impl Plan {
         }
     }
 
-    /// Whether a message that was published is lost on one connection, without a word.
+    /// Whether a published message is lost on one connection.
     pub fn loses_message(&mut self) -> bool {
         self.happens(10.0)
     }
 
-    /// Whether a subscription is denied; `again` is one for what is subscribed already, which is rare.
+    /// Whether a subscription is denied; `again` is a repeated one, where that is rare.
     pub fn denies_subscription(&mut self, again: bool) -> bool {
         self.happens(if again { 500.0 } else { 5.0 })
     }
 
-    /// What becomes of what is on its way when a connection is lost.
+    /// Returns what happens to bytes in flight when a connection is lost.
     pub fn wreck(&mut self) -> Wreck {
         let arrives = if self.random.bool() { Duration::ZERO } else { self.within(self.timeout) };
         let extra = if self.random.bool() { Duration::ZERO } else { self.lateness() };
         Wreck { arrives, extra }
     }
 
-    /// How long there is no connection after a loss.
+    /// Returns how long there is no connection after a loss.
     pub fn outage(&mut self) -> Duration {
         if self.calm {
             return Duration::from_millis(20);
         }
         match self.random.u8(..12) {
-            // Longer than the patience of a call.
+            // Longer than the timeout of a call.
             0 => self.within(self.timeout * 8),
             1..=4 => self.within(self.timeout),
             _ => self.within(Duration::from_millis(60)),
         }
     }
 
-    /// When a connection for requests is lost next.
+    /// Returns the time until the next loss of a request connection.
     pub fn next_loss(&mut self) -> Duration {
         self.spell(Duration::from_millis(1500))
     }
 
-    /// When a subscriber connection is lost next.
+    /// Returns the time until the next loss of a subscriber connection.
     pub fn next_gap(&mut self) -> Duration {
         self.spell(Duration::from_millis(1500))
     }
 
-    /// When the server is next started again, empty.
+    /// Returns the time until the next restart without data.
     pub fn next_restart(&mut self) -> Duration {
         self.spell(Duration::from_secs(20))
     }

@@ -1,6 +1,6 @@
-//! The lock scripts once more, in Rust: one function per script, line by line as the Lua beside the library.
+//! The lock scripts in Rust: one function per script, line by line as the Lua of the library.
 //!
-//! That they say the same is not a matter of faith: `tests/simulated_network/faithful.rs` runs both side by side on a real server.
+//! `tests/simulated_network/faithful.rs` compares both on a real server.
 
 use bytes::Bytes;
 use redgrid_core::{Arg, Code, Reply, Request, ServerError};
@@ -10,7 +10,7 @@ use super::store::Store;
 /// A script or command as it arrives at a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// `KEYS`.
     pub keys: Vec<Bytes>,
@@ -19,7 +19,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// What goes over the wire for `request` when its time limit is written as `not_after`.
+    /// Returns the wire form of `request` with the time limit `not_after`.
     pub fn of(request: &Request, not_after: &Bytes) -> Call {
         let argument = |arg: &Arg| match arg {
             Arg::Bytes(bytes) | Arg::Key(bytes) => Some(bytes.clone()),
@@ -34,19 +34,19 @@ impl Call {
         }
     }
 
-    /// A whole number among the arguments.
+    /// Returns an integer argument.
     pub fn int(&self, at: usize) -> i64 {
         std::str::from_utf8(&self.args[at]).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
-    /// The holder field, where the script is about one.
+    /// Returns the holder id, if the script concerns one.
     pub fn field(&self) -> Option<&Bytes> {
         let about_one = ["lock/acquire", "lock/seize", "lock/release", "lock/give-way", "lock/linger", "lock/extend"];
         about_one.contains(&self.name.as_str()).then(|| &self.args[0])
     }
 }
 
-/// Carries out a call at the store's present time.
+/// Executes a call at the store's current time.
 pub fn run(store: &mut Store, call: &Call) -> Result<Reply, ServerError> {
     Ok(match call.name.as_str() {
         "lock/acquire" => acquire(store, call),
@@ -65,7 +65,7 @@ pub fn run(store: &mut Store, call: &Call) -> Result<Reply, ServerError> {
     })
 }
 
-/// A refusal in the server's words.
+/// Returns an error reply of the server.
 pub fn refused(message: &str) -> ServerError {
     ServerError::Refused { code: Code::of(message), message: message.to_owned() }
 }
@@ -79,7 +79,7 @@ fn told(status: i64, time: u64, left: i64) -> Reply {
     Reply::Array(vec![Reply::Int(status), micros(time), Reply::Int(left)])
 }
 
-/// A time of the server, as Lua tells a number.
+/// Returns a time of the server as Lua formats numbers.
 fn micros(time: u64) -> Reply {
     Reply::Int(i64::try_from(time).unwrap_or(i64::MAX))
 }

@@ -1,4 +1,4 @@
-//! The seam as one client sees it: [`Server`] on a simulated network.
+//! The [`Server`] of one client on a simulated network.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::scripts::Call;
 use super::world::{Pending, World};
 
-/// A client's way to the server of a [`World`].
+/// A client's connections to the server of a [`World`].
 pub struct SimulatedServer {
     id: NodeId,
     world: Arc<World>,
@@ -27,7 +27,7 @@ pub struct SimulatedServer {
 }
 
 impl SimulatedServer {
-    /// Connections of a client of their own, for one that waits `timeout` for an answer.
+    /// Creates the connections of a new client with this response timeout.
     pub fn new(world: Arc<World>, clock: Clock, timeout: Duration) -> Self {
         let time = Arc::new(ServerClock::default());
         let (client, pushes) = world.connect(clock.clone(), Arc::clone(&time));
@@ -35,7 +35,7 @@ impl SimulatedServer {
         SimulatedServer { id, world, client, clock, time, timeout, pushes: Mutex::new(Some(pushes)) }
     }
 
-    /// The number by which the world knows this client.
+    /// Returns the number of this client in the world.
     pub fn client(&self) -> usize {
         self.client
     }
@@ -109,7 +109,7 @@ impl Server for SimulatedServer {
             Ok(Ok(told)) => told.map(|()| Refused::new()),
             Ok(Err(_)) => Err(ServerError::Unknown { reason: "the connection was replaced".into() }),
             Err(_) => {
-                // What is in force on it can no longer be known.
+                // Its active subscriptions can no longer be known.
                 self.world.give_up_subscriber(self.client);
                 Err(ServerError::Unknown { reason: "no answer came in time".into() })
             }

@@ -1,7 +1,7 @@
-//! The memory of a simulated server: hashes with lifetimes, and who listens to which channel.
+//! The memory of a simulated server: hashes with lifetimes, and the subscribers of channels.
 //!
-//! Each method is one Redis command as the lock scripts use it. Time stands still within a script as far as lifetimes
-//! are concerned, and is read afresh by [`Store::time`], as on a real server.
+//! Each method is one Redis command as the lock scripts use it. Within a script, expiry is frozen,
+//! and [`Store::time`] reads the clock again, as on a real server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,32 +19,32 @@ pub struct Store {
 
 #[derive(Clone, Default)]
 struct Entry {
-    /// In the order in which they were set, as a small hash keeps them.
+    /// In the order of their insertion, as a small hash keeps them.
     fields: Vec<(Bytes, Bytes)>,
-    /// Milliseconds since 1970: the last at which it is still there.
+    /// Milliseconds since 1970: the last one at which it exists.
     expires: Option<i64>,
 }
 
-/// What a script published, and on whose connections it goes out.
+/// A published message, and its subscribers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// The channel.
     pub channel: Bytes,
-    /// What was said.
+    /// The payload.
     pub payload: Bytes,
     /// The connections that were subscribed.
     pub to: Vec<usize>,
 }
 
 impl Store {
-    /// Sets the server's clock, and lets go of what has ended by it.
+    /// Sets the server's clock, and removes expired keys.
     pub fn set_time(&mut self, micros: u64) {
         self.now = micros;
         let now = self.millis();
         self.keys.retain(|_, entry| entry.expires.is_none_or(|last| now <= last));
     }
 
-    /// Forgets everything, as a server that restarts without a dump.
+    /// Removes everything, as a restart without a dump.
     pub fn restart(&mut self) {
         self.keys.clear();
         self.listeners.clear();
@@ -85,7 +85,7 @@ impl Store {
         self.keys.insert(key.clone(), Entry { fields: Vec::new(), expires });
     }
 
-    /// `HDEL` of one field: how many there were. A hash goes with its last field.
+    /// `HDEL` of one field: returns the number of removed fields. An empty hash is removed.
     pub fn hdel(&mut self, key: &Bytes, field: &Bytes) -> i64 {
         let Some(entry) = self.keys.get_mut(key) else { return 0 };
         let before = entry.fields.len();
@@ -108,7 +108,7 @@ impl Store {
         entry.expires.map_or(-1, |last| last - self.millis())
     }
 
-    /// `PEXPIRE`. A time that is over already deletes.
+    /// `PEXPIRE`. A time in the past deletes.
     pub fn pexpire(&mut self, key: &Bytes, millis: i64) {
         let last = self.millis() + millis;
         if millis <= 0 {
@@ -118,7 +118,7 @@ impl Store {
         }
     }
 
-    /// `PUBLISH`: how many connections it goes to.
+    /// `PUBLISH`: returns the number of subscribers.
     pub fn publish(&mut self, channel: &[u8], payload: impl Into<Bytes>) -> i64 {
         let channel = Bytes::copy_from_slice(channel);
         let to: Vec<_> = self.listeners.get(&channel).into_iter().flatten().copied().collect();
@@ -127,7 +127,7 @@ impl Store {
         reached
     }
 
-    /// What was published since the last call.
+    /// Returns the messages since the last call.
     pub fn take_published(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.published)
     }
@@ -137,7 +137,7 @@ impl Store {
         self.listeners.entry(channel).or_default().insert(connection);
     }
 
-    /// Whether a connection has subscribed it.
+    /// Whether a connection has subscribed to it.
     pub fn is_subscribed(&self, connection: usize, channel: &Bytes) -> bool {
         self.listeners.get(channel).is_some_and(|listeners| listeners.contains(&connection))
     }
@@ -160,13 +160,13 @@ impl Store {
         });
     }
 
-    /// The keys that are there, with their fields.
+    /// Returns the keys with their fields.
     pub fn keys(&self) -> Vec<(Bytes, Vec<Bytes>)> {
         let fields = |entry: &Entry| entry.fields.iter().map(|(name, _)| name.clone()).collect();
         self.keys.iter().map(|(key, entry)| (key.clone(), fields(entry))).collect()
     }
 
-    /// The channels that somebody listens to.
+    /// Returns the channels with subscribers.
     pub fn channels(&self) -> Vec<Bytes> {
         self.listeners.keys().cloned().collect()
     }

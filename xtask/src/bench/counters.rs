@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_read_from_what_the_server_tells() {
+    fn counters_are_parsed_from_the_servers_info() {
         let info = "# Stats\r\ntotal_net_input_bytes:100\r\ntotal_net_output_bytes:50\r\n# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:0.5\r\n\
                     # Commandstats\r\ncmdstat_evalsha:calls=3,usec=1\r\ncmdstat_client|list:calls=2,usec=1\r\ncmdstat_info:calls=9,usec=1\r\n";
         let counters = ServerCounters::read(info);

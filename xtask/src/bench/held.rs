@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_driver_took_is_told_a_minute_and_a_lock() {
+    fn costs_are_reported_per_minute_and_per_lock() {
         let outcome = serde_json::json!({"secs": 30.0, "rss0_kb": 1000, "rss1_kb": 11_000, "acquire_s": 0.5});
         let counters = ServerCounters { commands: 300.0, bytes: 0.0, cpu: 0.1 };
         let row = row("redgrid", true, &outcome, (0.2, counters), 10_000);

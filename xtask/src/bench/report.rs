@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ours_did_wrong_is_not_overlooked() {
+    fn our_errors_are_not_overlooked() {
         let mut report = Report::new("7.0".into(), 1);
         report.add(&ROWS[0], vec![of("fred", Some(Section { errors: 1.0, ..Section::default() })), of(OURS, None)]);
         assert!(report.is_clean());

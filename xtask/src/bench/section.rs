@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_several_processes_did_at_once_is_one_section() {
+    fn concurrent_processes_are_one_section() {
         let of = |ops: u64, secs: f64, p99: f64| json!({"ops": ops, "secs": secs, "ops_s": 1, "p50_us": 10.0, "p99_us": p99, "errors": 1});
         let counters = ServerCounters { commands: 0.0, bytes: 4000.0, cpu: 0.004 };
         let section = Section::of(&[of(100, 1.0, 40.0), of(300, 2.0, 50.0)], counters, Some(Duration::from_millis(8)));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_tells_its_own_rate_and_tasks() {
+    fn a_single_process_reports_its_own_rate_and_tasks() {
         let outcome = json!({"ops": 10, "secs": 1.0, "ops_s": 12.0, "min_task": 2, "max_task": 5});
         let section = Section::of(&[outcome], ServerCounters::default(), None);
         assert_eq!((section.rate, section.spread), (12.0, Some(2.5)));

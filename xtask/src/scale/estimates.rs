@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reckoned_follows_from_what_was_measured() {
+    fn estimates_follow_from_the_measurements() {
         let text = text(&[
             json!({ "measure": "names", "numbers": { "client, µs a pair": 10.0, "server, µs a pair": 20.0 } }),
             json!({ "measure": "held", "count": 1000, "numbers": {

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rounds_that_are_asked_for_are_done() {
+    fn the_requested_rounds_are_run() {
         let from_options = |words: &str| {
             let cli = Cli::try_parse_from(format!("redgrid bench {words}").split_whitespace()).unwrap();
             let Command::Bench(options) = cli.command else { unreachable!("{words}") };
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn invalid_words_are_named() {
         assert!(Job::from_words("workload=W7").unwrap_err().is::<Unsupported>());
         for (words, word) in [("tasks=many", "tasks=many"), ("secs=-1", "-1 s"), ("warm=NaN", "NaN"), ("n=", "n=")] {
             let error = Job::from_words(words).unwrap_err().to_string();

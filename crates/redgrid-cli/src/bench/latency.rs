@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_of_what_several_tasks_saw() {
+    fn percentiles_cover_the_values_of_several_tasks() {
         let mut all = Latency::new();
         let mut other = Latency::new();
         assert_eq!((all.percentile(50.0), all.mean(), all.is_empty()), (0.0, 0.0, true));

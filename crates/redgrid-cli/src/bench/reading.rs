@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_beside_a_writer_is_a_violation_whoever_came_first() {
+    fn a_reader_beside_a_writer_is_a_violation_in_any_order() {
         let inside = Inside::default();
         inside.read();
         inside.write();

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_comes_back_as_it_was_written() {
+    fn an_entry_roundtrips_through_text() {
         let entry = Entry { id: 7, user: "a:b c".into(), quantity: 3, left: 9, request: 12 };
         assert_eq!(Entry::from_line(&entry.line()), Some(entry));
         assert_eq!(Entry::from_line("7:3:9:12"), None);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_handed_out_again_and_nothing_is_forgotten() {
+    fn returned_requests_are_distributed_again() {
         let request = |user: u64| Request { user: user.to_string(), product: "lamp".into(), quantity: 1 };
         let counter = Counter::new((0..5).map(request).collect());
         let first = counter.take(2);

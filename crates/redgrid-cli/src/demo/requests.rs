@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_repeats_a_request_in_a_sample_asks_for_the_same_quantity() {
+    fn repetitions_in_a_sample_have_the_same_quantity() {
         let mut file = Vec::new();
         write_sample(&mut file, 7, 5_000).unwrap();
         let text = String::from_utf8(file).unwrap();

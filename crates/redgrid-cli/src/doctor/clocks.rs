@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_the_way_of_the_answer_is_no_difference() {
+    fn a_difference_within_the_round_trip_is_ignored() {
         let one = Clock { at_least: -500, at_most: 500 };
         let two = Clock { at_least: 200, at_most: 900 };
         assert_eq!((apart(one, two), apart(two, one)), (0, 0));

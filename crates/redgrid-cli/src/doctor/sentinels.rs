@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_few_sentinels_or_too_small_a_quorum_are_told() {
+    fn too_few_sentinels_or_too_small_a_quorum_are_reported() {
         let level = |count, quorum, short: Option<&str>| {
             quorum_of(Sentinels { count, quorum, short: short.map(str::to_owned), ..Sentinels::default() })
         };

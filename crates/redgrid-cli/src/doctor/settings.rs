@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_asked_for_must_be_there() {
+    fn required_disk_durability_must_be_available() {
         let disk = Requirements { durability: Durability::Disk { timeout: Duration::from_secs(1) }, ..REQUIREMENTS };
         let node = with(&[("appendonly", "no"), ("save", "")]);
         assert_eq!(
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_shorter_than_our_silence_is_told() {
+    fn a_timeout_shorter_than_our_ping_interval_is_reported() {
         let level =
             |seconds| connections(&with(&[("timeout", seconds), ("tcp-keepalive", "300")]), &REQUIREMENTS)[0].level;
         assert_eq!((level("0"), level("15"), level("600")), (Level::Ok, Level::Warn, Level::Ok));

@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn a_watched_primary_needs_somebody_to_take_its_place() {
+    fn a_monitored_primary_needs_a_replica() {
         assert_eq!(replicas(&primary("0", "0"), true).level, Level::Fail);
         assert_eq!(replicas(&primary("0", "0"), false).level, Level::Ok);
     }
 
     #[test]
-    fn a_primary_that_may_be_cut_off_is_told_and_one_that_stands_still_fails() {
+    fn a_primary_that_may_be_cut_off_is_reported_and_a_stopped_one_fails() {
         let level = |there, wanted, watched| min_replicas(&primary(there, wanted), watched).level;
         assert_eq!(level("2", "0", true), Level::Warn);
         assert_eq!(level("2", "1", true), Level::Ok);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_are_asked_for_must_be_there_and_all_be_asked() {
+    fn required_replicas_must_exist_and_all_be_used() {
         let level = |at_least| {
             let durability_asked = Durability::Replicas { at_least, timeout: Duration::from_secs(1) };
             let requirements =

@@ -192,7 +192,7 @@ async fn three_drivers_sell_a_stock_to_exactly_0() {
 }
 
 #[tokio::test]
-async fn what_it_can_not_do_is_answered_and_the_next_job_is_done() {
+async fn an_unsupported_job_is_answered_and_the_next_one_is_run() {
     let server = RedisServer::start().await.expect("a server");
     let mut driver = Driver::start(&server, &["--threads", "1"]);
     for (words, unsupported, told) in [

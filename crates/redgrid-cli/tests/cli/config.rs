@@ -23,7 +23,7 @@ fn path(file: &tempfile::NamedTempFile) -> &str {
 }
 
 #[test]
-fn a_file_is_told_with_what_is_not_at_its_default() {
+fn a_file_is_shown_with_settings_that_differ_from_their_defaults() {
     let file = written(".toml", "cluster = ['h:7000']\npassword = 'hunter2'\nresponse_timeout = '1s'\nretries = 4\n");
     let told = run(&["config", "check", path(&file)]);
     assert_eq!((told.code(), told.stderr().as_str()), (0, ""));
@@ -42,7 +42,7 @@ fn a_file_is_told_with_what_is_not_at_its_default() {
 }
 
 #[test]
-fn a_file_of_redissons_is_understood_and_its_warnings_told() {
+fn a_file_of_redisson_is_read_and_its_warnings_shown() {
     let file = redissons("cluster.yaml");
     let told = run(&["config", "check", file.to_str().expect("a path of ASCII")]);
     assert_eq!(told.code(), 0, "{}", told.stderr());

@@ -40,7 +40,7 @@ async fn a_server_that_is_set_up_well_has_nothing_to_put_right() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_breaks_locks_is_told_with_exit_code_1() {
+async fn settings_that_break_locks_are_reported_with_exit_code_1() {
     let server = RedisServer::builder()
         .config("maxmemory 100mb")
         .config("maxmemory-policy allkeys-lru")
@@ -69,7 +69,7 @@ async fn what_breaks_locks_is_told_with_exit_code_1() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_do_what_locks_need_is_told() {
+async fn missing_permissions_are_reported() {
     let server = RedisServer::start().await.expect("a server");
     let url = |name: &str| server.url_for(name, "secret");
     let rules = ["on", ">secret", "~*", "&*", "-@all", "+time", "+ping", "+evalsha", "+eval", "+info", "+exists"];
@@ -112,7 +112,7 @@ const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +senti
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_are_asked_with_the_login_that_is_set_for_them() {
+async fn sentinels_are_queried_with_their_own_login() {
     let page = include_str!("../../../../docs/security.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(page.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
     // Cannot be in a URL without encoding.
@@ -141,7 +141,7 @@ async fn sentinels_are_asked_with_the_login_that_is_set_for_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_are_asked_over_tls() {
+async fn sentinels_are_queried_over_tls() {
     let sentinels = Sentinels::builder().replicas(1).server_options(RedisServer::builder().tls());
     let sentinels = match sentinels.start().await {
         Err(StartError::NoTls { .. }) => return,
@@ -189,7 +189,7 @@ fn without_a_server_the_exit_code_is_69() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_resp3_is_told_with_what_to_set() {
+async fn a_server_without_resp3_is_reported_with_the_setting_to_use() {
     let server = RedisServer::builder().config("rename-command HELLO \"\"").start().await.expect("a server");
     let told = examine(&server.url()).json();
     assert_level(&told, "protocol", "warn");

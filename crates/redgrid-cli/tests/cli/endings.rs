@@ -83,7 +83,7 @@ async fn a_wrong_password_is_named_and_not_shown() {
 }
 
 #[tokio::test]
-async fn what_the_user_may_not_do_is_named() {
+async fn missing_permissions_are_named() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["HSET", "job", HOLDER, "1"]).await.expect("an answer");
@@ -150,7 +150,7 @@ async fn a_node_of_a_cluster_by_itself_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_no_lock_is_bad_usage() {
+async fn a_key_that_is_no_lock_is_invalid_usage() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["SET", "job", "1"]).await.expect("an answer");
@@ -196,7 +196,7 @@ async fn a_server_that_dies_ends_a_program_at_the_end_of_its_lease() {
 
 /// Sends a signal to a command that waits for a lock or a server, and checks its end.
 #[tokio::test]
-async fn a_signal_ends_what_waits() {
+async fn a_signal_ends_a_waiting_command() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["HSET", "job", HOLDER, "1"]).await.expect("an answer");

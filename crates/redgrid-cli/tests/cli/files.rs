@@ -56,7 +56,7 @@ fn where_the_stock_is_not_enough_nothing_is_oversold() {
 }
 
 #[test]
-fn bad_rows_are_told_by_line_and_do_not_stop_the_sale() {
+fn bad_rows_are_reported_by_line_and_do_not_stop_the_sale() {
     let rows = file(b"user_id,product_id,quantity\nann,lamp,2\nbob,lamp\neve,lamp,0\nmax,lamp,many\n,lamp,1\nzoe,lamp,3\nann,lamp,2\n");
     let ended = run(&["demo", "flash-sale", "--stock", "9", "--requests", path(&rows), "--json"]);
     let report = ended.json();

@@ -76,7 +76,7 @@ async fn the_fencing_token_is_in_the_environment_and_rises() {
 }
 
 #[tokio::test]
-async fn stdin_and_stdout_are_those_of_the_caller() {
+async fn stdin_and_stdout_are_the_callers() {
     let server = RedisServer::start().await.expect("a server");
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     fs::write(file.path(), "what is written\n").expect("it can be written");
@@ -168,7 +168,7 @@ async fn a_lock_taken_by_force_kills_the_whole_group() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_over_kills_the_whole_group_before_the_lock_is_free() {
+async fn an_ended_lease_kills_the_whole_group_before_the_lock_is_free() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let mut holder = started(under(&server, "job", &["--lease", "2s"], FAMILY));
@@ -208,7 +208,7 @@ async fn signals_are_passed_on_and_the_lock_is_free_when_the_command_has_ended()
 /// Only `redgrid lock` can continue it: the terminal is its own, and the shell waits.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_command_that_is_stopped_by_ctrl_z_goes_on() {
+async fn a_command_stopped_by_ctrl_z_is_continued() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let mut run = started(under(&server, "job", &[], "kill -TSTP $$; kill -TSTP $$; echo on; exit 3"));

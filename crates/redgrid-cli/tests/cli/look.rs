@@ -31,7 +31,7 @@ fn lines(ended: &Ended) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_held_lock_is_told_with_holder_lease_and_waiters() {
+async fn a_held_lock_is_shown_with_holder_lease_and_waiters() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     hold(&observer, "job", "2", "60000").await;
@@ -66,7 +66,7 @@ async fn a_held_lock_is_told_with_holder_lease_and_waiters() {
 }
 
 #[tokio::test]
-async fn a_free_lock_is_told_as_free_with_exit_code_0() {
+async fn a_free_lock_is_shown_as_free_with_exit_code_0() {
     let server = RedisServer::start().await.expect("a server");
     let ended = on(&server, &["inspect", "job", "--json"]);
     assert_eq!(ended.code(), 0, "{}", ended.stderr());
@@ -76,7 +76,7 @@ async fn a_free_lock_is_told_as_free_with_exit_code_0() {
 }
 
 #[tokio::test]
-async fn what_is_no_lock_is_refused() {
+async fn a_key_that_is_no_lock_is_rejected() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["SET", "text", "1"]).await.expect("an answer");
@@ -203,7 +203,7 @@ async fn the_list_has_the_locks_of_every_node_of_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_wait_are_counted_in_a_cluster() {
+async fn waiters_are_counted_in_a_cluster() {
     let cluster = Cluster::start(3, 0).await.expect("it starts");
     let url = cluster.url();
     let [one, two] =
@@ -221,7 +221,7 @@ async fn those_who_wait_are_counted_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_wait_for_a_read_write_lock_are_counted() {
+async fn waiters_for_a_read_write_lock_are_counted() {
     let server = RedisServer::start().await.expect("a server");
     let url = server.url();
     let [one, two] =
@@ -234,7 +234,7 @@ async fn those_who_wait_for_a_read_write_lock_are_counted() {
 }
 
 #[tokio::test]
-async fn who_may_not_ask_who_waits_reads_that_and_not_that_nobody_waits() {
+async fn without_permission_waiters_are_shown_as_unknown() {
     let server = RedisServer::start().await.expect("a server");
     server.deny(&["pubsub"]).await.expect("an answer");
     let ended = on(&server, &["inspect", "job", "--json"]);

@@ -78,7 +78,7 @@ async fn when_a_worker_is_killed_the_others_serve_its_requests() {
 }
 
 #[tokio::test]
-async fn when_all_workers_are_killed_what_is_left_is_told_as_unserved() {
+async fn when_all_workers_are_killed_the_rest_is_reported_as_unserved() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let mut command = redgrid(&["demo", "flash-sale", "--stock", "100000", "--json", "--url", &server.url()]);
@@ -126,7 +126,7 @@ async fn a_server_that_dies_during_the_sale_ends_it_with_exit_code_69() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_the_password_is_told_without_the_password() {
+async fn a_rejected_password_is_reported_without_the_password() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let wrong = server.url().replace("redis://", "redis://nobody:hunter2@");

@@ -70,7 +70,7 @@ async fn each_change_is_a_line_until_a_signal_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_other_kinds_of_locks_tell_is_not_told_as_a_loss() {
+async fn other_kinds_of_locks_are_not_reported_as_a_loss() {
     let server = RedisServer::start().await.expect("a server");
     let (mut child, mut lines) = started(&server, &["--json"]);
     assert_eq!(next(&mut lines)["event"], "free");
@@ -128,7 +128,7 @@ async fn it_ends_in_time_and_with_its_reader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_watches_is_not_counted_among_those_who_wait() {
+async fn a_watcher_is_not_counted_as_a_waiter() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let grid = Grid::connect(server.url().as_str()).await.expect("a client");

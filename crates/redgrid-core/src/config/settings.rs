@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_covers_what_asks_for_no_more_of_the_same_kind() {
+    fn a_grant_covers_weaker_requirements_of_the_same_kind() {
         let replicas = |at_least, ms| Durability::Replicas { at_least, timeout: Duration::from_millis(ms) };
         let disk = |ms| Durability::Disk { timeout: Duration::from_millis(ms) };
         let table = [

@@ -109,7 +109,7 @@ dd :0@0 handshake - 0 0 0 disconnected
 ";
 
     #[test]
-    fn a_view_tells_owners_replicas_and_moving_slots() {
+    fn a_view_lists_owners_replicas_and_moving_slots() {
         let view = members(REPLY);
         let own = own(&view).unwrap();
         assert_eq!((own.id.as_str(), own.epoch, own.addr), ("aa", 1, Some("127.0.0.1:15001".parse().unwrap())));

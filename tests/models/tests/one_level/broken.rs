@@ -5,7 +5,8 @@ use redgrid_models::one_level::model::Mishaps;
 use redgrid_models::one_level::properties::*;
 use redgrid_models::one_level::{OneLevel, Rules, Timing};
 
-/// A test per rule: its name, the configuration, the rules that are off, the property that is violated.
+/// A test per rule: its name, the configuration, the rules that are off, the property that is
+/// violated.
 macro_rules! without {
     ($($test:ident: $model:expr, [$($rule:ident),+] breaks $property:expr;)+) => {$(
         #[test]

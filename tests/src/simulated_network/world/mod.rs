@@ -1,7 +1,8 @@
-//! One simulated server with the connections of all its clients, and the queue of what happens next.
+//! One simulated server with the connections of all its clients, and the queue of events.
 //!
-//! Everything happens on tokio's paused clock, in the order of one queue, worked off by one task ([`World::run`]). A
-//! connection keeps the order of what it carries, as TCP does; what the plan singles out goes its own way.
+//! Everything happens on tokio's paused clock, in the order of one queue, processed by one task
+//! ([`World::run`]). A connection keeps the order of its bytes, as TCP does, except where the plan
+//! says otherwise.
 
 mod state;
 
@@ -18,16 +19,16 @@ use self::state::{Event, State};
 use super::plan::{Plan, Wreck};
 use super::scripts::Call;
 
-/// What one request is answered.
+/// The reply to one request.
 pub(super) type Answer = Result<Reply, ServerError>;
 
-/// Somebody who sees everything that happens, to judge it.
+/// Observes all events, to check them.
 pub trait Witness: Send + Sync {
     /// A client sent a call.
     fn submitted(&self, _client: usize, _call: &Call, _now: Instant) {}
-    /// The server carried out a call at its time `micros`.
+    /// The server executed a call at its time `micros`.
     fn executed(&self, _client: usize, _call: &Call, _answer: &Result<Reply, ServerError>, _micros: u64) {}
-    /// A client was told the answer of a call that it had sent at `sent`.
+    /// A client received the reply to a call that it had sent at `sent`.
     fn delivered(
         &self,
         _client: usize,
@@ -37,7 +38,7 @@ pub trait Witness: Send + Sync {
         _now: Instant,
     ) {
     }
-    /// The server began anew at its time `micros`, with nothing in it.
+    /// The server restarted without data at its time `micros`.
     fn restarted(&self, _micros: u64) {}
 }
 
@@ -48,7 +49,7 @@ pub struct World {
     witness: Arc<dyn Witness>,
 }
 
-/// A request on its way.
+/// A request in flight.
 pub(super) struct Pending {
     pub(super) connection: u64,
     pub(super) answer: oneshot::Receiver<Answer>,
@@ -56,13 +57,13 @@ pub(super) struct Pending {
 }
 
 impl World {
-    /// A world in which things go wrong as `plan` says. Nothing happens before [`World::run`] is polled.
+    /// Creates a world with the faults of `plan`. Nothing happens before [`World::run`] is polled.
     pub fn new(plan: Plan, witness: Arc<dyn Witness>) -> Arc<World> {
         let state = State::new(plan);
         Arc::new(World { state: Mutex::new(state), changed: Notify::new(), witness })
     }
 
-    /// Works off what happens, for ever.
+    /// Processes the events; never returns.
     pub async fn run(self: Arc<Self>) {
         loop {
             let next = {
@@ -79,7 +80,7 @@ impl World {
                 }
             };
             match next {
-                // Whoever was told something has its say before the next thing happens.
+                // Woken tasks run before the next event.
                 Some(None) => tokio::task::yield_now().await,
                 Some(Some(at)) => {
                     tokio::select! {
@@ -93,7 +94,7 @@ impl World {
         }
     }
 
-    /// Ends all that goes wrong; lost connections come back soon. What was late before is still to come.
+    /// Stops all faults; lost connections come back soon. Late requests still arrive.
     pub fn calm(&self) {
         let mut state = self.state();
         state.plan.calm();
@@ -111,7 +112,7 @@ impl World {
         state.server_time().max(state.last)
     }
 
-    /// The keys that are there now, with their fields.
+    /// Returns the keys with their fields.
     pub fn keys(&self) -> Vec<(Bytes, Vec<Bytes>)> {
         let mut state = self.state();
         let now = state.server_time().max(state.last);
@@ -119,12 +120,12 @@ impl World {
         state.store.keys()
     }
 
-    /// The channels that somebody listens to.
+    /// Returns the channels with subscribers.
     pub fn channels(&self) -> Vec<Bytes> {
         self.state().store.channels()
     }
 
-    /// A new client with connections of its own; its number.
+    /// Adds a client with its own connections; returns its number.
     pub(super) fn connect(&self, clock: Clock, time: Arc<ServerClock>) -> (usize, mpsc::UnboundedReceiver<Push>) {
         let connected = self.state().connect(clock, time);
         self.changed.notify_one();
@@ -135,7 +136,7 @@ impl World {
         self.state().links[client].epoch.subscribe()
     }
 
-    /// Puts a call on the wire, whatever becomes of it.
+    /// Sends a call.
     pub(super) fn submit(&self, client: usize, call: Call) -> Result<Pending, ServerError> {
         let mut state = self.state();
         let epoch = state.links[client].epoch.subscribe();
@@ -177,13 +178,13 @@ impl World {
         Ok(told)
     }
 
-    /// Gives up a subscriber connection that did not answer.
+    /// Closes a subscriber connection that did not answer.
     pub(super) fn give_up_subscriber(&self, client: usize) {
         self.state().lose_subscriber(client);
         self.changed.notify_one();
     }
 
-    /// Ends the connections of a client in good order.
+    /// Closes the connections of a client in order.
     pub(super) fn close(&self, client: usize) {
         let mut state = self.state();
         let all = Wreck { arrives: Duration::from_secs(60), extra: Duration::ZERO };

@@ -1,4 +1,4 @@
-//! What a world is made of, and what its events do.
+//! The state of a world, and the effects of its events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::super::scripts::{self, Call, refused};
 use super::super::store::Store;
 use super::{Answer, Witness};
 
-/// The server's time when a world begins: some day in 2023, in microseconds.
+/// The server's time when a world begins: a day in 2023, in microseconds.
 const BEGINNING: u64 = 1_700_000_000_000_000;
 
 pub(super) struct State {
@@ -25,9 +25,9 @@ pub(super) struct State {
     events: u64,
     pub(super) links: Vec<Link>,
     began: Instant,
-    /// How much faster than ours the server's clock runs, in millionths.
+    /// How much faster the server's clock runs, in millionths.
     drift: i64,
-    /// The server's time when it last carried out something: no two scripts see the same.
+    /// The server's time at its last execution: no two scripts see the same.
     pub(super) last: u64,
     lives: u64,
     down: bool,
@@ -39,9 +39,9 @@ pub(super) struct Link {
     time: Arc<ServerClock>,
     pub(super) epoch: watch::Sender<Option<ConnectionId>>,
     connection: u64,
-    /// What becomes of what lost connections still carry.
+    /// What happens to bytes on lost connections.
     wrecks: HashMap<u64, (Instant, Duration)>,
-    /// Until when each direction is taken by what was sent before.
+    /// Until when each direction is occupied by earlier bytes.
     there: Instant,
     back: Instant,
     pub(super) pushes: Option<mpsc::UnboundedSender<Push>>,
@@ -53,7 +53,7 @@ pub(super) struct Link {
 pub(super) enum Event {
     Execute {
         client: usize,
-        /// The connection that carries it; none, once nothing can stop it any more.
+        /// The connection that carries it; `None` once its loss has no effect.
         connection: Option<u64>,
         call: Call,
         refusal: Option<&'static str>,
@@ -83,7 +83,7 @@ pub(super) enum Event {
 }
 
 impl State {
-    /// At its beginning, with the first restart to come.
+    /// Creates the initial state, with the first restart scheduled.
     pub(super) fn new(mut plan: Plan) -> State {
         let drift = plan.random().i64(-450..=450);
         let mut state = State {
@@ -103,7 +103,7 @@ impl State {
         state
     }
 
-    /// A new client, whose connections come up soon; its number.
+    /// Adds a client, whose connections come up soon; returns its number.
     pub(super) fn connect(&mut self, clock: Clock, time: Arc<ServerClock>) -> (usize, mpsc::UnboundedReceiver<Push>) {
         let (pushes, receiver) = mpsc::unbounded_channel();
         let (client, now) = (self.links.len(), Instant::now());
@@ -154,10 +154,11 @@ impl State {
         };
         let fate = self.plan.fate();
         if let (Fate::Late { .. } | Fate::Twice { .. }, Some(soon)) = (fate, self.plan.notices_soon()) {
-            // The bytes are still on their way when the connection has gone and the next copy leaves on another.
+            // The bytes are still in flight when the connection is lost and a retransmission uses
+            // another one.
             self.later(soon, Event::LoseLine(client, connection));
         }
-        // What comes after it on the connection comes after it at the server.
+        // Later requests on the connection arrive later at the server.
         let in_order = |state: &mut State, there| {
             let link = &mut state.links[client];
             link.there = link.there.max(now + there);
@@ -218,7 +219,7 @@ impl State {
                     self.at(at, Event::Answer(sender, result));
                 }
             }
-            // Nobody may be there to hear it.
+            // The receiver may be gone.
             Event::Answer(sender, answer) => drop(sender.send(answer)),
             Event::Confirm(sender, answer) => drop(sender.send(answer)),
             Event::Listen { client, subscriber, channels, on, done } => {
@@ -268,7 +269,7 @@ impl State {
                 self.tick();
                 self.store.restart();
                 witness.restarted(self.last);
-                // What the dead process had received is lost with it.
+                // Bytes that the dead process had received are lost.
                 let nothing = Wreck { arrives: Duration::ZERO, extra: Duration::ZERO };
                 for client in 0..self.links.len() {
                     self.lose_line(client, nothing);
@@ -293,7 +294,7 @@ impl State {
         }
     }
 
-    /// The server's clock goes on: no two scripts see the same time.
+    /// Advances the server's clock: no two scripts see the same time.
     fn tick(&mut self) {
         self.last = self.server_time().max(self.last + self.plan.random().u64(1..20));
         self.store.set_time(self.last);

@@ -99,7 +99,7 @@ fn a_number_that_stands_for_text_is_the_text_of_the_file() {
 }
 
 #[test]
-fn a_file_may_have_a_url_and_settings_beside_it() {
+fn a_file_may_have_a_url_and_settings() {
     let file = TempFile::new("c.yaml", "url: redis-cluster://h1,h2?response_timeout=1s\nretries: 2\n");
     let config = Config::from_file(file.path()).unwrap();
     assert_eq!((config.topology(), value(&config, "response_timeout").as_deref()), ("cluster", Some("1s")));

@@ -104,7 +104,7 @@ fn words_and_kinds_belong_together() {
 }
 
 #[test]
-fn what_code_sets_is_explained_and_checked() {
+fn settings_in_code_are_explained_and_checked() {
     let tls = Tls::new().ca_file("/ca.pem").client_certificate("/cert.pem", "/key.pem").server_name("db");
     let config = Config::cluster(["h:1", "h:2"]).unwrap().tls(tls).fair_wait(Duration::from_secs(5));
     assert_eq!(value(&config, "tls_key_file").as_deref(), Some("/key.pem"));
