@@ -1,4 +1,4 @@
-//! All errors of the workspace, by their source: none shows a value in its debug form.
+//! No error type of the workspace shows a value in its debug form.
 
 use std::fs;
 use std::path::{Path, PathBuf};

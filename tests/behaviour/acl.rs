@@ -1,4 +1,4 @@
-//! The published least-privilege line is enough.
+//! The published least-privilege permissions are sufficient.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What gets into the way of adders: permissions, listeners who do not count, members that come and
-//! go, ends.
+//! Faults of adders: missing permissions, subscribers that do not count, members that join and
+//! leave, shutdowns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Sums that each process counts in its own memory.
+//! Adders: sums that each process counts in its own memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What is refused before anything is asked, and what a caller is told that asks for too much.
+//! Arguments that are rejected without a request, and their errors.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Names that stay taken for an `at_least` after their release.
+//! Locks that stay taken for a minimum time after their release.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Numbers that many change at the same time: what leaves together, answers that are lost.
+//! Atomic numbers under contention: batches and lost replies.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;

@@ -1,4 +1,4 @@
-//! Updates of a number: they wait for each other in a process, and none holds up the others.
+//! Updates of a number: serialized in a process, and no unpolled one blocks the others.
 
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Numbers that all processes share.
+//! Atomic numbers.
 
 use std::time::Duration;
 

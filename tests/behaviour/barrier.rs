@@ -1,4 +1,4 @@
-//! Barriers: all for all, round after round.
+//! Cyclic barriers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Barriers and double barriers when seats, rounds, answers or rights are lost.
+//! Barriers and double barriers during loss of participants, rounds, replies or permissions.
 
 use bytes::Bytes;
 use redgrid_barrier::{AskError, Barrier, BarrierError, DoubleBarrier};

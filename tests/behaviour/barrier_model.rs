@@ -1,5 +1,4 @@
-//! Barriers and phasers against models of them in memory: random sizes, arrivals, leaves and
-//! delays.
+//! Barriers and phasers compared with models in memory: random sizes, arrivals, leaves and delays.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Bits, many at once, in ranges and as numbers; what sets make together; counts of what is
-//! different.
+//! Bit sets: single bits, ranges, numbers and combinations; and counts of distinct elements.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What sets of bits make together, and the numbers in them, are what a row of `bool`s says.
+//! Combinations of bit sets, and numbers in them, compared with a row of `bool`s.
 
 use redgrid_bits::{BitSet, Field, FieldOp, Overflow};
 use redgrid_core::{Client, Request};

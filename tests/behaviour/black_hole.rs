@@ -1,4 +1,4 @@
-//! A network that swallows everything: every call ends by its bound, or when its patience is over.
+//! A network that drops everything: every call ends at its timeout, or without contact.
 
 use std::future::IntoFuture;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Bloom filters: what is in them is found, and no more of the rest than they were made for.
+//! Bloom filters: added elements are found, and false positives are within the error rate.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A Bloom filter is what its model is: nothing that was added is ever not found, and of the rest
-//! no more than was asked for.
+//! A Bloom filter compared with a model: no false negatives, and false positives within the error
+//! rate.
 
 use std::collections::HashSet;
 

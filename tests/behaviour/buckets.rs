@@ -1,4 +1,4 @@
-//! Values under a name.
+//! Buckets: values under a name.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

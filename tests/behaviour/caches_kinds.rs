@@ -1,4 +1,4 @@
-//! Sets whose values have lifetimes, and maps whose entries the server ends.
+//! Sets whose values have lifetimes, and maps whose entries the server expires.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};

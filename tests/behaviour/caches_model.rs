@@ -1,4 +1,4 @@
-//! A map whose entries have lifetimes beside a model of it.
+//! A map whose entries have lifetimes, compared with a model.
 
 use std::collections::BTreeMap;
 

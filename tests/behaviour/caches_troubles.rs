@@ -1,5 +1,5 @@
-//! Caches where something is half there: flags that are lost, maps that had an end, users with a
-//! part of the rights, more of it than a call takes.
+//! Partial states of caches: lost flags, maps with a lifetime, users with some of the permissions,
+//! more entries than one call handles.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,5 +1,4 @@
-//! Calls of scripts, functions and commands where it matters whose words an answer has, where they
-//! are sent, and in what order.
+//! Calls of scripts, functions and commands: the origin of errors, the target node, and the order.
 
 use std::time::{Duration, Instant};
 

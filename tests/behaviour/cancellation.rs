@@ -1,4 +1,4 @@
-//! A future that is dropped leaves nothing behind.
+//! A dropped future leaves nothing behind.
 
 use std::future::IntoFuture;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! What several ask together: who stands behind others waits for them, and for his own answer, and
-//! no longer.
+//! Batched calls: a queued caller waits for those before it and for its own reply, and no longer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,7 @@
-//! What several ask together, in a crowd that is polled as seldom as may be: each only when the
-//! waker of its last poll was woken, another time by another thread, with another waker; some
-//! leave, wherever they are, and some are polled for nothing. From some moment on nobody leaves,
-//! and nobody is polled for nothing: a wake-up that was lost, or went to a waker of before, leaves
-//! one of them waiting for ever.
+//! Batched calls of a crowd with minimal polling: each is polled only when the waker of its last
+//! poll was woken, by changing threads and wakers. Some are cancelled anywhere, and some polled
+//! without reason. From some moment on, no call is cancelled or polled without reason: a lost
+//! wake-up, or one of an old waker, then leaves a caller waiting.
 
 use std::collections::HashSet;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! What goes over the wire, counted.
+//! Counts of the commands on the wire.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Passwords that change: nothing is lost, and no caller hears of it.
+//! Rotating passwords: nothing is lost, and no caller notices.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

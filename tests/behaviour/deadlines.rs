@@ -1,4 +1,4 @@
-//! A holder stops believing before the server may give the lock away.
+//! A hold ends locally before the server may grant the lock to another.
 
 use std::sync::Arc;
 use std::task::Poll;

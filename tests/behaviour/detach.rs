@@ -1,4 +1,4 @@
-//! A hold goes from process to process: detached in one, attached in another, believed in one at a
+//! A hold moves from process to process: detached in one, attached in another, valid in one at a
 //! time.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! How an address becomes a connection: several addresses of a name, resolvers, dialers, proxies,
-//! and mapped addresses.
+//! From an address to a connection: several addresses of a name, resolvers, dialers, proxies, and
+//! mapped addresses.
 
 use std::io;
 use std::net::SocketAddr;

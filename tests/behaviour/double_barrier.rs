@@ -1,4 +1,4 @@
-//! Double barriers: all begin together, and all end together.
+//! Double barriers: all parties begin together, and all end together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! One leader at a time, known to all who look.
+//! Elections: one leader at a time, known to all observers.
 
 use std::time::Duration;
 

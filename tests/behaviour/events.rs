@@ -1,4 +1,4 @@
-//! What a client tells of its connections, and how it says that it is.
+//! Connection events and the health of a client.
 
 use std::time::{Duration, Instant};
 

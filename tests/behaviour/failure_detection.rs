@@ -1,4 +1,4 @@
-//! What readers of the two-level table suspected, each as a test.
+//! Cases that reviewers of the local lock table suspected, each as a test.
 
 use std::future::IntoFuture;
 use std::sync::Arc;

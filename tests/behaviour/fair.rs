@@ -1,4 +1,4 @@
-//! The fair lock: the order of arrival at the server, and what is left of a waiter that goes.
+//! The fair lock: the order of arrival at the server, and cancelled waiters.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Fair locks beside processes that die, hosts whose clocks are wrong, and queues that are long.
+//! Fair locks with dying processes, hosts with wrong clocks, and long queues.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
-//! A fair lock that passes along the server's queue inside a process: the order, and what becomes
-//! of a run that is broken.
+//! A fair lock passed along the server's queue inside a process: the order, and interrupted passes.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! A fence refuses who writes too late, and carries out each write once.
+//! A fence rejects late writes, and executes each write once.
 
 use std::process::Stdio;
 use std::time::Duration;

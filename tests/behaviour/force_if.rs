@@ -1,4 +1,4 @@
-//! Force that compares: a hold is taken from the holder that was seen, and from no other.
+//! Conditional takeover: a hold is taken from the expected holder, and from no other.
 
 use std::time::Duration;
 

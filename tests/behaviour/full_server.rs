@@ -1,4 +1,4 @@
-//! A server at `maxmemory` takes nothing new; what is held, and who stands in line, stays.
+//! A server at `maxmemory` takes no new holds; held locks and queue positions stay.
 
 use std::time::Duration;
 

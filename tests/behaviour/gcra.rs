@@ -1,4 +1,4 @@
-//! Rates that all processes keep together: the generic cell rate algorithm.
+//! Rate limits shared by all processes: the generic cell rate algorithm.
 
 use std::future::IntoFuture;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Members with places: how far they are apart, and who is near.
+//! Members with positions: distances and searches.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

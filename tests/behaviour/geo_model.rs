@@ -1,4 +1,4 @@
-//! Members with places are where their model has them, and near whom they are near in it.
+//! Positions and searches compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 

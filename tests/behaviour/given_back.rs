@@ -1,5 +1,4 @@
-//! Releases that were answered are sent once more to a process that takes the place of the one that
-//! answered.
+//! Answered releases are sent again to a process that replaces the one that answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Guards that are dropped in odd places, shutdown, and what is held when the client ends.
+//! Guards dropped in unusual places, shutdown, and holds at the end of a client.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! A lock that passes from task to task of one process without asking the server: what is handed
-//! on, what is not.
+//! A lock passed from task to task of one process without a request: its limits.
 
 use std::time::{Duration, Instant};
 

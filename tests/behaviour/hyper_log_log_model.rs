@@ -1,5 +1,5 @@
-//! What a HyperLogLog counts is what its model has, to its standard error; and what it tells of an
-//! element is exact.
+//! A HyperLogLog compared with a model: counts within its standard error, and exact results for
+//! single elements.
 
 use std::collections::HashSet;
 

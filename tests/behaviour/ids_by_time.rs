@@ -1,4 +1,4 @@
-//! Ids in the order of time.
+//! Time-ordered ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Ids in the order of time, when servers are slow, forget or are gone, and answers are lost.
+//! Time-ordered ids with slow, emptied or dead servers, and lost replies.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

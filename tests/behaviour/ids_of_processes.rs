@@ -1,4 +1,4 @@
-//! Ids of several processes, which are killed, from a server that is.
+//! Ids of several killed processes from a killed server.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

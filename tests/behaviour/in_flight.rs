@@ -1,4 +1,4 @@
-//! The bound on requests under way at a node.
+//! The limit of requests in flight at a node.
 
 use std::time::Duration;
 

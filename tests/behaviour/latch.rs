@@ -1,4 +1,4 @@
-//! Latches: what counts, who goes on, and who does not.
+//! Latches: counting, waiting and rounds.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Many who wait for one latch.
+//! Many waiters for one latch.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

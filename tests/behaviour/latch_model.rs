@@ -1,5 +1,4 @@
-//! Latches beside a model in memory: whatever is done, by whom, and whichever answers are lost,
-//! both are the same.
+//! Latches compared with a model in memory, with lost replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

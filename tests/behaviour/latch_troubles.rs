@@ -1,5 +1,4 @@
-//! Latches where something is amiss: names that are nearly the same, servers that take no writes,
-//! keys of others, clocks that go back.
+//! Latches with similar names, read-only servers, foreign keys, and clocks set back.
 
 use std::time::Duration;
 

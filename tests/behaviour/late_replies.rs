@@ -1,5 +1,5 @@
-//! What a copy of a request without an answer may still do: it is given back, and nobody is told
-//! what is not certain.
+//! Effects of unanswered retransmissions: their grants are released, and no uncertain result is
+//! reported.
 
 use std::time::Duration;
 

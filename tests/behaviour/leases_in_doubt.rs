@@ -1,5 +1,4 @@
-//! What gives a lock back knows of each lease that the server may have for it, although nobody here
-//! believes in it.
+//! A release takes into account every lease that the server may have, even if no caller holds it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,4 @@
-//! Guards that are forgotten, and futures that are kept without being polled, beside other guards
-//! of the same holder or client.
+//! Forgotten guards and unpolled futures beside other guards of the same holder or client.
 
 use std::future::IntoFuture;
 use std::time::Duration;

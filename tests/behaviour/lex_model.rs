@@ -1,4 +1,4 @@
-//! Text in the order of its bytes is what its model is.
+//! Text sorted by bytes, compared with a model.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};

@@ -1,4 +1,4 @@
-//! Servers and proxies that lack commands which are only checks, or that refuse subscriptions.
+//! Servers and proxies without optional commands, or without subscriptions.
 
 use std::future::IntoFuture;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Where a client listens whose waiters do so at replicas.
+//! Subscriptions of a client whose waiters use replicas.
 
 use std::sync::Arc;
 

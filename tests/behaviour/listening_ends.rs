@@ -1,4 +1,4 @@
-//! Who begins to listen where nobody confirms it, while the client ends.
+//! Unconfirmed subscriptions at the end of a client.
 
 use redgrid_cache::MapCache;
 use redgrid_core::object::Object;

@@ -1,4 +1,4 @@
-//! Lists that all processes share.
+//! Lists.
 
 use std::time::Duration;
 

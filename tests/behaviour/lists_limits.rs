@@ -1,4 +1,4 @@
-//! Lists in parts that are lost, full of marks, and on servers that are full.
+//! Lists with lost replies, many marks, and full servers.
 
 use std::time::Duration;
 

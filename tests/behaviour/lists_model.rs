@@ -1,4 +1,4 @@
-//! A list is what its model is, on one server and on a cluster.
+//! A list compared with a model, on one server and on a cluster.
 
 use redgrid_core::{Client, Config};
 use redgrid_list::{List, ObjectError, Occurrences};

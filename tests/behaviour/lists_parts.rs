@@ -1,4 +1,4 @@
-//! Lists that are large: page by page, and part by part.
+//! Large lists: page by page, and in chunks.
 
 use std::collections::BTreeSet;
 

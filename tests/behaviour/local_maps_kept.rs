@@ -1,5 +1,4 @@
-//! What a local cache keeps, and does not keep on, when its map ends, it is small, or nobody
-//! listens.
+//! The contents of a local cache when its map ends, it is small, or there is no subscription.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A map that two processes keep is what its model is: at once to who has written, and to the other
-//! as soon as it was told.
+//! A map cached by two processes, compared with a model: at once for the writer, for the other
+//! after its notification.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! How stale what a local cache gives out may be, whatever happens to connections and servers.
+//! The maximum staleness of a local cache during faults of connections and servers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

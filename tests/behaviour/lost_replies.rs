@@ -1,4 +1,4 @@
-//! Replies that are lost, and requests that arrive late.
+//! Lost replies, and requests that arrive late.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What must hold, against real servers. ARCHITECTURE.md maps each promise to its test.
+//! Behaviour with real servers. ARCHITECTURE.md maps each promise to its test.
 
 mod acl;
 mod adder_totals;

@@ -1,4 +1,4 @@
-//! Locks of keys, and computing under them.
+//! Locks of map keys, and computing under them.
 
 use std::time::Duration;
 

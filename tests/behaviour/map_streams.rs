@@ -1,4 +1,4 @@
-//! Streams over maps that are larger than the memory they may take.
+//! Streams over maps larger than the available memory.
 
 use redgrid_map::Map;
 use redgrid_map::codecs::{Long, Text};

@@ -1,4 +1,4 @@
-//! Maps that all processes share.
+//! Maps.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Objects in a cluster are what their models are.
+//! Objects in a cluster, compared with their models.
 
 use redgrid_core::{Client, Config};
 use redgrid_testkit::{Cluster, RedisServer, ServerBinary};

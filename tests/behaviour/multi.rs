@@ -1,4 +1,4 @@
-//! Many locks as one.
+//! Several locks acquired as one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

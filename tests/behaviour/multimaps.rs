@@ -1,4 +1,4 @@
-//! Maps with several values a key.
+//! Maps with several values per key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Multimaps: values and ends of keys live as long as their map, whatever was done to its hash
-//! alone; and who may not see to that changes nothing.
+//! Multimaps: values and lifetimes of keys follow their map, and a user without the permission for
+//! that changes nothing.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Maps with several values a key, whose keys have lifetimes.
+//! Maps with several values per key, whose keys have lifetimes.
 
 use std::time::{Duration, SystemTime};
 

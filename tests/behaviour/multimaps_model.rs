@@ -1,5 +1,5 @@
-//! Multimaps of every kind are what their model is: of sets and of lists, without lifetimes of
-//! keys, with those of ours and with those of the server.
+//! Multimaps of every kind compared with a model: sets and lists, without lifetimes, with ours, and
+//! with the server's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};

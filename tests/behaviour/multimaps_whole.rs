@@ -1,4 +1,4 @@
-//! Multimaps as a whole: lifetimes, other names, sizes, beside all keys of the server.
+//! Multimaps as objects: lifetimes, renames, sizes, and their keys.
 
 use std::time::{Duration, SystemTime};
 

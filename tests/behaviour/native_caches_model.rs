@@ -1,4 +1,4 @@
-//! A map whose entries the server ends is what its model is.
+//! A map whose entries the server expires, compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};

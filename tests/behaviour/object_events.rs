@@ -1,4 +1,4 @@
-//! What happens to objects is told as it happens, and what is not told is told to be missing.
+//! Events of objects, and reports of missed events.
 
 use std::future::IntoFuture;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What every object has.
+//! Operations of every object.
 
 use std::time::{Duration, SystemTime};
 

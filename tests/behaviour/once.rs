@@ -1,4 +1,4 @@
-//! What acts exactly once, however often it is sent.
+//! Idempotent requests: executed once, however often they are sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

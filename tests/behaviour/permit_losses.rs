@@ -1,5 +1,4 @@
-//! Permits where something goes wrong with them: refusals, no contact, leases that are not what was
-//! believed.
+//! Faults of permits: refusals, no contact, wrong leases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

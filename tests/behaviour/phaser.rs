@@ -1,4 +1,4 @@
-//! Phasers: phase after phase, by parties that come and go.
+//! Phasers: phases with changing parties.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

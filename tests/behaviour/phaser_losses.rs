@@ -1,4 +1,5 @@
-//! Phasers when seats, registrations, answers or rights are lost, and when the name begins anew.
+//! Phasers during loss of participants, registrations, replies or permissions, and when the name is
+//! recreated.
 
 use redgrid_barrier::{Party, Phaser, PhaserError};
 use redgrid_testkit::{Action, Proxy, wait_until};

@@ -1,4 +1,4 @@
-//! Elements by their priority, and in the order in which they came among those that have the same.
+//! Priority queues: elements by priority, equal ones in their order of arrival.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
-//! Those who wait for a priority queue: each element is somebody's, once, and goes back to its
-//! place.
+//! Waiters of a priority queue: each element is delivered once, and returns to its position.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Processes that are stopped or killed while they hold.
+//! Processes that are stopped or killed while they hold a lock.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

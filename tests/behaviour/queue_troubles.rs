@@ -1,4 +1,4 @@
-//! Queues when copies come late, clients end, and elements can not go back.
+//! Queues with late copies, ending clients, and elements that cannot be put back.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Those who wait for a queue: each element is somebody's, once.
+//! Waiters of a queue: each element is delivered once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

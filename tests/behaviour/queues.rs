@@ -1,4 +1,4 @@
-//! Queues that all processes share, rings, and what both promise of other objects.
+//! Queues, deques and rings.
 
 use std::collections::VecDeque;
 use std::time::Duration;

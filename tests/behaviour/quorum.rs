@@ -1,4 +1,4 @@
-//! One lock over several servers that know nothing of each other.
+//! One lock over several independent servers.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! How clients that lost a server together come back.
+//! Reconnects of many clients after the loss of a server.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

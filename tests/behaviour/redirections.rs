@@ -1,4 +1,4 @@
-//! Servers that send a request on, and what they are spared.
+//! Redirections, and requests that replaced servers do not get.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! What a real server refuses for a while, or to everybody: what the caller is told, and that it
-//! goes on by itself.
+//! Temporary or general errors of a real server: the reported error, and the recovery.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Faults that were found by reading and trying, each kept from coming back.
+//! Errors that were found and fixed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A queue whose messages are acknowledged: what it promises, operation by operation.
+//! Reliable queues, operation by operation.
 
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};

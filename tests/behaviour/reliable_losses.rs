@@ -1,5 +1,5 @@
-//! A reliable queue whose answers are lost, whose callers leave, whose workers are killed, and
-//! whose server is replaced: nothing is lost, and nothing comes twice that need not.
+//! Reliable queues with lost replies, cancelled callers, killed workers and a replaced server:
+//! nothing is lost or needlessly repeated.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};

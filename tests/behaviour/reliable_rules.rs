@@ -1,5 +1,5 @@
-//! What a reliable queue promises where it is hard to keep: numbers behind a delete, a server
-//! without memory, states that nobody can read, lifetimes without consumers, and who is told what.
+//! Edge cases of reliable queues: ids after a delete, a server without memory, undecodable states,
+//! lifetimes without consumers, notifications.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is published to a reliable topic comes to every subscriber, until that has acknowledged it.
+//! Reliable topics: a message is delivered to every subscriber until it is acknowledged.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What is published to a reliable topic comes to each subscriber: all of it, in order, and again
-//! only as promised.
+//! Reliable topics compared with a model: all messages reach each subscriber in order, and again
+//! only as documented.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;

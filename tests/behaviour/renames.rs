@@ -1,4 +1,4 @@
-//! Names in other slots, while others change what is renamed.
+//! Renames to other slots during concurrent changes.
 
 use std::sync::Arc;
 use std::time::Duration;

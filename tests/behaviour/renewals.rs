@@ -1,4 +1,4 @@
-//! Renewal in bulk: how many scripts, which names, and nothing after a release.
+//! Renewal in bulk: number of scripts, names, and none after a release.
 
 use std::time::Duration;
 

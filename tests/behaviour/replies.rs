@@ -1,4 +1,4 @@
-//! Replies that look like messages of a subscription, and replies that take long to arrive.
+//! Replies that look like messages of a subscription, and slow replies.
 
 use std::io;
 use std::sync::Arc;

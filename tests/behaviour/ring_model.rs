@@ -1,4 +1,4 @@
-//! A ring is what its model is, whoever else writes to its keys.
+//! A ring compared with a model, with foreign writes to its keys.
 
 use std::collections::VecDeque;
 

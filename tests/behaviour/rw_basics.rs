@@ -1,4 +1,4 @@
-//! A read-write lock: who is in with whom, what is on the server, and what is left.
+//! Read-write locks: exclusion, the state on the server, and leftovers.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A write that becomes a read, and a read that becomes a write.
+//! Upgrades and downgrades.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Readers that overlap for ever, and those who want to write.
+//! Overlapping readers and waiting writers.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,4 @@
-//! A read-write lock of which something is gone on the server: its lifetime, a hold of ours, a
-//! reader that died.
+//! Read-write locks with lost state on the server: its lifetime, a hold of ours, a dead reader.
 
 use std::time::{Duration, Instant};
 

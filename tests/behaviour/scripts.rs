@@ -1,4 +1,4 @@
-//! Scripts of users, and functions that servers keep.
+//! Scripts of users, and functions stored by servers.
 
 use std::collections::HashMap;
 use std::time::Duration;

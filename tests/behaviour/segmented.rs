@@ -1,4 +1,4 @@
-//! A hot name in segments: nothing is sold twice, nothing is left over.
+//! A contended name in segments: nothing is oversold or left over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

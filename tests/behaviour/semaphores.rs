@@ -1,4 +1,4 @@
-//! Semaphores: so many permits, for all processes.
+//! Semaphores.
 
 use std::future::IntoFuture;
 use std::sync::Arc;

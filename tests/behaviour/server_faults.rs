@@ -1,4 +1,4 @@
-//! Bad weather on one server: a typed error or a recovery, never a hang, never a wrong hold.
+//! Faults of one server: a typed error or a recovery, never a hang or a wrong hold.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A set whose values have lifetimes is what its model is.
+//! A set whose values have lifetimes, compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Unions, intersections and differences of sets are what those of `BTreeSet` are.
+//! Unions, intersections and differences of sets, compared with those of `BTreeSet`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Sets that all processes share, in no order.
+//! Unordered sets.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Sets in the order of scores.
+//! Sets sorted by scores.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! Sets in the order of their values: of text as Redisson has them, and of other types.
+//! Sets sorted by values: text as in Redisson, and other types.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

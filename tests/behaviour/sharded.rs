@@ -1,4 +1,4 @@
-//! Sharded objects: the same as the plain ones to who uses them, whichever part something is in.
+//! Sharded objects behave like plain ones, whichever shard has the data.
 
 use std::collections::{BTreeSet, HashMap};
 

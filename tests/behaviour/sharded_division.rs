@@ -1,4 +1,4 @@
-//! How sharded objects are divided: said once, and whatever fails is told by its part.
+//! The layout of sharded objects: stored once, and failures are reported by shard.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

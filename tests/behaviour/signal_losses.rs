@@ -1,5 +1,5 @@
-//! Events, notifications and conditions when messages, leases, time or rights are lost; and what
-//! waiting for them costs.
+//! Events, notifications and conditions during loss of messages, leases, time or permissions; and
+//! the cost of waiting.
 
 use redgrid_barrier::{Condition, Event, Notify, WaitError};
 use redgrid_core::Client;

@@ -1,4 +1,4 @@
-//! A server of this machine, by its socket.
+//! A server on this machine, through its Unix socket.
 
 use std::time::Duration;
 

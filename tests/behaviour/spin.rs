@@ -1,4 +1,4 @@
-//! Locks that are waited for without messages, and locks that nobody enters twice.
+//! Locks without messages, and locks without reentry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Consumers of a group: each entry comes at least once, whatever happens.
+//! Consumers of a group: each entry is delivered at least once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

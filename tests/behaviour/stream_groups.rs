@@ -1,4 +1,4 @@
-//! Groups of a stream: entries are given out, acknowledged and taken over.
+//! Groups of a stream: entries are delivered, acknowledged and claimed.
 
 use std::ops::Bound;
 use std::time::Duration;

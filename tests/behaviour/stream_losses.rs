@@ -1,5 +1,5 @@
-//! Copies that come late, answers that are lost and groups that go back: no entry is given to
-//! nobody, and what is in hand comes once.
+//! Streams with late copies, lost replies and reset groups: no entry is lost, and pending entries
+//! are delivered once.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A stream and a group of it are what their model is.
+//! A stream and a group compared with a model.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! What every object has, of every type of synchronizer: with all keys that belong to it.
+//! Object operations of every synchronizer, with all its keys.
 
 use std::future::IntoFuture;
 use std::time::Duration;

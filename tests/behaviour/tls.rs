@@ -1,4 +1,4 @@
-//! Encrypted connections: whom they trust, by which name, and what is said when they do not.
+//! Encrypted connections: trust, names, and errors.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Locks that are asked for, and given back, while others are: they leave together, and nobody pays
-//! for another.
+//! Concurrent acquires and releases of locks: they are batched, and independent of each other.
 
 use std::future::IntoFuture;
 use std::sync::Arc;

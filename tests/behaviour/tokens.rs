@@ -1,4 +1,4 @@
-//! Fencing tokens rise, whatever happens in between.
+//! Fencing tokens always rise.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! A server that finds a request too late, because its clock was set forward: it is asked once more
-//! with a fresh limit.
+//! A server whose clock was set forward rejects a request as too late: it is retried once with a
+//! new deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

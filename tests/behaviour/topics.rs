@@ -1,4 +1,4 @@
-//! What is published to topics is heard by who listens, and what may not have been heard is told.
+//! Topics: subscribers receive messages, and possible losses are reported.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What is published is heard by each subscription that was confirmed before, once, and in the
-//! order of who published it.
+//! Topics compared with a model: each confirmed subscription receives each message once, in the
+//! publisher's order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

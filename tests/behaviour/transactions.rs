@@ -1,4 +1,4 @@
-//! What is read and written together: in one step, or not at all.
+//! Transactions: reads and writes in one atomic step.
 
 use std::time::Duration;
 

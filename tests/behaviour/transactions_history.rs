@@ -1,9 +1,9 @@
-//! Many transactions at once, checked by what each has read and written: whether there is an order
-//! in which they could have been made one after another.
+//! Concurrent transactions, checked by their reads and writes: is there a serial order that
+//! explains them?
 //!
-//! Each value that is written is new, and each element that is written was read before, so it is
-//! known which write is behind which. The order is searched for as Adya does it (Weak Consistency,
-//! 1999): who has read a value comes behind who wrote it, and before who overwrote it.
+//! Each written value is new, and each written element was read before, so the order of writes is
+//! known. The serial order is searched as by Adya (Weak Consistency, 1999): a reader of a value
+//! comes after its writer, and before the writer that overwrote it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

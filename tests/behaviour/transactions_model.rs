@@ -1,4 +1,4 @@
-//! A transaction is what its model is.
+//! A transaction compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

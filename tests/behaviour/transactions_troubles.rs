@@ -1,5 +1,4 @@
-//! Transactions whose answers are lost, whose callers leave, whose processes are killed, and
-//! others' locks.
+//! Transactions with lost replies, cancelled callers, killed processes, and locks of others.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The second level: tasks of one process pass a lock on without asking the server.
+//! Tasks of one process pass a lock on without a request.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Changing values by functions, while others do the same, or do not go on.
+//! Read-modify-write updates with conflicts, and unpolled ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Waiters wake, whatever happens to the messages.
+//! Waiters wake even if messages are lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

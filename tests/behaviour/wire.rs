@@ -1,4 +1,4 @@
-//! Redisson's format, spoken by hand: hash, field, lifetime, channel.
+//! Redisson's format on the wire: hash, field, lifetime, channel.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Certificates given as text, certificates whose files change, and a configuration of rustls that
-//! the program makes.
+//! Certificates as text, certificates whose files change, and an application's own rustls
+//! configuration.
 
 use std::fs;
 use std::path::Path;

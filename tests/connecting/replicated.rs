@@ -1,4 +1,4 @@
-//! Nodes without sentinels, of which one is the primary: found by their roles, and followed.
+//! Nodes without sentinels: the primary is found by role, and followed.
 
 use std::time::{Duration, Instant};
 

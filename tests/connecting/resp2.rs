@@ -1,5 +1,4 @@
-//! Servers that do not speak RESP3: found out by themselves, or asked for by the setting
-//! `protocol`.
+//! Servers without RESP3: detected automatically, or set by `protocol`.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

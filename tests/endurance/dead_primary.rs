@@ -1,5 +1,4 @@
-//! One of three primaries is gone and nobody takes its place: what that costs the names of the
-//! other two.
+//! One of three primaries is dead without a replica: the cost for the names of the other two.
 
 use std::time::Duration;
 

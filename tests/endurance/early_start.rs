@@ -1,5 +1,5 @@
-//! Clients that begin long before their servers: calls wait within their time and then work, or end
-//! in time and in words.
+//! Clients that start long before their servers: calls wait and then work, or end in time with a
+//! clear error.
 
 use std::time::{Duration, Instant};
 

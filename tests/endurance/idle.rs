@@ -1,5 +1,4 @@
-//! A client whose locks were released, and that does nothing: what it keeps open, and what it still
-//! asks.
+//! The open connections and the requests of an idle client after its releases.
 
 use std::time::Duration;
 

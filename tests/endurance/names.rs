@@ -1,5 +1,5 @@
-//! Many names, a hundred thousand unless asked otherwise, that one client waits for at once: what
-//! that costs while nothing happens, and how soon those are woken whose name is released.
+//! One client waits for many names at once, 100,000 by default: the cost while nothing happens, and
+//! the wake-up time of released names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

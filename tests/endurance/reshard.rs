@@ -1,5 +1,5 @@
-//! Two thousand slots move from one primary to another under load: nobody sees an error, no wake-up
-//! is lost, nothing is asked or opened without end.
+//! Two thousand slots move between primaries under load: no errors, no lost wake-ups, no endless
+//! requests or connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

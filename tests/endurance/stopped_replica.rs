@@ -1,5 +1,5 @@
-//! The only replica hangs: what was to be durable fails in time and in words, and nothing else
-//! notices.
+//! The only replica hangs: durable calls fail in time with a clear error, and others are not
+//! affected.
 
 use std::time::{Duration, Instant};
 

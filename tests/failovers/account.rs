@@ -1,4 +1,4 @@
-//! What was promised, acknowledged and seen, and the report of it.
+//! Promises, acknowledgements and observations, and their report.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

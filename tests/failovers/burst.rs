@@ -1,5 +1,4 @@
-//! Names that are taken right up to the fault, so that some are held across it which no replica may
-//! have heard of.
+//! Names acquired until the fault, so that some are held that no replica may know.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

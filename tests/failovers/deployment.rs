@@ -1,5 +1,4 @@
-//! The servers of a run: who is the primary, how it is made to fail, and when another one takes its
-//! place.
+//! The servers of a run: the primary, its faults, and the promotion of another one.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

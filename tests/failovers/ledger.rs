@@ -1,5 +1,4 @@
-//! A store outside the deployment, which refuses stale tokens: what is counted there is counted for
-//! good.
+//! A store outside the deployment that rejects stale tokens: its counts are final.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

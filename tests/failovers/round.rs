@@ -1,4 +1,4 @@
-//! One failover: the fault, the promotion, the first grant after it, and the way back to a whole
+//! One failover: the fault, the promotion, the first grant after it, and the recovery of the
 //! deployment.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Between processes: everybody gets turns. Each client here stands for a process: it has a table
-//! and connections of its own.
+//! Fairness between processes. Each client here stands for a process: it has its own table and
+//! connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

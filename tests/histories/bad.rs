@@ -1,4 +1,4 @@
-//! The checker itself: it finds what was planted by hand, and nothing in what is right.
+//! Tests of the checker: it finds planted violations, and accepts correct histories.
 
 use redgrid_tests::history::{Event, STARVED, What};
 

@@ -1,4 +1,4 @@
-//! What must be true of every history, whatever the weather.
+//! Invariants of every history.
 
 use std::collections::BTreeMap;
 

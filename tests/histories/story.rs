@@ -1,4 +1,4 @@
-//! What the records of all processes tell, put together: who held what from when to when.
+//! Merges the records of all processes: who held what from when to when.
 
 use std::collections::{BTreeMap, HashMap};
 

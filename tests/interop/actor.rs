@@ -1,4 +1,4 @@
-//! A thread in the Java process: to Redisson, a holder.
+//! A thread of the Java process, which is a holder for Redisson.
 
 use std::sync::Arc;
 use std::time::Duration;

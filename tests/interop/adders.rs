@@ -1,4 +1,4 @@
-//! One adder, counted for and asked for by both sides.
+//! One adder, used by both sides.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
-//! Bits that the one side sets and the other reads, filters that find what either has added, counts
-//! and places.
+//! Bits, filters, counts and positions shared by both sides.
 
 use redgrid_bits::codecs::{Codec, Encode, Kryo, Long, Text};
 use redgrid_bits::{BitSet, BloomFilter, Field, HyperLogLog, Overflow};

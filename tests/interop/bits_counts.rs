@@ -1,4 +1,5 @@
-//! What both sides count alike: bits, elements of filters and of HyperLogLogs, and what is near.
+//! Counts that agree on both sides: bits, elements of filters and of HyperLogLogs, and nearby
+//! members.
 
 use redgrid_bits::codecs::{Json, Kryo, Long, Text};
 use redgrid_bits::{BitSet, BloomFilter, HyperLogLog};

@@ -1,4 +1,4 @@
-//! Caches that the one side fills and the other reads.
+//! Caches shared by both sides.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

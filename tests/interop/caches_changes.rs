@@ -1,4 +1,4 @@
-//! What either side changes in a cache of both: lifetimes, idle times, limits, values.
+//! Changes of a shared cache by either side: lifetimes, idle times, limits, values.
 
 use std::time::Duration;
 

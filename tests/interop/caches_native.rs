@@ -1,5 +1,4 @@
-//! Maps whose entries the server ends, which the one side fills and the other reads: on the newest
-//! server.
+//! Shared maps whose entries the server expires, on the newest server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Values of every codec that both sides have: Java writes and Rust reads, and back, under a name
-//! and in a map.
+//! Values of every common codec: written by Java and read by Rust, and vice versa, under a name and
+//! in a map.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -1,4 +1,5 @@
-//! Processes killed while they hold: the other side enters when the lease is over, and not before.
+//! Processes killed while they hold: the other side enters when the lease has ended, and not
+//! before.
 
 use std::process::Stdio;
 use std::time::Duration;

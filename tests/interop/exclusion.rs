@@ -1,4 +1,4 @@
-//! Who holds keeps the other side out, and each sees the other.
+//! A holder excludes the other side, and each side sees the other.
 
 use std::time::Duration;
 

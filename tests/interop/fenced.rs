@@ -1,4 +1,4 @@
-//! One counter of tokens, written by both sides.
+//! One counter of tokens, used by both sides.
 
 use std::process::Stdio;
 use std::time::Duration;

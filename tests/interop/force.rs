@@ -1,4 +1,4 @@
-//! Locks taken away by force, from either side.
+//! Forced takeovers and releases by either side.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! From one side to the other, again and again, without a wake-up that is missed.
+//! Repeated hand-over between both sides, without a missed wake-up.
 
 use std::time::Duration;
 

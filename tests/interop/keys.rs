@@ -1,5 +1,5 @@
-//! What the one has made, found and deleted by the other: by name, by pattern, with what belongs to
-//! it.
+//! Objects of one side are found and deleted by the other: by name, by pattern, with companion
+//! keys.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

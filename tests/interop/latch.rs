@@ -1,4 +1,4 @@
-//! One latch, set, counted down and waited for by both sides.
+//! One latch, used by both sides.
 
 use std::time::Duration;
 

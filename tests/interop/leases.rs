@@ -1,4 +1,4 @@
-//! Leases that end, and watchdogs that do not let them.
+//! Leases that end, and watchdogs that renew them.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Lists that the one side writes and the other reads, by index, by value and while they are gone
-//! through.
+//! Lists shared by both sides, by index, by value and by iteration.
 
 use redgrid_core::Client;
 use redgrid_list::codecs::{Codec, Decode, Encode, Kryo, Long, Text};

@@ -1,4 +1,4 @@
-//! Maps that both sides keep: what the one changes the other keeps no more.
+//! Maps cached by both sides: a change by one invalidates the other.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Maps that both sides keep, by each of Redisson's ways to tell of a change.
+//! Maps cached by both sides, with each of Redisson's synchronization strategies.
 
 use std::time::Duration;
 

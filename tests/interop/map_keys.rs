@@ -1,4 +1,4 @@
-//! What belongs to a key of a map: locks, semaphores and latches under one name on both sides.
+//! Locks, semaphores and latches of a map key, under one name on both sides.
 
 use redgrid_countdown_latch::CountDownLatch;
 use redgrid_map::Map;

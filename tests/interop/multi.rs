@@ -1,4 +1,4 @@
-//! Several names as one, on either side.
+//! Multi-locks of either side.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Multimaps that the one side fills and the other reads.
+//! Multimaps shared by both sides.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Multimaps of both sides as a whole: their keys and entries, the sets and lists of their keys,
-//! and what is left of them.
+//! Multimaps of both sides as a whole: their keys and entries, the collections of their keys, and
+//! leftovers.
 
 use futures_util::TryStreamExt;
 use redgrid_multimap::codecs::{Kryo, Text};

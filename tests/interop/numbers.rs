@@ -1,4 +1,4 @@
-//! One whole number, changed by both sides.
+//! One integer, changed by both sides.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

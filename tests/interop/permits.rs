@@ -1,4 +1,4 @@
-//! A semaphore as a thread of Java sees it, and as it is on the server.
+//! A semaphore seen by a Java thread, and its state on the server.
 
 use std::fmt::Display;
 use std::time::Duration;

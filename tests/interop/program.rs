@@ -1,4 +1,4 @@
-//! The Java program: its libraries from Maven, compiled once, kept in Cargo's target folder.
+//! The Java program: its libraries from Maven, compiled once, stored in Cargo's target folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};

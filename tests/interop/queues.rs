@@ -1,4 +1,4 @@
-//! Queues that the one side adds to and the other takes from, delays of either side, and rings.
+//! Queues, delayed queues and rings shared by both sides.
 
 use std::time::Duration;
 

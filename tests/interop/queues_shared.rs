@@ -1,4 +1,4 @@
-//! Queues that both sides wait at and take from at the same time.
+//! Queues with concurrent waiters and takes of both sides.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Rates that Redisson and ours keep together.
+//! Rate limits shared by both sides.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The Java process: commands in, answers out, each to the actor it is for.
+//! The Java process: dispatches commands and replies to its actors.
 
 use std::collections::HashMap;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Entering twice on one side: the other side waits for the last way out.
+//! Reentry on one side: the other side waits for the last release.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Scripts and batches of both sides, on values of both.
+//! Scripts and batches of both sides, on shared values.
 
 use redgrid_bucket::Bucket;
 use redgrid_bucket::codecs::{Kryo, Text};

@@ -1,4 +1,4 @@
-//! A plain number of permits, shared with Redisson's RSemaphore.
+//! A plain semaphore, shared with Redisson's RSemaphore.
 
 use redgrid_semaphore::{AcquireError, Semaphore};
 use redgrid_testkit::wait_until;

@@ -1,4 +1,4 @@
-//! Many on both sides at one semaphore, also while answers are lost.
+//! Many callers of both sides at one semaphore, also with lost replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

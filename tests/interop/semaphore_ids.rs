@@ -1,4 +1,4 @@
-//! Permits known by their ids: what one side took, the other gives back and prolongs.
+//! Permits with ids: released and extended by the other side.
 
 use std::time::Duration;
 

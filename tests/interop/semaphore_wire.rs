@@ -1,4 +1,4 @@
-//! What either side writes and publishes for the same calls.
+//! The keys and messages of both sides for the same calls.
 
 use std::time::Duration;
 

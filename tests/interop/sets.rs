@@ -1,4 +1,4 @@
-//! Sets that the one side fills and the other reads, plain ones and in order.
+//! Sets shared by both sides, plain and sorted.
 
 use redgrid_core::Client;
 use redgrid_set::codecs::{Codec, Decode, Encode, Kryo, Long, Text};

@@ -1,4 +1,4 @@
-//! Sets of both sides: what many values do at once, ranges of every kind, and who waits.
+//! Sets of both sides: bulk changes, ranges of every kind, and waiters.
 
 use redgrid_set::codecs::{Kryo, Text};
 use redgrid_set::{Aggregate, LexSortedSet, ScoredSortedSet, Set};

@@ -1,4 +1,4 @@
-//! Locks that nobody tells the release of.
+//! Locks without release messages.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Streams that the one side adds to and the other reads, acknowledges and takes over.
+//! Streams shared by both sides: adding, reading, acknowledging and claiming.
 
 use std::time::Duration;
 

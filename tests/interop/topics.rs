@@ -1,4 +1,4 @@
-//! What the one side publishes, the other hears.
+//! Messages published by one side are received by the other.
 
 use std::time::Duration;
 

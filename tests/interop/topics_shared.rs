@@ -1,4 +1,4 @@
-//! Listeners of both sides that come and go, and reliable topics with several of each.
+//! Changing listeners of both sides, and reliable topics with several of each.
 
 use std::time::Duration;
 

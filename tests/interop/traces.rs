@@ -1,4 +1,4 @@
-//! What each side leaves behind on the server, and that the other does not mind.
+//! Leftover keys of each side on the server do not disturb the other.
 
 use std::time::Duration;
 

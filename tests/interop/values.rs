@@ -1,4 +1,4 @@
-//! Values under names and in maps, written by the one side and read by the other.
+//! Values under names and in maps, shared by both sides.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

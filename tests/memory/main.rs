@@ -1,7 +1,7 @@
-//! What a held lock takes of memory, and what its coming and going costs: counted at each
-//! allocation, behind a server in this process that answers at once. On its own: the counter is
-//! that of the whole process. The numbers are those of Linux with pointers of 64 bits; a mutex
-//! takes a block of its own elsewhere.
+//! The memory of a held lock, and the allocations of acquiring and releasing it: counted with a
+//! server in this process that answers at once. A separate program, because the counter is that of
+//! the whole process. The numbers are those of Linux with 64-bit pointers; elsewhere a mutex
+//! allocates its own block.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 use std::alloc::System;

@@ -1,4 +1,4 @@
-//! Metrics, read from a recorder of the test's own.
+//! Metrics, read from a recorder of the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! What a caller of a lock learns when it is the cause itself: the key is something else, or it
-//! waits for its own hold.
+//! Errors caused by the caller of a lock: the key has another type, or it waits for its own hold.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tasks that acquire, hold, extend, enter again, let go in every way, and are dropped at every
+//! Tasks that acquire, hold, extend, reenter and release in every way, and are dropped at any
 //! moment.
 
 use std::future::{Future, IntoFuture};

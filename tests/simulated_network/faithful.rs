@@ -1,5 +1,4 @@
-//! The simulated server and a real one, side by side: the same calls, the same answers, the same
-//! keys, the same messages.
+//! Compares the simulated server with a real one: the same calls, replies, keys and messages.
 
 use bytes::Bytes;
 use redgrid_core::{BulkScript, Client, Reply, Request, ServerError};

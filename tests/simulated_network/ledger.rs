@@ -1,4 +1,4 @@
-//! What everybody saw, and what follows from it: the judge of a run.
+//! Records all observations of a run, and checks them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt;

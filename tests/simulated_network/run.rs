@@ -1,4 +1,4 @@
-//! One run: a world, some clients, a crowd; bad weather, then calm, and what must be true then.
+//! One run: a world, some clients, a crowd; faults, then none, and the checks at the end.
 
 use std::sync::Arc;
 use std::time::Duration;

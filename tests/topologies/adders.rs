@@ -1,4 +1,4 @@
-//! What holds for adders, wherever they live, and when their primary dies.
+//! Adders on every topology, also when their primary dies.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! What holds wherever they live for the things around a lock: fences, holds that go to another
-//! process, elections, segments.
+//! Objects around a lock on every topology: fences, detached holds, elections, segments.
 
 use redgrid_core::Token;
 use redgrid_locks::{AttachError, Election, Fence, FenceError, Lock, SegmentedLock};

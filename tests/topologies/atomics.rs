@@ -1,4 +1,4 @@
-//! What holds for numbers, wherever they live.
+//! Atomic numbers on every topology.
 
 use std::future::IntoFuture;
 

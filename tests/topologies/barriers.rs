@@ -1,4 +1,4 @@
-//! What holds wherever they live for what processes wait for together.
+//! Barriers, phasers and events on every topology.
 
 use std::time::Duration;
 

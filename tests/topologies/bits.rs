@@ -1,4 +1,4 @@
-//! What holds for bit sets, filters, counts and places, wherever they live.
+//! Bit sets, filters, counts and positions on every topology.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What holds for values under a name, and for what every object has, wherever they live.
+//! Buckets, and object operations, on every topology.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! What holds for caches, wherever they live.
+//! Caches on every topology.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What holds for a lock wherever it lives.
+//! The contract of a lock on every topology.
 
 use std::time::{Duration, Instant};
 

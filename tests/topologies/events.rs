@@ -1,5 +1,4 @@
-//! What a client tells of nodes that die, take over and give away, and what it says of those there
-//! are.
+//! Events and health of a client when nodes die, are promoted or lose slots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

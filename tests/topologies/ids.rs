@@ -1,4 +1,4 @@
-//! What holds for ids, wherever they live.
+//! Ids on every topology.
 
 use std::collections::BTreeSet;
 

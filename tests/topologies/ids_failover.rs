@@ -1,4 +1,4 @@
-//! Ids whose counter moves to another server, with less than the former one knew.
+//! Ids whose counter moves to a server that lags.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What holds for all that is on the servers, wherever it is.
+//! Listing and deleting objects on every topology.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What holds for the kinds of locks beside the plain one, wherever they live.
+//! The other kinds of locks on every topology.
 
 use std::time::{Duration, Instant};
 

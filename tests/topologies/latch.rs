@@ -1,4 +1,4 @@
-//! What holds for a latch wherever it lives.
+//! Latches on every topology.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Waiters that listen at a replica: woken by it, also when it dies, lags or takes over, and in
+//! Waiters that subscribe at a replica: woken by it, also when it dies, lags or is promoted, and in
 //! turns.
 
 use std::time::Duration;

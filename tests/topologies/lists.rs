@@ -1,4 +1,4 @@
-//! What holds for lists, wherever they live.
+//! Lists on every topology.
 
 use std::time::Duration;
 

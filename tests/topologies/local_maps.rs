@@ -1,4 +1,4 @@
-//! What holds for maps that processes keep, wherever they live.
+//! Locally cached maps on every topology.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What every topology must keep, from one definition; and what each must do when its nodes die or
-//! its slots move.
+//! The contract of every topology, from one definition; and its behaviour when nodes die or slots
+//! move.
 
 mod adders;
 mod around;

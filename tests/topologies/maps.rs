@@ -1,4 +1,4 @@
-//! What holds for maps, wherever they live.
+//! Maps on every topology.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Slots that move while they are used.
+//! Slots that move while they are in use.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

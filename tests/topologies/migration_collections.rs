@@ -1,4 +1,4 @@
-//! Collections that are used while their slot moves, with their keys on both sides.
+//! Collections in use while their slot moves, with their keys on both sides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What holds for multimaps, wherever they live.
+//! Multimaps on every topology.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

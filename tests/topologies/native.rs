@@ -1,5 +1,4 @@
-//! What holds for entries and keys that the servers themselves end, wherever they live: of Redis
-//! from 7.4, of Valkey from 9 on.
+//! Entries and keys that the servers expire, on every topology: Redis 7.4 or Valkey 9 and newer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

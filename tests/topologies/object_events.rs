@@ -1,5 +1,4 @@
-//! Events of objects come wherever their keys are, also when those go elsewhere; and where they may
-//! have been missed, it is told.
+//! Events of objects on every topology, also when their keys move; possible losses are reported.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The way from a primary to a replica, which can be closed while both ends keep their connection.
+//! The replication link, which can be blocked while both ends keep their connection.
 
 use std::net::SocketAddr;
 

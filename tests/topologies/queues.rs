@@ -1,4 +1,4 @@
-//! What holds for queues, delayed queues, priority queues and rings, wherever they live.
+//! Queues, delayed queues, priority queues and rings on every topology.
 
 use std::time::Duration;
 

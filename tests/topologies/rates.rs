@@ -1,4 +1,4 @@
-//! What holds for rates, wherever they live.
+//! Rate limits on every topology.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Rates whose primary is replaced under load.
+//! Rate limits whose primary is replaced under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

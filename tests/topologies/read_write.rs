@@ -1,4 +1,4 @@
-//! What holds for a read-write lock wherever it lives.
+//! Read-write locks on every topology.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

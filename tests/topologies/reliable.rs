@@ -1,4 +1,4 @@
-//! What holds for reliable queues, wherever they live.
+//! Reliable queues on every topology.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What holds for scripts, functions and batches, wherever the keys live.
+//! Scripts, functions and batches on every topology.
 
 use std::collections::BTreeSet;
 

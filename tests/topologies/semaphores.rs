@@ -1,4 +1,4 @@
-//! What holds for semaphores, wherever they live.
+//! Semaphores on every topology.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

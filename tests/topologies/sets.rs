@@ -1,4 +1,4 @@
-//! What holds for sets, wherever they live.
+//! Sets on every topology.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! What holds for sharded objects, wherever they live; and that in a cluster they are everywhere,
-//! also while that changes.
+//! Sharded objects on every topology; in a cluster they are on all nodes, also while that changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

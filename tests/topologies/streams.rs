@@ -1,4 +1,4 @@
-//! What holds for streams, wherever they live.
+//! Streams on every topology.
 
 use futures_util::TryStreamExt;
 use redgrid_stream::{EntryId, Start, Stream, Trim};

@@ -1,5 +1,4 @@
-//! Topics are heard wherever they are published, also when nodes die and slots move; and where
-//! messages may have been missed, it is told.
+//! Topics on every topology, also when nodes die and slots move; possible losses are reported.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What holds for transactions, wherever their objects live.
+//! Transactions on every topology.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

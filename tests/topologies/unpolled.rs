@@ -1,6 +1,6 @@
-//! Futures that wait, and that their caller keeps without polling them: `select!` branches that
-//! lost, futures in a struct, tasks that hang elsewhere. Such a future gives up what it was
-//! granted, so it delays other waiters, of this process and of others, by two seconds at most.
+//! Waiting futures that are kept but not polled: losing `select!` branches, futures in a struct,
+//! hanging tasks. Such a future gives up its grant, so it delays other waiters, of any process, by
+//! at most two seconds.
 
 use std::any::Any;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! What waits until replicas or the disk have it is told the truth, and nobody else notices.
+//! Calls that wait for replicas or the disk get the true result, and do not delay others.
 
 mod holds;
 mod troubles;

@@ -1,4 +1,5 @@
-//! Proofs that other processes, demotions, cut connections and hung servers spoil.
+//! Durability confirmations disturbed by other processes, demotions, cut connections and hung
+//! servers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

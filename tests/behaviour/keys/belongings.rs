@@ -1,4 +1,4 @@
-//! What belongs to an object, and what does not.
+//! Companion keys of objects.
 
 use redgrid_barrier::Event;
 use redgrid_core::object::belongings::{belongs_to, may_be_beside};

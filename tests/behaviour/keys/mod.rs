@@ -1,4 +1,4 @@
-//! All that is on a server: what is there, what belongs to whom, and what goes together.
+//! All objects of a server: listing, companion keys, and deletion.
 
 mod belongings;
 mod walks;

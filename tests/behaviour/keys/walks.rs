@@ -1,5 +1,4 @@
-//! Streams of keys and deletions of everything, over servers that begin anew and primaries that are
-//! gone.
+//! Streams of keys and deletions of everything, with restarted servers and missing primaries.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! All types of objects: how one is made, and its `object()`.
+//! All types of objects: how to create one, and its `object()`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Random requests against a model, and requests that are dropped wherever they are.
+//! Random requests compared with a model, and requests dropped at any point.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! Many who want permits: behind ways that lose answers, and processes that are killed or take
-//! turns.
+//! Many callers of permits: with lost replies, killed processes, and turns between processes.
 
 use std::process::Stdio;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Permits under what is hard: lost and late answers, processes that die, other processes, futures
-//! that are dropped.
+//! Permits with lost and late replies, dying processes, other processes, and dropped futures.
 
 mod chance;
 mod crowds;

@@ -1,4 +1,4 @@
-//! Many who want all that the rate allows.
+//! Many callers at the limit of a rate.
 
 use std::future::IntoFuture;
 use std::sync::Arc;

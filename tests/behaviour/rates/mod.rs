@@ -1,4 +1,4 @@
-//! Rates that all processes keep together: the sliding log.
+//! Rate limits shared by all processes: the sliding log.
 
 mod limit;
 mod troubles;

@@ -1,4 +1,4 @@
-//! Answers that are lost, those who leave, and servers that refuse or are gone.
+//! Lost replies, cancelled callers, and servers that reject requests or are gone.
 
 use std::future::IntoFuture;
 use std::sync::Arc;

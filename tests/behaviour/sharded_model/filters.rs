@@ -1,4 +1,4 @@
-//! Sharded filters beside a set of std, which finds what was never in as seldom as asked.
+//! Sharded filters compared with a set of std; false positives are within the error rate.
 
 use std::collections::HashSet;
 

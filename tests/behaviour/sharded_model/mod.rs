@@ -1,5 +1,5 @@
-//! Sharded objects are what their models are, whoever of several clients asks, on one server and on
-//! a cluster.
+//! Sharded objects compared with their models, with several clients, on one server and on a
+//! cluster.
 
 mod bits;
 mod filters;

@@ -1,4 +1,4 @@
-//! What is done to numbers, and what goes wrong meanwhile: all drawn by a seed.
+//! The operations on numbers, and the faults, drawn from a seed.
 
 use fastrand::Rng;
 use redgrid_atomic_long::Comparison;

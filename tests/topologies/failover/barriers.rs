@@ -1,4 +1,4 @@
-//! Those who wait at barriers, at a new primary.
+//! Barrier waiters after a failover.
 
 use redgrid_barrier::{Barrier, DoubleBarrier, Event, Phaser};
 use redgrid_core::Client;

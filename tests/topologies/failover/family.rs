@@ -1,4 +1,4 @@
-//! All kinds of holds, and what is around them, at a new primary.
+//! All kinds of holds, and objects around them, after a failover.
 
 use redgrid_core::Client;
 use redgrid_locks::{

@@ -1,5 +1,5 @@
-//! Servers that nobody replaces: one that is demoted by hand, and ones that their clients do not
-//! outlive.
+//! Servers without automatic failover: a manual demotion, and clients that end before their server
+//! returns.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

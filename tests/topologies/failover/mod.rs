@@ -1,4 +1,4 @@
-//! Nodes that die, and those that take their place.
+//! Dying nodes, and their replacements.
 
 mod barriers;
 mod cluster;

@@ -1,5 +1,5 @@
-//! Planned failovers, where the former primary goes on to answer; and releases that only a former
-//! primary knows of.
+//! Planned failovers, where the former primary still answers; and releases known only to a former
+//! primary.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

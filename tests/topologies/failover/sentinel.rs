@@ -1,4 +1,4 @@
-//! Primaries that sentinels watch over.
+//! Primaries monitored by sentinels.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
-//! States that differ only by names, or by what can have no effect any more, are one.
+//! Merges states that differ only by names, or by parts without further effect.
 //!
-//! Names are the clients' numbers, the numbers of their attempts, and the size of tokens. Without
-//! this the same exploration is some ten times larger; what is merged here behaves alike under
-//! every action.
+//! Names are the numbers of clients and attempts, and the size of tokens. Without this the
+//! exploration is about ten times larger; merged states behave alike under every action.
 
 use super::client::Client;
 use super::hold::{Hold, Phase};

@@ -1,4 +1,4 @@
-//! A client: what it sends, what it makes of the answers, what it believes.
+//! A client: its requests, its handling of replies, and its local state.
 
 use super::hold::{Fate, Hold, Lapse, Phase};
 use super::network::{Call, Link, Memo, Reply, Request};

@@ -1,4 +1,4 @@
-//! States that differ only by names, or by what can have no effect any more, are one.
+//! Merges states that differ only by names, or by parts without further effect.
 
 use super::process::{Flight, Process, Robbed};
 use super::server::{Answer, Field, Order};

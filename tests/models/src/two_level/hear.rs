@@ -1,4 +1,4 @@
-//! What a table makes of replies, of their absence, and of notices.
+//! The table's handling of replies, of their absence, and of notices.
 
 use super::Timer;
 use super::process::{Drive, Entry, Flight, Process, Tenure, Unsettled};

@@ -1,4 +1,4 @@
-//! Everything together: the state, what can happen in it, and what follows.
+//! The whole model: the state, its actions, and its transitions.
 
 use stateright::{Model, Property};
 

@@ -1,5 +1,5 @@
-//! What a process knows: its tenure on the server, who owns it here, who waits, and what is under
-//! way.
+//! The state of a process: its lease on the server, the local owner, the waiters, and the request
+//! in flight.
 
 use super::server::{Answer, Order};
 use super::{Timer, Wish};

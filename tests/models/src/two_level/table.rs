@@ -1,4 +1,4 @@
-//! The hold table of one process: who enters, when the tenure is handed on, when it is released.
+//! The lock table of one process: who enters, when the lease is handed over, when it is released.
 
 use super::process::{Drive, Entry, First, Flight, Guard, Owner, Process, Request, Tenure, Unsettled};
 use super::server::Order;

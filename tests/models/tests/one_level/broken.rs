@@ -1,4 +1,4 @@
-//! The one-level protocol without one of its rules: for each, the checker finds what goes wrong.
+//! The one-level protocol without one of its rules: for each, the checker finds a violation.
 
 use crate::support::{ALONE, NO_MISHAPS, PAIR, bounded, breaks, timed};
 use redgrid_models::one_level::model::Mishaps;

@@ -1,5 +1,4 @@
-//! The one-level protocol: safe with every rule, for the bounds given, whatever happens in which
-//! order.
+//! The one-level protocol is safe with every rule, for the given bounds.
 
 use crate::support::{ALONE, NO_MISHAPS, PAIR, bounded, holds, timed};
 use redgrid_models::one_level::model::Mishaps;

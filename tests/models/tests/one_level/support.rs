@@ -1,4 +1,4 @@
-//! The configurations, and how one is explored.
+//! The configurations, and the exploration of one.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The two-level protocol without one of its rules: for each, the checker finds what goes wrong.
+//! The two-level protocol without one of its rules: for each, the checker finds a violation.
 
 use crate::support::{HOLDER, JOB, LONG, NO_MISHAPS, PAIR, PLAIN, SHORT, TOKENS, breaks, with};
 use redgrid_models::two_level::properties::*;

@@ -1,5 +1,4 @@
-//! The two-level protocol: safe with every rule, for the bounds given, whatever happens in which
-//! order.
+//! The two-level protocol is safe with every rule, for the given bounds.
 
 use crate::support::{HOLDER, JOB, LONG, NO_MISHAPS, PAIR, PLAIN, SHORT, TOKENS, holds, with};
 use redgrid_models::two_level::properties::*;
