@@ -19,7 +19,7 @@ async fn saving(client: &Client, interval: Duration) -> LongAdder {
     adder
 }
 
-/// What is saved on the server.
+/// Returns the total saved on the server.
 async fn total(observer: &Observer) -> Option<i64> {
     observer.query::<Option<i64>>(&["HGET", TOTAL, "sum"]).await.unwrap()
 }
@@ -48,7 +48,7 @@ async fn saved_counts_stay_and_are_in_each_sum_once() {
     here.add(4_000);
     one.shutdown(SOON).await.unwrap();
     assert_eq!((total(&observer).await, plain.sum().await.unwrap()), (Some(4_320), 4_321));
-    // A client that begins knows of it, and goes on with it.
+    // A new client continues from the saved total.
     let again = saving(&two, OFTEN).await;
     again.add(-4_000);
     until_total(&observer, 320).await;
@@ -118,7 +118,7 @@ async fn sums_are_exact_while_all_save_all_the_time() {
         for n in 0..100 {
             let before = added.load(Ordering::SeqCst);
             let sum = if n % 3 == 0 { asking.sum().await } else { one.sum().await }.unwrap();
-            // Each of the two may have added one that it has not told yet.
+            // Each of the two may have added one that it has not reported yet.
             let after = added.load(Ordering::SeqCst) + 2;
             assert!((before..=after).contains(&sum), "{sum} of {before} to {after}");
         }
@@ -325,7 +325,7 @@ async fn a_stopped_process_is_reported_and_counts_again_when_it_continues() {
         AdderError::Partial { answered: 2, expected: 3, so_far, .. } => assert_eq!(so_far.to_string(), "301"),
         other => panic!("{other:?}"),
     }
-    // It hears of this one when it is over.
+    // It receives this one when the round has ended.
     let told = adder.reset().timeout(Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(told, AdderError::Partial { answered: 2, expected: 3, .. }), "{told:?}");
     adder.add(4_000);

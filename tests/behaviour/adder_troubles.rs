@@ -26,7 +26,7 @@ async fn saved(observer: &Observer) -> Option<String> {
     observer.query::<Option<String>>(&["HGET", TOTAL, "sum"]).await.unwrap()
 }
 
-/// One that hears everything and answers nothing.
+/// A member that receives everything and answers nothing.
 async fn mute(server: &RedisServer) -> (Client, OrderedSubscription) {
     let client = client(server).await;
     let hearing = client.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
@@ -166,7 +166,7 @@ async fn a_name_is_free_for_the_other_kind_once_its_adder_was_destroyed() {
     }
 }
 
-/// Heard while its last request is under way.
+/// Received while its last request is in flight.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_received_request_is_answered_before_the_end() {
     let server = server().await;
@@ -186,7 +186,7 @@ async fn a_received_request_is_answered_before_the_end() {
         sees.store(true, Ordering::SeqCst);
         Action::CutBefore
     });
-    // Another one hears by the same way.
+    // Another member subscribes through the same proxy.
     let other = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let mut hearing = other.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
     wait_until(SOON, async || hearing.is_active()).await;

@@ -66,7 +66,7 @@ async fn counts_of_all_clients_are_summed_and_reset() {
     wait_until(SOON, async || keys(&observer).await == (vec![], vec![])).await;
 }
 
-/// Right after it was made, before the server has heard of it.
+/// Immediately after its creation, before the server knows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_sum_includes_the_caller() {
     let server = server().await;
@@ -118,7 +118,7 @@ async fn overflowing_sums_are_errors_and_nonfinite_values_rejected() {
     assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
     all[1].add(-2);
     assert_eq!(all[0].sum().await.unwrap(), i64::MAX - 1);
-    // Beyond what one process may tell.
+    // More than one process may report.
     all[0].add(i64::MAX);
     let told = all[1].sum().await.unwrap_err();
     assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
@@ -164,7 +164,7 @@ async fn invalid_calls_are_reported() {
     assert_eq!(good.sum().await.unwrap(), 0);
 }
 
-/// One that hears everything and answers nothing, as one that stands still.
+/// A member that receives everything and answers nothing, as a stopped one.
 async fn mute(observer_of: &redgrid_testkit::RedisServer) -> (Client, redgrid_core::OrderedSubscription) {
     let client = client(observer_of).await;
     let hearing = client.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
@@ -192,7 +192,7 @@ async fn at_the_timeout_partial_sums_are_reported_and_no_key_stays() {
     assert!(matches!(told, AdderError::Partial { answered: 2, expected: 3, .. }), "{told:?}");
     let (left, for_ever) = keys(&observer).await;
     assert!(!left.is_empty() && for_ever.is_empty(), "{left:?} {for_ever:?}");
-    // One of Redisson that goes on later adds to what is there, and its commands set no lifetime.
+    // A member of Redisson that continues later adds to the key, and its commands set no lifetime.
     let mut round = None;
     while let Some(heard) = hearing.take() {
         if let redgrid_core::ChannelEvent::Message { payload, .. } = heard {
@@ -247,7 +247,7 @@ async fn the_last_handle_takes_the_listener_with_it_and_a_shutdown_too() {
     wait_until(SOON, async || listeners(&observer).await == 0).await;
 }
 
-/// A client whose requests go through a proxy.
+/// Returns a client whose requests pass a proxy.
 async fn through(proxy: &Proxy, server: &redgrid_testkit::RedisServer) -> Client {
     let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(300));
     client_with(&server.url_via(proxy.addr()), quick).await
@@ -320,7 +320,7 @@ async fn a_reset_that_arrives_late_takes_nothing_that_came_after_it() {
     all[1].add(4_000);
     assert_eq!(all[0].sum().await.unwrap(), 4_300);
     assert!(proxy.release_held().await > 0, "the first one is still to come");
-    // What it may have begun is heard before this one.
+    // The requests it may have begun are received before this one.
     assert_eq!(all[0].sum().await.unwrap(), 4_300);
     all[1].ready().await.unwrap();
     assert_eq!(all[1].sum().await.unwrap(), 4_300);
@@ -341,16 +341,16 @@ async fn a_finished_or_repeated_reset_clears_nothing() {
     let client = client(&server).await;
     let adder = &adders(&[&client]).await[0];
     adder.add(5);
-    // One of ours whose caller has gone, and things that are no messages.
+    // A round of ours whose caller has left, and invalid messages.
     for message in ["0:redgrid-gone", "1:redgrid-gone", "0", "", "2:x", "0:"] {
         observer.cmd(&["PUBLISH", "{views}:adder-topic", message]).await.unwrap();
     }
     assert_eq!(adder.sum().await.unwrap(), 5);
     assert!(!observer.exists("{views}:redgrid-gone:semaphore").await.unwrap());
-    // One of Redisson, whose keys have a lifetime from us.
+    // A round of Redisson, whose keys get a lifetime from us.
     ask(&observer, "0:0123456789abcdef0123456789abcdef", 1).await;
     adder.add(7);
-    // A message of it that is late, behind which another one is certainly heard.
+    // Its message is late; another one certainly arrives after it.
     observer.cmd(&["PUBLISH", "{views}:adder-topic", "0:0123456789abcdef0123456789abcdef"]).await.unwrap();
     assert_eq!(adder.sum().await.unwrap(), 7);
     ask(&observer, "1:00000000000000000000000000000000", 1).await;
@@ -369,7 +369,7 @@ async fn a_member_without_subscription_is_queried() {
     for _ in 0..20 {
         observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
         let sum = all[0].sum().await.unwrap();
-        // The other may not have been there again; who asks is in it in any case.
+        // The other member may not be subscribed again; the caller always counts.
         assert!(sum == 1 || sum == 21, "{sum}");
         all[1].ready().await.unwrap();
     }
@@ -436,7 +436,7 @@ async fn dropped_sums_leave_no_permanent_key() {
     all[0].reset().await.unwrap();
     all[1].add(4);
     assert_eq!(all[0].sum().await.unwrap(), 4);
-    // What was begun and dropped is left to its lifetime.
+    // Dropped rounds are left to their lifetimes.
     assert_eq!(keys(&observer).await.1, Vec::<String>::new());
     let rounds = async || keys(&observer).await.0.iter().any(|key| key.starts_with("redgrid_adder_round"));
     wait_until(SOON, async || !rounds().await).await;
@@ -454,7 +454,7 @@ async fn a_member_that_is_shut_down_meanwhile_holds_no_sum_up() {
         other.add(1);
         let (told, closed) = tokio::join!(adder.sum().timeout(SOON).into_future(), there.shutdown(SOON));
         closed.unwrap();
-        // It had answered, or it had left; where it went while it was asked, the others were asked
+        // It had answered, or it had left. If it left during the request, the others were queried
         // again.
         assert!(matches!(told, Ok(0 | 1)), "{told:?}");
     }

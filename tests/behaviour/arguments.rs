@@ -53,7 +53,7 @@ async fn a_scope_reenters_and_reports_a_self_deadlock() {
         let outer = lock.acquire().await.unwrap();
         let inner = lock.acquire().await.unwrap();
         assert_eq!(outer.token(), inner.token());
-        // As somebody else, without a bound, from inside: it could never end.
+        // As another holder, without a timeout, under its own lock: it could never end.
         let other = Holder::new();
         let stuck = lock.acquire().holder(&other).await;
         assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");

@@ -77,7 +77,7 @@ async fn a_renewal_that_arrives_after_the_release_does_not_keep_the_name_longer(
         renewed_late(&observer, kind, &field).await;
         let stays = left(&observer, kind).await;
         assert!(stays > Duration::ZERO && stays <= keep, "{kind}: {stays:?}");
-        // Until then nobody gets in, and an inspection names the former holder.
+        // Until then no caller enters, and an inspection names the former holder.
         let state = Lock::new(&client, kind).inspect().await.unwrap().unwrap();
         assert!(field.starts_with(&state.holders[0].client), "{kind}: {state:?}");
         let writer = RwLock::new(&client, kind).try_write().await.unwrap();

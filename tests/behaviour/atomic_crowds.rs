@@ -185,8 +185,8 @@ fn loses_answers(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
     });
 }
 
-/// A server, and clients whose answers are lost, which are quick to notice it: more of them where
-/// many are to be lost, as they mostly wait.
+/// Starts a server, and clients with lost replies and short timeouts: more clients for more losses,
+/// because they mostly wait.
 async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy, Client)>, Arc<AtomicU64>) {
     let (server, lost) = (server().await, Arc::default());
     let mut clients = Vec::new();
@@ -237,7 +237,7 @@ async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
     had.sort_unstable();
     had.dedup();
     assert_eq!(had.len(), acknowledged, "each was told its own");
-    // Else those whose answer was lost were not asked again.
+    // Otherwise requests with lost replies were not retried.
     let lost = lost.load(Ordering::Relaxed);
     assert!(unknown as u64 * 20 <= lost, "{unknown} unknown, {lost} answers lost");
     let not_acknowledged = usize::try_from(value).unwrap() - acknowledged;

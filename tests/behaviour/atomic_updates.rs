@@ -51,7 +51,7 @@ async fn concurrent_updates_lose_nothing_and_see_other_changes() {
     let clients = join_all((0..3).map(|_| client(&server))).await;
     let n = AtomicLong::new(&clients[0], "n");
     assert_eq!(n.update(|n| n + 1).await.unwrap(), 1);
-    // What the client remembers of it is not what it is any more.
+    // The client's cached value is outdated.
     AtomicLong::new(&clients[1], "n").set(10).await.unwrap();
     assert_eq!(n.update(|n| n + 1).await.unwrap(), 11);
     let tasks = (0..90).map(|task| {
@@ -132,8 +132,8 @@ async fn an_unpolled_update_blocks_no_other_client() {
     for once in [false, true] {
         let n = AtomicLong::new(&client, format!("n:{once}"));
         let n = if once { n.exactly_once() } else { n };
-        // One whose turn it is, and two that wait for theirs. The server stands still, so that none
-        // is answered before it is left lying.
+        // One in its turn, and two that wait for it. The server is stopped, so that none is
+        // answered before its future is abandoned.
         server.pause().await.unwrap();
         let mut held: Vec<_> = (0..3).map(|_| Box::pin(n.update(|n| n + 1))).collect();
         for update in &mut held {

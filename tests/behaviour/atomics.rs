@@ -7,7 +7,7 @@ use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Comparison, Lif
 use redgrid_testkit::{Action, Fault, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The least number that a double can not tell from its neighbour.
+/// The smallest number that a double cannot distinguish from its neighbour.
 const FINE: i64 = (1 << 53) + 1;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,7 +177,7 @@ async fn doubles_are_read_and_changed() {
         assert_eq!((n.get().await.unwrap(), n.delete().await.unwrap()), (0.0, false));
         assert_eq!((n.increment().await.unwrap(), n.decrement().await.unwrap()), (1.0, 0.0));
         assert_eq!((n.add(0.1).await.unwrap(), n.add(0.2).await.unwrap()), (0.1, 0.3));
-        // What is taken away from what it is then would be 0.30000000000000004.
+        // Subtracting from the result would give 0.30000000000000004.
         assert_eq!((n.get_and_add(0.4).await.unwrap(), n.get().await.unwrap()), (0.3, 0.7));
         assert_eq!((n.get_and_increment().await.unwrap(), n.get_and_decrement().await.unwrap()), (0.7, 1.7));
         assert_eq!((n.get_and_set(-1e300).await.unwrap(), n.get().await.unwrap()), (0.7, -1e300));

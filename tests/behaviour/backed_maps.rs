@@ -126,7 +126,7 @@ async fn map_and_store_have_written_through_values() {
     assert_eq!((store.get("1099"), map.map().len().await.unwrap()), (Some(1099), 1100));
     assert_eq!(map.remove_many((0..1200).map(|n| n.to_string())).await.unwrap(), 1100);
     assert!(store.has.lock().unwrap().is_empty() && map.map().is_empty().await.unwrap());
-    // What only the store has is loaded for a change, and removed from it too.
+    // Values only in the store are loaded for a change, and removed from it too.
     store.has.lock().unwrap().extend([(key("d"), 7), (key("e"), 8)]);
     assert_eq!(map.alter(key("d"), |n| n.map(|n| n + 1)).await.unwrap(), Some(8));
     assert_eq!((store.get("d"), map.map().get("d").await.unwrap()), (Some(8), Some(8)));

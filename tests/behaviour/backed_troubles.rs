@@ -10,7 +10,7 @@ use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::store::{NEVER, Store, before, behind, key};
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// Counts the keys that are told as lost.
+/// Counts the keys reported as lost.
 fn counted() -> (Arc<AtomicU32>, impl Fn(Loss<String>) + Send + Sync + 'static) {
     let lost = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&lost);
@@ -86,7 +86,7 @@ async fn a_shutdown_reverts_values_that_the_store_rejected() {
     let (other, hung, failing) = (client(&server).await, client(&server).await, client(&server).await);
     let store = Store::with([]);
     let seen = before(&other, &store).build().unwrap();
-    // One whose store hangs, and one whose store says no while the client is being shut down.
+    // One whose store hangs, and one whose store rejects, while the client shuts down.
     for (client, within, opens) in [(hung, Duration::from_secs(4), false), (failing, SOON, true)] {
         seen.insert(key("a"), 1).await.unwrap();
         let map = before(&client, &store).store_timeout(NEVER).build().unwrap();
@@ -146,7 +146,7 @@ async fn a_change_with_a_lost_reply_reaches_the_store() {
         let has = ["a", "c", "e", "f"].map(|key| store.get(key));
         assert_eq!(has, [Some(2), None, Some(5), Some(6)], "behind: {behind_it}");
         assert_eq!(map.behind().lost, 0);
-        // What never came to the server does not reach the store either.
+        // Changes that never reached the server do not reach the store either.
         proxy.next(1, "EVALSHA", Action::CutBefore);
         map.set(key("a"), 3).await.unwrap_err();
         assert!(map.flush(SOON).await);

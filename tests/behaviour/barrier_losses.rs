@@ -13,7 +13,7 @@ const WAITING: &str = "redgrid_barrier_waiting:{a}";
 const DOUBLE: &str = "redgrid_double_barrier:{a}";
 const INSIDE: &str = "redgrid_double_barrier_inside:{a}";
 
-/// A client whose user may neither publish nor subscribe.
+/// Returns a client without permission to publish or subscribe.
 pub(crate) async fn mute(server: &RedisServer) -> Client {
     let rules = ["ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all"];
     server.observer().await.unwrap().cmd(&rules).await.unwrap();
@@ -53,8 +53,8 @@ async fn without_publish_a_client_opens_barriers() {
     two.unwrap();
 }
 
-/// What one handle may stand for the server remembers for as long, from when it was told, not from
-/// when it was so.
+/// The server remembers a result as long as one handle may be stopped, from the notification, not
+/// from the end of the round.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_round_is_remembered_from_its_notification() {
     let server = server().await;
@@ -117,7 +117,8 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_up_to_the_bound
     waiting.await.unwrap().unwrap();
 }
 
-/// The seat was another's before, who has left; a failover has lost who sits there now.
+/// The participant number was used before by a party that left; a failover has lost the current
+/// one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_party_with_a_reused_seat_is_present_after_a_failover() {
     let server = server().await;

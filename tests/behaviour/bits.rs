@@ -96,7 +96,7 @@ async fn the_last_bit_is_allowed_and_none_after_it() {
     }
 }
 
-/// Ranges whose ends lie anywhere in bytes, and parts that are larger than one write.
+/// Ranges that end anywhere in a byte, and chunks larger than one write.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bit_set_matches_its_model() {
     let server = server().await;
@@ -168,7 +168,7 @@ async fn sets_make_others_together_and_live_as_long_as_before() {
     ];
     for (way, expected) in ways {
         let set = of(way);
-        // What somebody may have left there changes nothing.
+        // A leftover key of another program changes nothing.
         observer.cmd(&["SET", &format!("redgrid_bits:{{{way}}}:1"), "left behind"]).await.unwrap();
         set.set_many(a, true).await.unwrap();
         set.object().expire_in(HOUR).await.unwrap();
@@ -196,7 +196,7 @@ async fn sets_make_others_together_and_live_as_long_as_before() {
         let told = set.or(names).await.unwrap_err();
         assert!(matches!(&told, ObjectError::InvalidArgument { option: "names", .. }), "{told:?}");
     }
-    // What can not be combined changes nothing, and leaves nothing.
+    // Keys that cannot be combined change nothing, and leave nothing.
     observer.cmd(&["RPUSH", "list", "a"]).await.unwrap();
     let told = set.exactly_one(["b", "list"]).await.unwrap_err();
     assert!(matches!(&told, ObjectError::Refused { .. }), "{told:?}");
@@ -263,7 +263,7 @@ async fn a_change_with_a_lost_reply_is_unknown_and_executed_once() {
     let told = bits.add_integer(field, 1, Overflow::Wrap).await.unwrap_err();
     assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
     assert_eq!(bits.integer(field).await.unwrap(), 1);
-    // What only reads is asked again.
+    // Reads are retried.
     proxy.next(1, "BITCOUNT", Action::SwallowReply);
     assert_eq!(bits.count().await.unwrap(), 1);
 }

@@ -43,7 +43,8 @@ impl Model {
         std::mem::replace(&mut self.0[index as usize], bit)
     }
 
-    /// What it and others make, by how each bit of it is and how many of the others have the bit.
+    /// Returns the combination with others; `bit` receives each own bit and the number of others
+    /// with the bit.
     fn made(&self, others: &[Model], bit: impl Fn(bool, usize) -> bool) -> Model {
         let len = others.iter().map(|other| other.0.len()).max().unwrap_or(0).max(self.0.len());
         let of = |at| bit(self.get(at), others.iter().filter(|other| other.get(at)).count());
@@ -62,7 +63,7 @@ impl Model {
         }
     }
 
-    /// What one of the parts of a call does and tells.
+    /// Applies one operation of a call, and returns its result.
     fn apply(&mut self, op: &Op) -> Option<i64> {
         let number = &op.number;
         let was = self.number(number);
@@ -274,7 +275,7 @@ async fn numbers(set: &BitSet, model: &mut Model, ops: &[Op]) -> bool {
     }
 }
 
-/// Somebody who knows of strings alone, as Redisson does.
+/// Writes as a program that only knows strings, as Redisson does.
 async fn intrude(
     client: &Client,
     model: &mut Model,

@@ -155,8 +155,8 @@ async fn held_locks_are_released_or_extended_within_their_lease() {
     assert!(best <= lease + SLACK, "{best:?}");
 }
 
-/// By a clock that nobody holds up, at a server whose connection gives no request up: who asks
-/// alone has a bound of his own.
+/// With a simulated clock, and a server whose connection never drops a request: a single caller has
+/// its own timeout.
 #[tokio::test(start_paused = true)]
 async fn an_acquire_with_an_unanswered_request_ends_after_its_timeout() {
     let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));

@@ -60,7 +60,7 @@ async fn a_filter_is_found_by_its_name_with_its_parameters() {
     assert!(BloomFilter::<String>::new(&client, "other").contains("a").await.unwrap());
     assert_eq!(keys.delete(["other"]).await.unwrap(), 1);
     assert!(!observer.exists("{other}:config").await.unwrap());
-    // What has this name and is nobody's configuration is somebody's own.
+    // A key of this name that is no configuration belongs to another program.
     for (name, field) in [("text", "size"), ("other", "colour")] {
         observer.cmd(&["SET", name, "1"]).await.unwrap();
         observer.cmd(&["HSET", &format!("{{{name}}}:config"), field, "1"]).await.unwrap();
@@ -82,7 +82,7 @@ async fn invalid_filters_are_reported() {
         let told = filter.try_init(elements, share).await.unwrap_err();
         assert!(matches!(&told, ObjectError::InvalidArgument { option: "size", .. }), "{told:?}");
     }
-    // What somebody has written there that can be no filter.
+    // Invalid configurations of filters.
     let observer = server.observer().await.unwrap();
     for (size, hashes) in [("0", "7"), ("100", "0"), ("100", "4000000000")] {
         observer.cmd(&["HSET", "{f}:config", "size", size, "hashIterations", hashes]).await.unwrap();
@@ -144,7 +144,7 @@ async fn an_element_with_a_lost_reply_may_be_added_again() {
     proxy.next(1, "EVALSHA", Action::SwallowReply);
     let told = filter.add(&2).await.unwrap_err();
     assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
-    // Whoever asks while the connection is made anew may not know either.
+    // A caller during the reconnect may not know either.
     let again = async {
         loop {
             match filter.add(&2).await {

@@ -63,7 +63,7 @@ async fn lifetimes_are_as_requested() {
     assert!(endless().await);
     assert!(bucket.set_if_exists(&10).expires_in(HOUR).await.unwrap() && !endless().await);
     assert!(bucket.delete().await.unwrap() && bucket.try_set(&11).expires_in(HOUR).await.unwrap() && !endless().await);
-    // What has passed is gone at once.
+    // A time in the past removes the value at once.
     bucket.set(&12).expires_at(SystemTime::now() - HOUR).await.unwrap();
     assert_eq!(bucket.get().await.unwrap(), None);
 }
@@ -192,7 +192,7 @@ async fn fenced_writes_expire_and_fail_as_plain_ones() {
     }
     let fields = (0..3000).map(|n| (n.to_string().into(), "b".into())).collect();
     assert_eq!(fence.write("{ledger}:m", Write::HashSet { fields }, token).await.unwrap(), 3000);
-    // What is refused, or finds no server, is told as of any other change.
+    // Errors and missing servers are reported as for any other change.
     observer.cmd(&["DEL", "redgrid_fence:{ledger}"]).await.unwrap();
     observer.cmd(&["RPUSH", "redgrid_fence:{ledger}", "no token"]).await.unwrap();
     let told = bucket.set(&6).fenced(token).await.unwrap_err();
@@ -217,7 +217,7 @@ async fn a_change_with_a_lost_reply_is_unknown_and_executed_once() {
     let told = bucket.set(&1).await.unwrap_err();
     assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
     assert_eq!(observer.get::<String>("lost").await.unwrap().as_deref(), Some("1"));
-    // What only reads is asked again.
+    // Reads are retried.
     proxy.next(1, "lost", Action::SwallowReply);
     assert_eq!(bucket.get().await.unwrap(), Some(1));
 }

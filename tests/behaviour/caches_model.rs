@@ -86,7 +86,7 @@ async fn a_map_matches_its_model() {
                     if ends {
                         model.remove(&key);
                     }
-                    // What was over before may be stored still.
+                    // An entry that expired before may still be stored.
                     had.is_none() || (done == 1) == ends
                 }
                 10 => map.get(&key).await.unwrap() == was,

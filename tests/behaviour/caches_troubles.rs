@@ -20,7 +20,7 @@ async fn gap(events: &mut Events<String, u32, Json, Json>) {
     while !matches!(next(events).await, Notice::Gap) {}
 }
 
-/// What has happened is told, and nothing before it but gaps.
+/// The next event is this one, after gaps only.
 async fn created(events: &mut Events<String, u32, Json, Json>, new: &str) {
     loop {
         match next(events).await {
@@ -64,7 +64,7 @@ async fn a_native_map_takes_no_end_that_servers_do_not() {
     }
 }
 
-/// A user who may set fields and ask for their lifetimes, and give them none.
+/// A user that may set fields and read their lifetimes, but not set them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_native_map_without_the_rights_is_as_it_was() {
     let (server, client, observer) = ready().await;
@@ -86,7 +86,7 @@ async fn a_native_map_without_the_rights_is_as_it_was() {
     ] {
         assert!(matches!(told, Err(ObjectError::Refused { .. })), "{told:?}");
         assert_eq!(map.get_many(["a", "b"]).await.unwrap(), [Some(1), None]);
-        // Valkey and Redis both tell milliseconds.
+        // Valkey and Redis both report milliseconds.
         let left: Vec<i64> = observer.query(&["HPTTL", "n", "FIELDS", "1", "\"a\""]).await.unwrap();
         assert!(left[0] == -1 || left[0] > 1_800_000, "{left:?}");
     }
@@ -113,7 +113,7 @@ async fn listeners_resume_after_a_server_lost_all() {
     map.set("a", &1).await.unwrap();
     created(&mut events, "a").await;
     server.restart_empty().await.unwrap();
-    // What comes behind a gap is heard: there is no waiting for a later look.
+    // Events after a gap are received without another poll.
     gap(&mut events).await;
     client.wait_ready(SOON).await.unwrap();
     let mut n = 0;
@@ -149,7 +149,7 @@ async fn a_map_has_nothing_of_the_end_of_the_one_before() {
         }
         map.object().delete().await.unwrap();
     }
-    // Beside Redisson, whose `expire` has an entry of its own in the sets.
+    // With Redisson, whose `expire` adds an entry to the sets.
     map.set("a", &1).await.unwrap();
     for set in [ENDS, IDLES] {
         observer.cmd(&["ZADD", set, "92233720368547758", "redisson__expiretag"]).await.unwrap();
@@ -165,7 +165,7 @@ async fn a_map_has_nothing_of_the_end_of_the_one_before() {
     assert_eq!(observer.query::<Vec<String>>(&["ZRANGE", ENDS, "0", "-1"]).await.unwrap(), ["\"b\""]);
     map.remove("b").await.unwrap();
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
-    // Who begins to listen leaves no key behind for a map that ends.
+    // A new subscription leaves no key for a map that ends.
     map.set("a", &1).await.unwrap();
     assert!(map.object().expire_in(HOUR).await.unwrap());
     drop(map.events().begin().await.unwrap());

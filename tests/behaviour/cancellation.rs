@@ -11,7 +11,7 @@ use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::{NOTHING, SOON, client, server};
 
-/// What is left a second after everybody has left.
+/// The time after which the leftovers of cancelled callers are checked.
 const AFTER: Duration = Duration::from_secs(1);
 
 async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
@@ -74,7 +74,7 @@ async fn ten_thousand_acquisitions_dropped_at_random_leave_nothing() {
     }
     assert!(granted > 500, "the mix is to acquire now and then: {granted}");
     nothing_is_left(&observer, &[&one, &two]).await;
-    // Whoever comes next gets in at once.
+    // The next caller enters at once.
     for name in 0..6 {
         Lock::new(&one, format!("name:{name}")).try_acquire().await.unwrap().unwrap().release().await.unwrap();
     }
@@ -102,7 +102,7 @@ async fn an_unpolled_first_waiter_delays_no_other() {
     });
     let observer = server.observer().await.unwrap();
     wait_until(Duration::from_secs(5), async || observer.exists("a").await.unwrap()).await;
-    // What is granted and not taken goes to the next after a second.
+    // An unclaimed grant goes to the next after a second.
     second.await.unwrap().unwrap().release().await.unwrap();
     // Polled again at last, the first one asks anew.
     stuck.await.unwrap().release().await.unwrap();
@@ -163,18 +163,18 @@ async fn a_cancelled_acquire_does_not_retain_the_name() {
     let job = || lock.acquire().hold_at_least(Duration::from_secs(600)).timeout(SOON).into_future();
     let free = async || client.in_hand().names == 0 && !observer.exists("a").await.unwrap();
     for polls in 0..20 {
-        // Alone, and behind somebody of this process who lets go meanwhile.
+        // Alone, and behind a task of this process that releases meanwhile.
         let before = if polls % 2 == 1 { Some(lock.acquire().timeout(SOON).await.unwrap()) } else { None };
         let releasing = async { drop(before) };
         let (got, ()) = tokio::join!(at_most(polls / 2 + 1, job()), releasing);
         if got.is_some() {
-            // It was in, so its name is kept: the end of these rounds for who is polled so often.
+            // It was granted, so its name is retained: the end of the rounds with this many polls.
             drop(got);
             lock.force_release().await.unwrap();
         }
         wait_until(SOON, free).await;
     }
-    // Granted and not polled again: the grant waits where nobody comes for it.
+    // Granted and not polled again: the grant is not claimed.
     let before = lock.acquire().await.unwrap();
     let mut waiting = Box::pin(job());
     assert!(futures_util::poll!(&mut waiting).is_pending());
@@ -197,8 +197,8 @@ async fn a_dropped_release_continues() {
     nothing_is_left(&observer, &[&client]).await;
 }
 
-/// A name is given back just when the one who waits for it leaves, on another processor: it is
-/// nobody's then, and can be had.
+/// A name is released just when its waiter is cancelled on another processor: it is free then, and
+/// can be acquired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_waiter_cancelled_during_a_handover_does_not_keep_the_name() {
     let server = server().await;

@@ -54,7 +54,7 @@ async fn a_batched_caller_does_not_wait_for_the_batchs_timeout() {
     assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
 }
 
-/// A client of a server that is not asked, by the clock of the runtime.
+/// Returns a client of a server that gets no requests, with the runtime's clock.
 fn asking(timeout: Duration) -> Client {
     client_of(Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1)))), timeout)
 }
@@ -64,7 +64,7 @@ fn client_of(server: Arc<FakeServer>, timeout: Duration) -> Client {
     Client::over_one(server as Arc<dyn Server>, config, Clock::runtime()).unwrap()
 }
 
-/// Tells each what he has asked, a batch for a permit.
+/// Returns to each caller its own request, a batch per permit.
 #[derive(Clone)]
 struct Echo {
     may: Arc<Semaphore>,
@@ -91,10 +91,10 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Whoever carries this out panics.
+/// Executing this request panics.
 const UNHEARD_OF: u64 = 13;
 
-/// Who looks whether this fits panics.
+/// Checking whether this request fits panics.
 const UNFIT: u64 = 14;
 
 /// A second and a half are over when this is answered, where the clock stands still.
@@ -115,7 +115,7 @@ impl BatchExecutor for Echo {
         assert!(!batch.contains(&UNHEARD_OF), "what nobody asks");
         tokio::task::yield_now().await;
         if batch.contains(&LONG) {
-            // Polled once, as nobody is told meanwhile that his time is over.
+            // Polled once, because no caller is notified of its timeout meanwhile.
             let _ = futures_util::poll!(Box::pin(tokio::time::advance(Duration::from_millis(1500))));
         }
         std::mem::forget(unanswered);
@@ -123,7 +123,7 @@ impl BatchExecutor for Echo {
     }
 }
 
-/// The same; so many batches may be under way.
+/// An echo with a limit of batches in flight.
 struct InTurns<const WAYS: usize>(Echo);
 
 impl<const WAYS: usize> BatchExecutor for InTurns<WAYS> {
@@ -182,9 +182,9 @@ async fn a_cancelled_caller_is_not_sent_and_an_abandoned_batch_is_dropped() {
     assert_eq!(combiner.submit(&client, 4).await.unwrap(), 4);
 }
 
-/// On one thread, those who wait for the first leave by two batches, with half of them in each.
-/// Those of the other half go on although nobody waits for the one, be it before theirs or behind
-/// it; each is told his own.
+/// On one thread, the waiters for the first batch are sent as two batches, with half of them in
+/// each. The other half continues although the first is abandoned, whether it is before or behind
+/// it; each caller gets its own result.
 #[tokio::test]
 async fn of_two_batches_the_abandoned_one_is_dropped() {
     for given_up in [0, 1] {
@@ -234,7 +234,7 @@ async fn three_batches_are_under_way_unless_many_ask() {
     }
 }
 
-/// Both are answered at once; those who were told ask again, and are told their own again.
+/// Both are answered at once; their callers send again, and get their own results again.
 #[tokio::test]
 async fn callers_of_two_batches_get_their_own_results() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(1_000));
@@ -256,7 +256,7 @@ async fn callers_of_two_batches_get_their_own_results() {
     assert!(asked[1..].iter().all(|batch| batch.len() <= 10), "more than half of all: {asked:?}");
 }
 
-/// Those under way, of which batch ever, do not know what became of theirs.
+/// The outcome of those in flight, in either batch, is unknown.
 #[tokio::test]
 async fn a_shutdown_or_a_panic_notifies_callers_of_two_batches() {
     for panics in [false, true] {
@@ -289,8 +289,8 @@ async fn a_shutdown_or_a_panic_notifies_callers_of_two_batches() {
     }
 }
 
-/// Who is told before the others of his batch has left it, and his place is another's: by this
-/// clock nothing takes time but sleep.
+/// A caller that is notified before the others of its batch has left it, and its place is reused.
+/// With this clock, only sleeping takes time.
 #[tokio::test(start_paused = true)]
 async fn an_expired_caller_is_notified_and_a_late_result_goes_to_no_other() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
@@ -313,7 +313,7 @@ async fn an_expired_caller_is_notified_and_a_late_result_goes_to_no_other() {
     assert_eq!(third.await.unwrap().unwrap(), 3);
     assert_eq!(echo.asked(), [vec![0], vec![1, 2], vec![3]]);
 
-    // Nothing is answered any more: who is behind is told first, as nothing of him has left.
+    // Nothing is answered any more: a queued caller is notified first, because it was not sent.
     let (began, first) = (tokio::time::Instant::now(), asks(&combiner, &client, 4).await);
     let behind = asks(&combiner, &client, 5).await;
     let told = behind.await.unwrap();
@@ -337,7 +337,7 @@ async fn a_shutdown_notifies_callers_in_flight_and_queued() {
     assert!(matches!(told, Err(ServerError::NotSent { .. } | ServerError::ShuttingDown)), "{told:?}");
 }
 
-/// Alone, it is in the caller's own task; with others behind him, in one that nobody looks at.
+/// Alone, it runs in the caller's own task; with others behind it, in a separate one.
 #[tokio::test]
 async fn a_panic_notifies_callers_in_flight_and_queued() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));

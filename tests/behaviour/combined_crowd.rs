@@ -17,11 +17,11 @@ use redgrid_tests::SOON;
 use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::{Notify, mpsc};
 
-/// How often a crowd comes to that moment, and how many are told until then, for each place in it.
+/// Rounds of a crowd, and results per round, for each place in it.
 const ROUNDS: u64 = 1_000;
 const EACH: u64 = 10;
 
-/// Tells each what it has asked, after a moment or at once. Nothing is asked twice.
+/// Returns to each caller its own request, at once or after a moment. No request is repeated.
 #[derive(Clone, Default)]
 struct Echo {
     asked: Arc<Mutex<HashSet<u64>>>,
@@ -50,7 +50,7 @@ impl BatchExecutor for Echo {
 #[derive(Default)]
 struct Place {
     asks: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// The number of its last poll: another's waker wakes nobody.
+    /// The number of its last poll: an outdated waker has no effect.
     polled: u64,
     is_over: bool,
 }
@@ -59,11 +59,11 @@ struct Crowd {
     combiner: Batcher<Echo>,
     client: Client,
     places: Vec<Mutex<Place>>,
-    /// Who polls: a place and the number of the poll whose waker was woken.
+    /// The pollers: a place, and the number of the poll whose waker was woken.
     pollers: Vec<mpsc::UnboundedSender<(usize, u64)>>,
     begun: AtomicU64,
     told: AtomicU64,
-    /// So many are told in this round, and those who are on their way.
+    /// The number of results in this round, and of those in progress.
     goal: AtomicU64,
     left: AtomicU64,
     all: Notify,
@@ -107,7 +107,7 @@ impl Crowd {
         }
     }
 
-    /// Asks again and again, until all together were told often enough.
+    /// Sends requests until all together have enough results.
     async fn ask(self: Arc<Self>) {
         while self.goes_on() {
             let what = self.begun.fetch_add(1, Ordering::Relaxed);

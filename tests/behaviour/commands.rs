@@ -73,7 +73,7 @@ async fn a_holder_that_waits_twice_asks_once() {
     // The one that the release woke; or a second one, if the confirmation of the subscription came
     // in between.
     assert!(*asks.borrow() <= 2, "{} attempts for two entries", *asks.borrow());
-    // Once in, entering again asks nobody.
+    // Reentry sends no request.
     let seen = record(&proxy);
     let third = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(take(&seen), Vec::<String>::new());

@@ -125,7 +125,7 @@ async fn holds_and_waiters_outlive_each_connection() {
     }
 }
 
-/// What is heard of a connection before it has answered is no news of another one.
+/// An event of a connection before its handshake is not one of another connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_was_lost_is_followed_by_one_that_is_greeted_once() {
     let server = server().await;
@@ -154,7 +154,7 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
     (server, proxy, config.response_timeout(Duration::from_secs(1)).ping_interval(Duration::from_secs(3600)))
 }
 
-/// Nobody waits for the answer any more, and nobody asks for anything else.
+/// No caller waits for the reply any more, and there are no other requests.
 #[tokio::test]
 async fn an_unresponsive_connection_is_closed_without_waiters() {
     let (_server, proxy, config) = behind_a_proxy().await;
@@ -182,8 +182,8 @@ async fn waiters_are_notified_when_the_connection_is_closed() {
     node.close().await;
 }
 
-/// What has come is not looked at while something is asked all the time: each is told by himself,
-/// and that has the connection looked at.
+/// Received data is not processed during constant requests: each times out by itself, and that
+/// causes a check of the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_are_notified_and_the_connection_closed_despite_constant_requests() {
     let (_server, proxy, config) = behind_a_proxy().await;

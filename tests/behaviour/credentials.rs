@@ -11,7 +11,7 @@ use redgrid_locks::{Lock, LockGuard};
 use redgrid_testkit::{Observer, RedisServer, Sentinels, wait_until};
 use redgrid_tests::{SOON, in_full};
 
-/// What a vault says, and how often it was asked.
+/// The vault's answer, and the number of its calls.
 #[derive(Clone)]
 struct Vault(Arc<(Mutex<Says>, AtomicUsize)>);
 
@@ -120,7 +120,7 @@ async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
     server.set_user("app", &["<first"]).await.unwrap();
     // New connections log in with it, too.
     assert!(server.kill_connections_where(|client| client.user == "app").await.unwrap() >= 4);
-    // What was not renewed since would be lost then.
+    // A hold that was not renewed since would be lost by then.
     tokio::time::sleep(lease).await;
 
     assert!(held.iter().all(LockGuard::is_held), "renewed over the rotation");
@@ -161,7 +161,7 @@ async fn a_vault_that_is_ahead_of_the_server_costs_no_connection() {
 async fn a_logged_out_connection_logs_in_again_and_continues() {
     let server = server().await;
     let vault = Vault::new(Says::Password("first"));
-    // Nothing but the refusal tells.
+    // Only the rejection reveals it.
     let config = config(&server, &vault).credentials_interval(Duration::from_secs(3600));
     let client = Client::connect(config).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
@@ -232,7 +232,7 @@ async fn the_provider_is_called_once_for_all_connections() {
     client.shutdown(SOON).await.unwrap();
 }
 
-/// What docs/security.md and docs/acl.md say a user at the sentinels needs.
+/// The permissions of a user at the sentinels in docs/security.md and docs/acl.md.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 

@@ -137,7 +137,7 @@ async fn work_under_a_lost_lock_is_dropped() {
     wait_until(SOON, async || client.in_hand().names == 0).await;
 }
 
-/// A client whose answers take `delay` from now on.
+/// Returns a client whose replies take `delay` from now on.
 async fn slow_answers(server: &RedisServer, delay: Duration) -> (Proxy, redgrid_locks::Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -169,7 +169,8 @@ async fn a_lock_that_was_seen_lost_is_never_held_again() {
     let server = server().await;
     let (proxy, client) = slow_answers(&server, Duration::ZERO).await;
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_millis(400)).await.unwrap();
-    // An extension in time for the server, whose answer comes when the lease is over for us.
+    // An extension that is in time for the server, whose reply arrives after the local end of the
+    // lease.
     proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(600)));
     let (extended, reason) = tokio::join!(guard.extend(Duration::from_secs(10)), guard.lost());
     assert!(extended.is_err(), "{extended:?}");

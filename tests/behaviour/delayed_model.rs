@@ -19,7 +19,7 @@ const UNIT: Duration = Duration::from_secs(1_800);
 /// A run of one seed takes less.
 const ENOUGH: Duration = Duration::from_secs(1_700);
 
-/// What is delayed, so much nearer.
+/// Moves delayed elements nearer by this much.
 static PASS: Script<1> = Script::new(
     "test/pass",
     "for _, one in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZINCRBY', KEYS[1], -ARGV[1], one) end
@@ -73,8 +73,8 @@ async fn a_fraction_of_a_millisecond_counts_as_a_whole() {
     assert_eq!(behind, [0.0, 1.0, 1.0, 1.0, 2.0]);
 }
 
-/// What is in the list, and what is delayed: by when it is due, in units from the beginning, and by
-/// the order in which it was pushed.
+/// The elements of the list, and the delayed ones: by due time, in units from the beginning, and by
+/// the order of their pushes.
 #[derive(Debug, Default)]
 struct Model {
     now: u64,
@@ -91,7 +91,7 @@ impl Model {
         at
     }
 
-    /// What is delayed and due.
+    /// Returns the delayed elements that are due.
     fn due(&self) -> impl Iterator<Item = u8> {
         self.later.range(..=(self.now, u64::MAX)).map(|(_, value)| *value)
     }
@@ -135,7 +135,7 @@ impl Other<'_> {
         }
     }
 
-    /// Has so many units pass; tells how many elements are delayed.
+    /// Lets units pass; returns the number of delayed elements.
     async fn pass(&self, units: u64) -> u64 {
         let millis = u128::from(units) * UNIT.as_millis();
         self.script(&PASS, [TIMES], &[millis.to_string().into()]).await
@@ -166,7 +166,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
             let same = counted == model.count() && beside.peek().await.unwrap() == model.peek();
             assert!(fits && same, "seed {seed}: {model:?} after {story:?}");
         }
-        // All comes in its order in the end, whoever takes it.
+        // All elements arrive in order in the end, whoever takes them.
         other.pass(20).await;
         model.now += 20;
         while let Some(next) = model.take() {
@@ -184,7 +184,7 @@ async fn apply(
     tickets: &mut Vec<(Delayed, (u64, u64))>,
     (step, n, value): (u8, u64, u8),
 ) -> bool {
-    // Those of ours are due at whole hours, those of others in between.
+    // Ours are due at whole hours, those of others in between.
     let after = |n: u64| UNIT * (2 * n) as u32;
     match step {
         0..3 => {
@@ -256,7 +256,7 @@ async fn intrude(other: &Other<'_>, model: &mut Model, (step, n, value): (u8, u6
             }
             moved == n || model.due().next().is_none()
         }
-        // As whoever uses the queue it leads to.
+        // As a user of the destination queue.
         _ => match n {
             0 | 1 => {
                 let popped = Request::command("LPOP").key(other.key(""));

@@ -40,7 +40,7 @@ async fn due_elements_are_taken_in_order_and_others_stay() {
     assert!(queue.cancel(&pushed[2]).await.unwrap() && !queue.cancel(&pushed[2]).await.unwrap());
     assert_eq!((queue.take().await.unwrap(), queue.take().await.unwrap()), (1, 2));
     assert_eq!(queue.take_within(ms(0)).await.unwrap(), None);
-    // A wait that begins before it is pushed, and one whose element comes to be due.
+    // A wait that begins before the push, and one whose element becomes due.
     let waiting = tokio::spawn({
         let queue = queue.clone();
         async move { queue.take().await.unwrap() }
@@ -74,7 +74,7 @@ async fn a_take_of_a_cancelled_caller_is_due_again_in_front() {
     assert_eq!(got, (0..wanted).collect::<Vec<_>>());
     assert!(queue.is_empty().await.unwrap());
     assert_eq!(queue.take_within(ms(0)).await.unwrap(), None);
-    // An item that is none is told, and nothing is taken.
+    // An invalid item is reported, and nothing is taken.
     observer.cmd(&["ZADD", TIMES, "1", "x"]).await.unwrap();
     assert!(matches!(queue.take().await, Err(ObjectError::Refused { .. })));
     assert_eq!(observer.query::<u64>(&["ZCARD", TIMES]).await.unwrap(), 1);

@@ -78,7 +78,7 @@ async fn a_waiter_keeps_waiting_until_the_release_elsewhere() {
     wait_until(SOON, async || one.in_hand().waiting == 1).await;
     let detached = guard.detach().await.unwrap();
     let there = Lock::new(&two, "a").attach(&detached).await.unwrap();
-    // It hears of the release: without, it would look only when the lease it was told has run out.
+    // It receives the release; otherwise it would poll only when the known lease has ended.
     wait_until(SOON, async || one.in_hand().channels == 1).await;
     assert!(!waiter.is_finished() && there.is_held());
     there.release().await.unwrap();
@@ -223,7 +223,7 @@ async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_
     assert_eq!(fields.len(), 1);
     guard.release().await.unwrap();
 
-    // No copy is answered: nobody has it, and it does not stay.
+    // No copy is answered: it has no holder, and it does not stay.
     let detached = Lock::new(&one, "b").acquire().await.unwrap().detach().await.unwrap();
     proxy.next(8, script!("attach"), Action::SwallowReply);
     let unknown = Lock::new(&two, "b").attach(&detached).await;
@@ -231,13 +231,13 @@ async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_
     proxy.heal();
     wait_until(SOON, async || !observer.exists("b").await.unwrap()).await;
 
-    // Left at once: it is given back, or was never taken over.
+    // Dropped at once: it is released, or was never attached.
     let detached = Lock::new(&one, "c").acquire().auto_renew(3 * SOON).await.unwrap().detach().await.unwrap();
     drop(futures_util::poll!(std::pin::pin!(Lock::new(&two, "c").attach(&detached))));
     wait_until(SOON, async || !observer.exists("c").await.unwrap() && two.in_hand() == NOTHING).await;
 }
 
-/// The job has begun where it was detached: its name is kept although nobody could take it over.
+/// The job has begun where it was detached: its name is retained although it could not be attached.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
     let server = server().await;
@@ -248,7 +248,7 @@ async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
     Lock::new(&two, "warm").attach(&warm).await.unwrap().release().await.unwrap();
     let at_least = 600_000 * MS;
     let job = Lock::new(&one, "job").acquire().hold_at_least(at_least).await.unwrap().detach().await.unwrap();
-    // What gives it back, at once and when no copy can be carried out any more.
+    // The releases, at once and when no copy can be executed any more.
     let given_back = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&given_back);
     proxy.on_request(move |command| {

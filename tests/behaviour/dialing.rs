@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// A documentation address (RFC 5737): this machine drops what goes there, or refuses it.
 const SILENT: &str = "192.0.2.1:6379";
 
-/// Answers with the same addresses for every name, and notes what it is asked.
+/// Returns the same addresses for every name, and records the names.
 struct Fixed {
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     asked: Arc<AtomicU64>,
@@ -70,7 +70,7 @@ async fn a_name_that_is_not_known_is_said_to_be() {
     wait_until(SOON, async || trouble().await.is_some_and(|trouble| trouble.contains(says))).await;
 }
 
-/// Connects to one place whatever is asked, and counts.
+/// Connects to one address whatever is requested, and counts.
 struct Tunnel {
     to: SocketAddr,
     dialed: Arc<Mutex<Vec<String>>>,

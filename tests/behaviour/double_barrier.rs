@@ -37,7 +37,7 @@ async fn all_begin_together_and_all_end_together() {
         assert_eq!((first.session(), second.session()), (session, session));
         let left = leave(first);
         until(&observer, INSIDE, 1).await;
-        // Who comes while somebody is inside waits for the next session, however many they are.
+        // Parties that arrive during a session wait for the next one, however many they are.
         let early = [enter(&one, 2), enter(&two, 2)];
         until(&observer, WAITING, 2).await;
         assert!(!left.is_finished() && early.iter().all(|early| !early.is_finished()));
@@ -105,7 +105,7 @@ async fn a_party_that_dies_does_not_hang_the_others() {
     tokio::time::sleep_until(killed + LEASE + LEASE / 10).await;
     let first = enter(&one, 2);
     until(&observer, WAITING, 1).await;
-    // Inside: those who leave wait for the end of its lease, and those who come after it enter.
+    // Inside: leaving parties wait for the end of its lease, and later parties enter.
     let url = server.url();
     let other = Other::start(party, &[&url, &lease, "inside", "a", "2"]).await;
     let first = first.await.unwrap().unwrap();
@@ -178,8 +178,7 @@ async fn a_party_inside_is_inside_again_after_the_server_lost_all() {
     left.await.unwrap().unwrap();
 }
 
-/// As if a failover had forgotten that they entered, for one of them: the other, who is inside,
-/// says so.
+/// As if a failover had lost the entry of one party: the other one, which is inside, restores it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_opening_is_announced_by_parties_inside() {
     let server = server().await;
@@ -190,7 +189,7 @@ async fn a_lost_opening_is_announced_by_parties_inside() {
     let before: Vec<u8> = observer.query(&["DUMP", "redgrid_double_barrier:{a}"]).await.unwrap();
     let inside = enter(&two, 2).await.unwrap().unwrap();
     waiting.await.unwrap().unwrap().leave().timeout(500 * MS).await.unwrap_err();
-    // The state of before, in which somebody else waits before the one inside has its next word.
+    // The former state, in which another party waits before the keep-alive of the one inside.
     let third = loop {
         let restore: [&[u8]; 5] = [b"RESTORE", b"redgrid_double_barrier:{a}", b"600000", &before, b"REPLACE"];
         observer.cmd(&restore).await.unwrap();
@@ -205,8 +204,7 @@ async fn a_lost_opening_is_announced_by_parties_inside() {
         third.abort();
         wait_until(SOON, async || count(&observer, WAITING).await == 0).await;
     };
-    // The one inside says at its next word that session 1 had begun, and who waited for it is let
-    // in.
+    // The keep-alive of the party inside restores session 1, and its waiters are admitted.
     let third = tokio::time::timeout(SOON, third).await.expect("it is let in").unwrap().unwrap();
     assert_eq!((third.session(), inside.session()), (1, 1));
 }

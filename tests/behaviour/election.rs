@@ -29,7 +29,7 @@ async fn a_leader_leads_until_it_resigns_and_observers_are_notified() {
         let leader = next(&mut changes).await.expect("it is told");
         assert_eq!((leader.id_text(), leader.term), (format!("node {round}"), leadership.term()));
         assert_eq!(elections[0].leader().await.unwrap().map(|leader| leader.term), last);
-        // Nobody else is elected meanwhile.
+        // No other candidate is elected meanwhile.
         let other = elections[(round + 1) % 2].campaign().timeout(Duration::ZERO).await;
         assert!(matches!(other, Err(CampaignError::Acquire(AcquireError::TimedOut { .. }))), "{other:?}");
         leadership.resign().await.unwrap();
@@ -119,7 +119,7 @@ async fn a_forced_takeover_of_leadership_is_reported_and_a_plain_holder_is_no_le
     assert!(thief.token() > leadership.term());
     assert_eq!(Election::new(&two, "a").leader().await.unwrap(), None, "it holds, and has not been elected");
     assert!(leadership.resign().await.is_err());
-    // The one who is elected next waits for it, and is woken.
+    // The next elected candidate waits for it, and is woken.
     let next = tokio::spawn(election.campaign().timeout(SOON).into_future());
     wait_until(SOON, async || one.in_hand().waiting == 1).await;
     thief.release().await.unwrap();
@@ -159,7 +159,7 @@ async fn a_wait_bounds_the_proclamation_as_well() {
     let ended = tokio::time::timeout(SOON, campaign).await.expect("it ends");
     assert!(matches!(ended, Err(CampaignError::NotProclaimed { .. })), "{ended:?}");
     proxy.release_held().await;
-    // Elected, and leading nobody.
+    // Elected, and leading no longer.
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }
 
@@ -193,7 +193,7 @@ async fn lost_answers_elect_once_and_resign_once() {
     leadership.resign().await.unwrap();
     assert_eq!(proxy.counts().swallowed, 2);
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
-    // What a candidate may not say.
+    // An oversized proclamation.
     let long = election.campaign().proclaim("x".repeat(1025)).await;
     assert!(matches!(long, Err(CampaignError::TooLong { bytes: 1025, .. })), "{long:?}");
 }

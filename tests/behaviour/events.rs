@@ -111,7 +111,7 @@ async fn health_reports_holds_and_responding_nodes() {
     let info: String = server.observer().await.unwrap().query(&["INFO", "server"]).await.unwrap();
     assert!(info.contains(&format!("run_id:{}", node.run_id.as_deref().unwrap())));
     assert!(node.round_trip.unwrap() < SOON);
-    // The same machine: the bound is late by the handshake's way at most.
+    // On the same machine, the bound is late by the handshake's latency at most.
     assert!(node.clock_offset_micros.unwrap().unsigned_abs() < 1_000_000, "{health:?}");
     assert!(node.subscribed >= 1 && node.channels >= node.subscribed);
     let topology = client.topology();
@@ -138,7 +138,7 @@ async fn health_answers_in_time_whatever_the_server_does() {
         !node.connected && node.trouble.is_some()
     };
     wait_until(SOON, async || is_lost(&client).await).await;
-    // Nobody was there from the beginning.
+    // There was no server from the beginning.
     let late = client_unready(&server.url(), |config| config).await;
     wait_until(SOON, async || is_lost(&late).await).await;
     // Before it has tried for the first time there is only that it has not.

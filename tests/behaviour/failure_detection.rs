@@ -48,7 +48,7 @@ async fn after_a_cancelled_extend(fixed: bool) {
     owner.release().await.unwrap();
     let second = second.await.unwrap().unwrap();
     assert!(second.remaining() > Duration::from_secs(5), "{:?}", second.remaining());
-    // The lease for which nobody waited any more would be over then.
+    // The lease without further waiters would have ended by then.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(second.is_held(), "{second:?}");
 }
@@ -104,8 +104,8 @@ async fn a_lone_process_that_may_not_publish_is_not_slowed_down() {
     assert!(mute * 3 > all, "{mute} without PUBLISH, {all} with it");
 }
 
-/// Stealing what the server has lost (nobody is robbed), while our own guard goes and another of us
-/// comes.
+/// A takeover of a lock that the server has lost, while our own guard is dropped and another task
+/// arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_local_takeover_is_not_handed_over() {
     let server = server().await;
@@ -255,7 +255,7 @@ async fn the_published_acl_line_is_enough_for_marks() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// One look is an answer at once, whoever's turn it is.
+/// A try is answered at once, whoever's turn it is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_does_not_wait_for_the_turn_of_others() {
     let server = server().await;
@@ -302,7 +302,7 @@ async fn a_shorter_fixed_lease_after_a_longer_one_is_enforced() {
     drop((second, third));
 }
 
-/// Once among waiters: told at once when another of us got it.
+/// A try among waiters: answered at once when another task got the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_beside_a_waiter_is_answered_when_the_waiter_enters() {
     let server = server().await;
@@ -332,8 +332,8 @@ async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
     wait_until(SOON, async || client.in_hand().names == 0).await;
 }
 
-/// A release at the end of a stretch begins the turn of whoever listens, but a listener need not
-/// want the lock.
+/// A release at the end of a window begins the turn of a subscriber, but a subscriber need not want
+/// the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_finds_a_free_lock_despite_subscribers() {
     let server = server().await;

@@ -81,7 +81,7 @@ async fn a_try_never_queues_and_never_overtakes() {
     assert!(FairLock::new(&two, "a").try_acquire().await.unwrap().is_none());
     assert!(lock.try_acquire().await.unwrap().is_none());
     assert!(queue(&observer, "a").await.is_empty());
-    // Free, and somebody is next: not for those who only look.
+    // Free, but with a waiter: a try does not get it.
     let java = Theirs::new(&observer, "a", 1, 0);
     assert!(!java.try_for(SOON).await);
     guard.release().await.unwrap();
@@ -123,7 +123,7 @@ async fn a_cancelled_head_of_a_free_lock_notifies_the_next() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
-    // Nobody who is next comes to take it.
+    // The next waiter does not take it.
     let java = Theirs::new(&observer, "a", 1, 0);
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     assert!(!java.try_for(SOON).await);
@@ -244,7 +244,7 @@ async fn a_word_that_lands_after_its_waiter_has_left_takes_nothing() {
     proxy.next(1, "{a}", Action::Hold);
     let waited = lock.acquire().timeout(300 * MS).await;
     assert!(waited.is_err(), "{waited:?}");
-    // What it may have got is given back on another connection, before the word itself arrives.
+    // Its possible grant is released on another connection, before the request itself arrives.
     proxy.cut_all();
     wait_until(SOON, async || scripts().await > before).await;
     assert_eq!(proxy.release_held().await, 1);
@@ -317,7 +317,7 @@ async fn a_place_that_was_thrown_out_alive_lines_up_again() {
     let order = Arc::default();
     let waiting = [line_up(&client, 0, &order), line_up(&client, 1, &order)];
     until_waiting(&observer, 2).await;
-    // As Redisson throws out a head whose time is over.
+    // As Redisson evicts an expired head.
     let first = queue(&observer, "a").await.remove(0);
     observer.cmd(&["LPOP", "redisson_lock_queue:{a}"]).await.unwrap();
     observer.cmd(&["ZREM", "redisson_lock_timeout:{a}", &first]).await.unwrap();
@@ -401,7 +401,7 @@ async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
     let until = Instant::now() + 2000 * MS;
     wait_until(SOON, async || Instant::now() > until).await;
     assert!(next.is_held());
-    // A waiter gets in when the lock is taken away by force, and the one who lost it is told.
+    // A waiter enters after a forced takeover, and the former holder is notified.
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     until_waiting(&observer, 1).await;
     assert!(FairLock::new(&one, "a").force_release().await.unwrap());

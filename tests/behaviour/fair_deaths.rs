@@ -70,7 +70,7 @@ async fn behind_waiters_of_ours_that_were_killed_redisson_is_in_after_a_fair_wai
     let children = vec![contender(&format!("{}?fair_wait=1s", server.url()), 5).await];
     until_waiting(&observer, 5).await;
     assert!(!java.try_for(SOON).await);
-    // Their places are kept for a while, and then nobody of ours lives who would throw them out.
+    // Their positions are kept for a while, and then no client of ours lives to evict them.
     let kept = Instant::now() + 1500 * MS;
     wait_until(SOON, async || Instant::now() > kept).await;
     kill(children).await;
@@ -221,8 +221,8 @@ async fn hosts_with_clocks_ahead_do_not_evict_our_live_positions() {
     assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
 }
 
-/// Whoever throws out the head of a free lock tells the next: it was asleep when the release told
-/// the one that is out now.
+/// A client that evicts the head of a free lock notifies the next one, which was asleep when the
+/// release notified the evicted one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redisson_head_is_notified_when_dead_positions_are_evicted() {
     let _alone = ALONE.lock().await;
@@ -239,7 +239,7 @@ async fn a_redisson_head_is_notified_when_dead_positions_are_evicted() {
     listener.subscribe(format!("redisson_lock__channel:{{a}}:{}", java.holder)).await.unwrap();
     kill(vec![dead]).await;
     gate.unlock().await;
-    // One who only looks throws them out; it lines up nowhere, and nobody of ours waits.
+    // A try evicts them; it does not join the queue, and no client of ours waits.
     let told = async { tokio::time::timeout(SOON, listener.on_message().next()).await.unwrap() };
     let looks = async {
         wait_until(SOON, async || {
@@ -282,8 +282,8 @@ async fn ours_do_not_spin_behind_a_dead_redisson_head() {
     assert!(over.elapsed() < 3000 * MS, "{:?}", over.elapsed());
 }
 
-/// A thousand places, kept for so many milliseconds, of which one is Redisson's where it is asked
-/// for; a plain EVAL's keys follow.
+/// A thousand positions, kept for this many milliseconds, of which one is Redisson's on request;
+/// the keys of a plain EVAL follow.
 const FILL: &str = "
     local now = redis.call('TIME')[1] * 1000
     for i = 1, 1000 do
@@ -346,8 +346,8 @@ async fn among_a_thousand_places_no_call_takes_five_milliseconds() {
     }
     slowest.sort();
     println!("microseconds: {slowest:?}");
-    // The goal is 5 ms, met with a third left where nobody else wants the machine; here it is told
-    // from being quadratic.
+    // The goal is 5 ms, reached with a third to spare on an idle machine; here it is distinguished
+    // from quadratic cost.
     assert!(slowest.last().unwrap().0 < 25_000, "{slowest:?}");
 }
 

@@ -23,7 +23,7 @@ async fn until_over(time: Duration) {
     wait_until(SOON, async || Instant::now() > over).await;
 }
 
-/// Those who get in, in the order in which they say so themselves: their numbers and tokens.
+/// The entering tasks in the order of their own reports: numbers and tokens.
 #[derive(Clone, Default)]
 struct Report(Arc<Mutex<Vec<(usize, Token)>>>);
 
@@ -73,13 +73,13 @@ async fn scripts(observer: &Observer) -> u64 {
     calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or_default()
 }
 
-/// The hash of the script that goes on along the queue.
+/// Returns the hash of the script that passes along the queue.
 fn pass() -> String {
     let common = include_str!("../../crates/redgrid-locks/src/scripts/fair_queue.lua");
     sha(&[common, include_str!("../../crates/redgrid-locks/src/scripts/fair_pass.lua")].concat())
 }
 
-/// A client behind a proxy, whose server knows all scripts.
+/// Returns a client behind a proxy, whose server knows all scripts.
 async fn behind(server: &RedisServer, timeout: Duration) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -219,7 +219,7 @@ async fn a_lost_reply_to_a_pass_costs_no_position() {
     wait_until(SOON, async || proxy.counts().swallowed == 1).await;
     waiting.push(report.line_up(&one, 2));
     until_waiting(&observer, 3).await;
-    // And of the one that gives back: the first copy has done it.
+    // And of the one that releases: the first copy has done it.
     until_over(BELIEVED).await;
     proxy.next(1, pass(), Action::SwallowReply);
     gate.release().await.unwrap();
@@ -241,8 +241,8 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     until_waiting(&observer, 1).await;
     let asked = scripts(&observer).await;
     until_over(BELIEVED).await;
-    // Nobody is inside, and the word that asks who is next gets no further than the proxy. Its copy
-    // goes another way.
+    // The lock is free, and the request for the next waiter is held by the proxy. Its copy uses
+    // another connection.
     proxy.next(1, pass(), Action::Hold);
     gate.release().await.unwrap();
     wait_until(SOON, async || proxy.counts().held == 1).await;
@@ -255,7 +255,7 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     nothing_is_left(&observer, &[&one]).await;
 }
 
-/// It lined up by a word whose tenure was gone when the word ended.
+/// It was queued by a request whose lease had ended when the request completed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     let server = server().await;
@@ -279,8 +279,7 @@ async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// What the next one is told to be next by is no longer believed when its lease has been made to
-/// fit, and the other way round.
+/// The next one's lease has ended when it has been adjusted, and the other way round.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_way_to_the_server_does_not_keep_a_run_from_going_on() {
     let server = server().await;
@@ -396,7 +395,7 @@ async fn a_process_that_is_killed_in_its_run_leaves_its_places_for_a_second() {
         next = report.line_up(&client, number);
     }
     child.kill().await.unwrap();
-    // What it held has the lease of a renewed hold.
+    // The taken lock has the lease of a renewed hold.
     FairLock::new(&client, "a").force_release().await.unwrap();
     next.await.unwrap();
     assert_eq!(report.numbers(), (0..20).collect::<Vec<_>>());

@@ -222,7 +222,7 @@ async fn a_clock_that_was_set_back_costs_a_burst_also_where_that_is_long() {
     }
 }
 
-/// On one thread, where nobody asks before all are in line.
+/// On one thread, where no request is sent before all are queued.
 #[tokio::test]
 async fn a_caller_beyond_the_batch_is_answered_too() {
     let server = server().await;
@@ -259,7 +259,7 @@ async fn without_a_server_all_of_a_long_line_end_together() {
     assert!(began.elapsed() < 7000 * MS, "{:?}", began.elapsed());
 }
 
-/// On one thread: nobody asks between leaving and coming.
+/// On one thread: no request is sent between leaving and arriving.
 #[tokio::test]
 async fn permits_of_a_cancelled_first_caller_are_free() {
     let server = server().await;
@@ -270,7 +270,7 @@ async fn permits_of_a_cancelled_first_caller_are_free() {
     assert!(futures_util::poll!(&mut big).is_pending());
     wait_until(SOON, async || {
         let mut trying = Box::pin(limiter.try_acquire());
-        // Told without asking: one waits.
+        // Answered without a request: it must wait.
         let is_told = futures_util::poll!(&mut trying).is_ready();
         is_told && client.in_hand().channels == 1
     })
@@ -279,7 +279,7 @@ async fn permits_of_a_cancelled_first_caller_are_free() {
     assert!(limiter.try_acquire().await.unwrap());
 }
 
-/// On one thread, where nobody asks before all are in line.
+/// On one thread, where no request is sent before all are queued.
 #[tokio::test]
 async fn a_grant_wakes_no_waiter() {
     let server = server().await;
@@ -301,7 +301,7 @@ async fn a_caller_with_little_time_left_does_not_poll_constantly() {
     for n in 0..6 {
         let limiter = GcraLimiter::new(&client, format!("{n}"), Quota::per_second(1));
         limiter.acquire().await.unwrap();
-        // It would be his turn a moment after that.
+        // Its turn would be a moment after that.
         let _ = limiter.acquire().timeout(990 * MS).await;
     }
     let asked = asked(&monitor.take().await.unwrap());

@@ -11,7 +11,7 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 use redgrid_tests::fake_server::{FakeServer, granting};
 
-/// How many releases of a primary are remembered, and for how long while it goes on to answer.
+/// The number of remembered releases of a primary, and how long they are kept while it answers.
 const MOST: usize = 1024;
 const KEPT: Duration = Duration::from_secs(5);
 

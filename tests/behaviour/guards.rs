@@ -138,8 +138,7 @@ async fn reentry_gives_the_lock_back_with_the_last_guard() {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-/// By a clock that nobody holds up: on a busy machine a short lease may be over before its grant is
-/// known.
+/// With a simulated clock: on a busy machine, a short lease may end before its grant is known.
 #[tokio::test(start_paused = true)]
 async fn a_lost_and_forgotten_lock_leaves_no_entry() {
     let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")));

@@ -114,7 +114,7 @@ async fn a_turn_ends_although_polls_are_more_frequent_than_its_silence() {
     let waiting = tokio::spawn(lock.acquire().timeout(5000 * MS).into_future());
     let listens = async || !observer.pubsub_channels("redisson_lock__*").await.unwrap().is_empty();
     wait_until(SOON, listens).await;
-    // Somebody elsewhere waits who gets no messages, and goes away.
+    // Another process waits without messages, and leaves.
     observer.cmd(&["SET", "redgrid_wait:{a}", "1", "PX", "300"]).await.unwrap();
     guard.release().await.unwrap();
     let next = waiting.await.unwrap();

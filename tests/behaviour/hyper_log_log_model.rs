@@ -17,8 +17,8 @@ async fn distinct_counts_match_their_model() {
     modelled([&client(&server).await, &client(&server).await], 12).await;
 }
 
-/// What was added, and the registers that it makes: of each the most zeros behind which a hash has
-/// a one.
+/// The added elements, and their registers: the maximum number of zeros before the first one in a
+/// hash.
 #[derive(Clone)]
 struct Model {
     elements: HashSet<u32>,
@@ -30,7 +30,7 @@ impl Model {
         Model { elements: HashSet::new(), registers: vec![0; REGISTERS] }
     }
 
-    /// Tells whether the estimate may be another.
+    /// Returns whether the estimate may change.
     fn add(&mut self, element: u32) -> bool {
         self.elements.insert(element);
         let hash = hash(element.to_string().as_bytes());

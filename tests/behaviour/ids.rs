@@ -10,7 +10,7 @@ use redgrid_id_generator::{Client, Config, IdError, IdGenerator, TimeOrderedId};
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The least number that a double can not tell from its neighbour.
+/// The smallest number that a double cannot distinguish from its neighbour.
 const FINE: i64 = (1 << 53) + 1;
 
 /// So many ids, one after the other.
@@ -22,7 +22,7 @@ async fn some(ids: &IdGenerator, count: usize) -> Vec<i64> {
     had
 }
 
-/// A client behind a proxy, and how often it has asked for a block of `name`.
+/// Returns a client behind a proxy, and the number of its requests for a block of `name`.
 async fn counted(server: &RedisServer, name: &'static str) -> (Client, Proxy, Arc<AtomicU64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -45,7 +45,7 @@ async fn clients_take_blocks_in_turn_and_each_gives_rising_ids() {
     assert!(!there.try_init(99, 7).await.unwrap(), "it was said before");
     assert_eq!((here.next().await.unwrap(), there.next().await.unwrap()), (10, 14));
     assert_eq!(some(&IdGenerator::new(&one, "a"), 1).await, [11], "all of a client give from one block");
-    // From its half on, the next block is there or on its way, whoever has it.
+    // From half of a block on, the next one is requested or present, in either client.
     let (mine, theirs) = (some(&here, 40).await, some(&there, 40).await);
     assert!(mine.is_sorted() && theirs.is_sorted());
     let all: BTreeSet<i64> = mine.iter().chain(&theirs).copied().collect();
@@ -134,7 +134,7 @@ async fn the_next_block_is_requested_when_half_of_one_is_used() {
     assert_eq!(observer.get::<i64>("a").await.unwrap(), Some(101));
     some(&ids, 1).await;
     wait_until(SOON, async || observer.get::<i64>("a").await.unwrap() == Some(201)).await;
-    // What is in memory needs no server, and two blocks are.
+    // Ids in memory need no server, and two blocks are.
     client.wait_ready(SOON).await.unwrap();
     ids.next().await.unwrap();
     proxy.set_both(Fault::BlackHole);
@@ -216,7 +216,7 @@ async fn without_a_server_a_call_ends_and_later_ids_come_again() {
     let ids = IdGenerator::new(&client, "a");
     ids.try_init(1, 1).await.unwrap();
     proxy.set_both(Fault::BlackHole);
-    // What was asked for ahead of time may be there yet.
+    // The block requested in advance may be present.
     let began = Instant::now();
     let told = join_all((0..5).map(|_| ids.next())).await;
     assert!(told.iter().any(|told| matches!(told, Err(IdError::Unavailable { .. }))), "{told:?}");
@@ -263,7 +263,7 @@ async fn a_dropped_caller_repeats_no_id_and_keeps_the_order() {
     }
 }
 
-/// Each has less patience than the server needs; what one has asked for is there for the next.
+/// Each caller's timeout is shorter than the server's latency; the requested block serves the next.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_with_a_short_timeout_gets_ids_from_a_slow_server() {
     let server = server().await;
@@ -300,14 +300,14 @@ async fn an_emptied_server_learns_the_last_id_once_despite_lost_replies() {
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
     let ids = IdGenerator::new(&client, "a");
     ids.try_init(1_000_000, 10).await.unwrap();
-    // No block is being asked for ahead of time then.
+    // No block is being requested in advance then.
     let last = *some(&ids, 12).await.last().unwrap();
     let epoch = client.epoch_of(b"a");
     server.kill().await.unwrap();
     server.restart_empty().await.unwrap();
     wait_until(SOON, async || client.epoch_of(b"a").is_some_and(|now| Some(now) != epoch)).await;
-    // The script is known to the server again; then the first copy that tells it something is
-    // carried out, and not answered.
+    // The server knows the script again; then the first copy that sends it the last id is executed
+    // and not answered.
     IdGenerator::new(&client, "warm").next().await.unwrap();
     let told = AtomicU64::new(0);
     proxy.on_request(move |request| {

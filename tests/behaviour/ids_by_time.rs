@@ -10,7 +10,7 @@ use redgrid_tests::{SOON, client, server};
 
 pub(crate) const DAY: i64 = 24 * 60 * 60;
 
-/// What a day may have.
+/// The maximum number of ids per day.
 pub(crate) const MOST: i64 = u32::MAX as i64;
 
 pub(crate) async fn some(ids: &TimeOrderedId, count: usize) -> Vec<i64> {
@@ -94,7 +94,7 @@ async fn ids_rise_over_the_tasks_of_a_client_and_none_is_given_twice() {
         tokio::spawn(async move {
             let mut had = Vec::new();
             for _ in 0..2000 {
-                // Who begins after another has ended has a larger one, whatever tasks they are.
+                // A call that begins after another has ended has a larger id, in any task.
                 had.push((Instant::now(), ids.next().await.unwrap(), Instant::now()));
             }
             (task % 3, had)
@@ -172,7 +172,7 @@ async fn a_day_without_numbers_left_says_so_until_the_next() {
     let ids = midnight_in(&observer, &client, "order", 8).await;
     let key = key_of_today(&observer, &ids, "order").await;
     observer.cmd(&["SET", &key, &(MOST - 3).to_string(), "KEEPTTL"]).await.unwrap();
-    // What is in memory is given first.
+    // Ids in memory are used first.
     let mut last = 0;
     let told = loop {
         match join_all((0..5).map(|_| ids.next())).await.into_iter().collect::<Result<Vec<_>, _>>() {
@@ -231,7 +231,7 @@ async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
             "a minute" => observer.cmd(&["SET", &key, "500", "EX", "60"]).await.map(drop).unwrap(),
             _ => {}
         }
-        // What is in memory does not touch it.
+        // Ids in memory do not access the key.
         let touched = async || {
             ids.next().await.unwrap();
             observer.time_to_live(&key).await.unwrap().is_some_and(|left| left.as_secs() > 2 * 86_400)

@@ -29,7 +29,7 @@ async fn a_server_that_takes_longer_than_a_second_gives_ids() {
     assert_eq!(all.len(), 1500);
 }
 
-/// What the server knew is lost, within the second: ids of either client are of a later one.
+/// The server's state is lost within the second: ids of either client are of a later one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
     let server = server().await;
@@ -60,7 +60,7 @@ async fn a_deleted_counter_continues_above_issued_ids() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let offset = far_from_midnight(&observer).await;
-    // Nobody has it between two ids.
+    // No id is taken in between.
     let ids = || TimeOrderedId::new(&client, "order").day_offset(offset);
     let key = key_of_today(&observer, &ids(), "order").await;
     let mut had = Vec::new();
@@ -101,7 +101,7 @@ async fn after_a_loss_of_contact_a_block_is_not_given_from() {
     }
 }
 
-/// What was had over the former connection may be of the day that begins.
+/// Ids of the former connection may be of the day that begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_loss_of_contact_the_first_ids_of_a_day_are_ahead_of_the_clock_too() {
     let server = server().await;
@@ -120,7 +120,7 @@ async fn after_a_loss_of_contact_the_first_ids_of_a_day_are_ahead_of_the_clock_t
     assert!(day(id).await != day(first).await && second(&ids, id) >= clock + 2, "{} at {clock}", second(&ids, id));
 }
 
-/// The script, asked as a client would whose clock knows a later time: one whose server was set
+/// The script, called as by a client that knows a later time, because the server's clock was set
 /// back.
 #[tokio::test(flavor = "multi_thread")]
 async fn time_does_not_go_back_with_the_servers_clock() {
@@ -143,7 +143,7 @@ async fn time_does_not_go_back_with_the_servers_clock() {
     assert_eq!(ask(end, end + DAY, end + 7, 500).await, ["numbers", &tomorrow, "501", "10"]);
     let lives = observer.time_to_live(&format!("icr:a:{end}")).await.unwrap().unwrap();
     assert!(lives.as_secs() > 3 * DAY as u64, "{lives:?}");
-    // What was seen earlier does not hold anything up.
+    // An earlier time does not delay anything.
     let told = ask(begin, end, begin, 0).await;
     let second = told[1].parse::<i64>().unwrap();
     assert!(second >= today && (told[0] == "numbers" || second >= end), "{told:?}");

@@ -62,7 +62,7 @@ async fn no_id_is_given_twice(kind: &str) {
     let mut files = 0;
     for file in std::fs::read_dir(folder.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
-        // What was being written when a process was killed is no id.
+        // A partial write of a killed process is no id.
         let ids = bytes.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().unwrap()));
         let from = all.len();
         all.extend(ids);

@@ -106,7 +106,7 @@ async fn server_errors_are_reported_and_change_nothing() {
     assert!(matches!(refused, Err(WaitError::Refused { .. })), "{refused:?}");
     assert!(is_refused(latch.count().await.err()), "it is no count");
     assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), "x");
-    // It is somebody's: setting it is refused politely, and it can be deleted.
+    // A key of another type: setting it is rejected, and it can be deleted.
     assert!(!latch.try_set_count(1).await.unwrap());
     assert!(latch.delete().await.unwrap());
     assert!(latch.try_set_count(1).await.unwrap());
@@ -176,7 +176,7 @@ async fn a_latch_and_its_companions_end_together() {
     };
     latch.delete().await.unwrap();
     assert!(is_kept_for_a_minute().await);
-    // Without a lifetime, its number is kept for a day, and longer while somebody waits.
+    // Without a lifetime, its number is kept for a day, and longer while there are waiters.
     latch.try_set_count(1).await.unwrap();
     assert_eq!(observer.time_to_live("a").await.unwrap(), None);
     let left = observer.time_to_live("redgrid_latch:{a}").await.unwrap().unwrap();
@@ -187,7 +187,7 @@ async fn a_latch_and_its_companions_end_together() {
     latch.count_down().await.unwrap();
     waiting.await.unwrap().unwrap();
     assert!(is_kept_for_a_minute().await);
-    // What Redisson opens leaves the number; who looks says of it that it is over.
+    // Redisson leaves the number when it opens the latch; a poll marks it as over.
     latch.try_set_count(1).await.unwrap();
     observer.cmd(&["DEL", "a"]).await.unwrap();
     assert!(!is_kept_for_a_minute().await);
@@ -207,14 +207,14 @@ async fn waiters_complete_when_the_latch_expires_or_is_deleted() {
     let began = Instant::now();
     waiter(&silent, &CountDownLatch::new(&silent, "a")).await.await.unwrap().unwrap();
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    // By hand: nobody is told.
+    // Deleted by hand: without a notification.
     latch.try_set_count(1).await.unwrap();
     let task = waiter(&waiting, &latch).await;
     observer.cmd(&["DEL", "a"]).await.unwrap();
     let deleted = Instant::now();
     task.await.unwrap().unwrap();
     assert!(deleted.elapsed() < AT_ONCE, "{:?}", deleted.elapsed());
-    // By us: everybody is.
+    // Deleted by us: all waiters are notified.
     latch.try_set_count(1).await.unwrap();
     let task = waiter(&silent, &CountDownLatch::new(&silent, "a")).await;
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
@@ -224,7 +224,7 @@ async fn waiters_complete_when_the_latch_expires_or_is_deleted() {
     assert!(deleted.elapsed() < AT_ONCE, "{:?}", deleted.elapsed());
 }
 
-/// Waits until a client hears the latch, and has looked since.
+/// Waits until a client is subscribed to the latch, and has polled since.
 async fn until_sure(server: &redgrid_testkit::RedisServer, client: &redgrid_core::Client, channels: usize) {
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == channels).await;
@@ -251,7 +251,7 @@ async fn late_messages_of_an_earlier_round_complete_no_wait() {
         let heard: u64 = observer.query(&["PUBLISH", channel, message]).await.unwrap();
         assert_eq!(heard, 1);
     }
-    // It looks, sees that its round goes on, and waits.
+    // It polls, finds its round in progress, and waits.
     let [.., look] = scripts();
     let mut looks = 0;
     wait_until(SOON, async || {
@@ -301,7 +301,7 @@ async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     let setting = client(&server).await;
     let waiting = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(200 * MS)).await;
     let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
-    // Nothing published arrives: only looks tell.
+    // Nothing published arrives: only polls help.
     proxy.drop_publishes(true);
     set.try_set_count(1).await.unwrap();
     let early = waiter(&waiting, &latch).await;
@@ -310,7 +310,7 @@ async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     set.try_set_count(1).await.unwrap();
     tokio::time::timeout(AT_ONCE, early).await.unwrap().unwrap().unwrap();
     wait_until(SOON, async || waiting.in_hand().channels == 0).await;
-    // Where somebody comes for the next round meanwhile, it is the same look that tells.
+    // With a waiter for the next round, the same poll serves both.
     let early = waiter(&waiting, &latch).await;
     set.count_down().await.unwrap();
     set.try_set_count(1).await.unwrap();
@@ -322,7 +322,7 @@ async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     tokio::time::timeout(AT_ONCE, late).await.unwrap().unwrap().unwrap();
 }
 
-/// What others who wait know already may be out of date: whoever comes looks for itself.
+/// Other waiters' knowledge may be outdated: a new waiter has its own poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_waiter_is_not_assigned_to_the_round_of_others() {
     let server = server().await;

@@ -19,8 +19,8 @@ fn looks(seen: &[SeenCommand]) -> usize {
     seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count()
 }
 
-/// Who waits in the process that counts down goes on by the answer, where no message comes: nobody
-/// looks. A look that was due may be sent all the same: the best of five rounds counts.
+/// Waiters in the counting process complete by the reply, without a message or a poll. A regular
+/// poll may still be sent: the best of five rounds counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reply_to_the_last_count_down_completes_local_waits() {
     let server = server().await;
@@ -51,8 +51,8 @@ async fn the_reply_to_the_last_count_down_completes_local_waits() {
     assert!(looked.contains(&0), "{looked:?}");
 }
 
-/// A round that Redisson has begun has no number, nor has one whose number was evicted. The answer
-/// that ends it is a reason to look: here every message is lost, and nobody polls.
+/// A round of Redisson has no number, nor has one whose number was evicted. The reply that ends it
+/// causes a poll: here every message is lost, and there are no regular polls.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_round_without_a_number_is_followed_by_a_poll_for_local_waits() {
     let server = server().await;
@@ -105,8 +105,8 @@ async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
         let tasks = crowd(&latch, 100).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         let mut seen = Vec::new();
-        // One for those who came before it was sent, again and again while the crowd gathers, and
-        // the one behind the confirmation.
+        // Polls while the crowd gathers, each for the waiters before it, and the one after the
+        // confirmation.
         wait_until(SOON, async || {
             seen.extend(monitor.take().await.unwrap());
             looks(&seen) >= 2
@@ -139,13 +139,13 @@ async fn a_thousand_local_waiters_share_a_subscription_and_its_polls() {
     let (count, latch) = (CountDownLatch::new(&counting, "a"), CountDownLatch::new(&waiting, "a"));
     latch.wait().await.unwrap();
     count.try_set_count(1).await.unwrap();
-    // Each client hears its notices by now.
+    // Each client has subscribed to its notices by now.
     wait_until(SOON, async || observer.pubsub_channels("redgrid_client:*").await.unwrap().len() == 2).await;
     let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
     let tasks = crowd(&latch, 1000).await;
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
     assert_eq!(waiting.in_hand().channels, 2);
-    // As Redisson tells it: in one step, without the round's number. One look for all.
+    // As Redisson does: in one step, without the round's number. One poll for all.
     let over = "redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], '0')";
     let told = observer.query(&["EVAL", over, "1", "a", "redisson_countdownlatch__channel__{a}"]).await;
     assert_eq!(told, Ok(1));
@@ -156,7 +156,7 @@ async fn a_thousand_local_waiters_share_a_subscription_and_its_polls() {
     let seen = monitor.take().await.unwrap();
     let subscriptions = seen.iter().filter(|command| command.name == "SUBSCRIBE").count();
     println!("a thousand waiters: {} looks, {subscriptions} subscription", looks(&seen));
-    // They come while looks are under way, each of which serves all who came before it.
+    // They arrive while polls are in flight, each of which serves all waiters before it.
     assert!(looks(&seen) <= 20 && subscriptions == 1, "{} looks, {subscriptions}", looks(&seen));
 }
 
@@ -202,12 +202,12 @@ async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_coun
     latch.wait().await.unwrap();
     let most = i64::MAX as u64;
     assert!(latch.try_set_count(most).await.unwrap());
-    // What does not fit into one request goes in two.
+    // Requests that do not fit into one batch use two.
     let told = join_all([1, most - 2, most].map(|by| latch.count_down_by(by))).await;
     assert_eq!(told.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [most - 1, 1, 0]);
 }
 
-/// What waits for its turn and is dropped does not count; and it is no burden to those beside it.
+/// A count-down that is dropped in the queue does not count, and does not affect others.
 #[tokio::test(flavor = "multi_thread")]
 async fn count_downs_that_are_dropped_before_their_turn_do_not_count() {
     let server = server().await;

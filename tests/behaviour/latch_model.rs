@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 const SEQUENCES: u64 = 24;
 const STEPS: usize = 30;
 
-/// What a latch is.
+/// The state of a latch.
 #[derive(Default)]
 struct Model {
     left: u64,

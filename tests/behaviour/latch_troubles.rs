@@ -41,7 +41,7 @@ async fn a_read_only_server_reports_the_state_of_a_latch() {
     let closed = latch.wait().timeout(AT_ONCE).await;
     assert!(matches!(closed, Err(WaitError::TimedOut { .. })), "{closed:?}");
     refuses("0").await;
-    // Opened by who knows nothing of its number.
+    // Opened by a client that does not know its number.
     observer.cmd(&["DEL", "a"]).await.unwrap();
     refuses("1").await;
     tokio::time::timeout(AT_ONCE, latch.wait().into_future()).await.expect("it is open").unwrap();
@@ -54,7 +54,7 @@ async fn repeated_waits_during_a_shutdown_are_all_notified() {
     for _ in 0..5 {
         let client = client(&server).await;
         let latch = CountDownLatch::new(&client, "a");
-        // So many that the first are back before the last are told.
+        // So many that the first ones return before the last are notified.
         let tasks: Vec<_> = (0..2000)
             .map(|_| {
                 let latch = latch.clone();
@@ -74,7 +74,7 @@ async fn repeated_waits_during_a_shutdown_are_all_notified() {
     }
 }
 
-/// That the latch was closed is no news when nobody could be asked since.
+/// An old reply that the latch was closed does not count without contact since.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     let server = server().await;
@@ -91,7 +91,7 @@ async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     assert!(matches!(told, Err(WaitError::Unavailable { .. })), "{told:?}");
 }
 
-/// Looks that are answered are contact: of five waits, on a busy machine, one at least is told.
+/// Answered polls are contact: of five waits, on a busy machine, at least one is answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     let server = server().await;
@@ -109,7 +109,7 @@ async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     panic!("{told:?}");
 }
 
-/// One who waits, whose subscriber is gone; the connections are refused until `accept_connections`.
+/// A waiter without its subscription; connections are refused until `accept_connections`.
 async fn deaf(server: &RedisServer, proxy: &Proxy, latch: &CountDownLatch, waiting: &redgrid_core::Client) -> Deaf {
     let observer = server.observer().await.unwrap();
     let task = waiter(waiting, latch).await;
@@ -144,8 +144,7 @@ async fn a_waiter_that_missed_its_rounds_end_is_not_kept_by_redissons_round() {
         proxy.accept_connections().await.unwrap();
         goes_on(task).await;
         wait_until(SOON, async || waiting.in_hand().channels == 0).await;
-        // Who comes now waits for Redisson's, and the number of ours that is over is not told
-        // again.
+        // A new waiter waits for Redisson's round, and our ended number is not published again.
         let next = waiter(&waiting, &latch).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         assert!(latch.wait().timeout(Duration::ZERO).await.is_err() && !next.is_finished());
@@ -192,7 +191,7 @@ async fn a_count_down_that_is_refused_has_not_counted() {
         assert_eq!(source.code(), Some(Code::WrongType));
         assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), left);
     }
-    // Of the same, and no number: that is nothing to whoever counts.
+    // Values of the same type that are no number: they do not affect counting.
     for round in ["abc", "", "99999999999999999999"] {
         observer.cmd(&["SET", "a", "1"]).await.unwrap();
         observer.cmd(&["SET", "redgrid_latch:{a}", round]).await.unwrap();

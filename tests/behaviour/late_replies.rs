@@ -54,7 +54,7 @@ async fn not_held_is_never_reported_while_a_copy_may_still_acquire() {
     if harness.observer.exists("a").await.unwrap() {
         assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
     }
-    // And it is given back long before its lease of 30 s.
+    // And it is released long before its lease of 30 s.
     wait_until(TIMEOUT * 2, async || !harness.observer.exists("a").await.unwrap()).await;
 }
 
@@ -65,8 +65,8 @@ async fn a_grant_of_a_late_copy_after_a_busy_reply_is_released() {
     harness.proxy.next(1, script!("acquire"), Action::Hold);
     let trying = tokio::spawn(Lock::new(&harness.client, "a").try_acquire().into_future());
     harness.cut_off().await;
-    // Its second copy is answered: busy. What the first may do is not known, so this is no plain
-    // "others hold it".
+    // Its second copy is answered: busy. The effect of the first is unknown, so this is no plain
+    // "held by others".
     let told = trying.await.unwrap();
     assert!(matches!(told, Err(AcquireError::OutcomeUnknown { .. })), "{told:?}");
     held.release().await.unwrap();
@@ -80,8 +80,7 @@ async fn an_unanswered_grant_is_released_at_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    // A long timeout: what is given back only when no copy can arrive any more would be there for
-    // 10 s.
+    // With a long timeout, a release that waits until no copy can arrive would take 10 s.
     let timeout = Duration::from_secs(10);
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout).retries(0)).await;
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
@@ -127,7 +126,7 @@ async fn a_grant_that_was_taken_over_before_it_was_known_is_invalid() {
         wait_until(SOON, async || harness.observer.exists(&name).await.unwrap()).await;
         let thief = Lock::new(&harness.elsewhere, &name).steal().await.unwrap();
         harness.proxy.set(Direction::ToClient, Fault::Pass);
-        // Either it waits on, as the name is taken, or it was told for a moment that it had it.
+        // Either it keeps waiting, as the name is taken, or it held the lock for a moment.
         let late = async {
             wait_until(SOON, async || asking.is_finished() || harness.client.in_hand().channels == 1).await;
         };
@@ -154,8 +153,7 @@ async fn a_run_once_lock_with_a_late_copy_stays_taken_as_required() {
     let began = tokio::time::Instant::now();
     let guard = asking.await.unwrap().unwrap().unwrap();
     guard.release().await.unwrap();
-    // When no copy can arrive any more it is given back once more: for as long as it must stay, not
-    // before.
+    // When no copy can arrive any more it is released once more: it must stay taken until then.
     let limit = TIMEOUT + Duration::from_millis(500);
     while began.elapsed() < limit {
         assert!(harness.observer.exists("job").await.unwrap(), "free after {:?}", began.elapsed());

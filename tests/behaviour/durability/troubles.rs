@@ -103,13 +103,13 @@ async fn a_killed_commit_connection_is_neither_an_acknowledgement_nor_a_hang() {
         let commit = spawn_commit(grant(&node, "key").await, asked);
         wait_until(SOON, blocked).await;
         assert_eq!(primary.kill_connections_named(COMMIT).await.unwrap(), 1);
-        // A fresh connection has nothing to wait for, and counts whom it finds.
+        // A new connection has nothing to wait for, and counts the replicas it finds.
         let told = commit.await.unwrap();
         let lost = matches!(told, Err(CommitError::Asking(ServerError::Unknown { .. })));
         assert!(lost || told == Err(CommitError::Shortfall { asked, acknowledged: 0 }), "{told:?}");
         assert!(began.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", began.elapsed());
     }
-    // With time left, it is asked again on the next connection.
+    // With time left, it is retried on the next connection.
     let commit = spawn_commit(grant(&node, "key").await, replicas(1, SOON));
     wait_until(SOON, blocked).await;
     primary.kill_connections_named(COMMIT).await.unwrap();

@@ -50,7 +50,7 @@ async fn a_users_own_key_is_not_a_companion() {
     observer.cmd(&["HSET", "hash", "rate", "1"]).await.unwrap();
     observer.cmd(&["SET", "{hash}:value", "1"]).await.unwrap();
     assert_eq!(objects(&keys).await.len(), 8);
-    // A queue of somebody's beside a text is no semaphore's.
+    // A user's queue beside a text does not belong to a semaphore.
     observer.cmd(&["SET", "json", "{\"a\":1}"]).await.unwrap();
     observer.cmd(&["ZADD", "{json}:timeout", "1", "mine"]).await.unwrap();
     assert_eq!(keys.delete(["json"]).await.unwrap(), 1);
@@ -73,7 +73,7 @@ async fn a_key_with_an_id_is_a_companion_if_its_object_exists() {
         let parts = [format!("value:{id}"), format!("{id}:counter"), format!("{round}:semaphore")];
         parts.map(|part| format!("{{{name}}}:{part}"))
     };
-    // Somebody's own, and beside them a limiter and a round.
+    // A user's keys, and beside them a limiter and a round.
     for key in named("mine").iter().chain(&named("limiter")[..1]).chain(&named("adder")[2..]) {
         observer.cmd(&["SET", key, "1"]).await.unwrap();
     }
@@ -148,7 +148,7 @@ async fn objects_without_a_key_of_their_plain_name_are_found() {
     assert_eq!((keys.exists(["event"]).await.unwrap(), keys.kind("event").await.unwrap()), (1, Some(Kind::Hash)));
     assert_eq!(keys.kind("nothing").await.unwrap(), None);
     assert_eq!(keys.random().await.unwrap().unwrap().as_str(), Some("event"));
-    // What is left of an object is none.
+    // Leftovers of an object are not an object.
     Event::new(&client, "event").object().delete().await.unwrap();
     observer.cmd(&["SET", "redgrid_wait:{gone}", "1"]).await.unwrap();
     assert_eq!(keys.random().await.unwrap(), None);

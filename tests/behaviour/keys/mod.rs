@@ -70,7 +70,7 @@ async fn one_of_each(client: &Client, server: &RedisServer) -> Box<dyn Send> {
 const ALL: [&str; 11] =
     ["barrier", "bucket", "event", "fair", "fenced", "ids", "latch", "limiter", "map", "permits", "rw"];
 
-/// What outlives its object, as docs/keyspace.md says.
+/// Keys that outlive their object, as in docs/keyspace.md.
 fn outlives(key: &str) -> bool {
     ["redgrid_fence:", "redisson_lock_token:", "redgrid_once:"].iter().any(|prefix| key.starts_with(prefix))
 }
@@ -180,7 +180,7 @@ async fn patterns_and_types_filter_the_list() {
     assert!(matches!(told, KeysError::InvalidArgument { option: "kind", .. }), "{told:?}");
     assert_eq!(keys.kind("cart:list").await.unwrap(), Some(Kind::List));
     assert_eq!((keys.kind("nothing").await.unwrap(), keys.kind("cart:map").await.unwrap()), (None, Some(Kind::Hash)));
-    // What is no name can be dealt with as it was found.
+    // Invalid names can be used as they were found.
     let odd: Vec<Key> = keys.objects().matching(Bytes::from_static(b"*\xff")).try_collect().await.unwrap();
     assert!(odd[0].name().is_err() && odd[0].as_str().is_none() && odd[0].as_bytes() == b"cart:\xff");
     assert_eq!((keys.exists(&odd).await.unwrap(), keys.delete(&odd).await.unwrap()), (1, 1));
@@ -285,7 +285,7 @@ async fn a_deletion_with_a_lost_reply_is_unknown_and_executed_once() {
     let KeysError::Partial { done: 0, failed } = &told else { panic!("{told:?}") };
     assert!(matches!(failed[0].source, ServerError::Unknown { .. }), "{}", in_full(&failed[0]));
     assert!(!observer.exists("a").await.unwrap());
-    // What only reads is asked again.
+    // Reads are retried.
     observer.cmd(&["SET", "b", "1"]).await.unwrap();
     assert_eq!(keys.exists(["a"]).await.unwrap(), 0);
     for command in ["EVALSHA", "DBSIZE", "SCAN"] {
