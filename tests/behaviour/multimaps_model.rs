@@ -12,7 +12,7 @@ use redgrid_keys::{Key, Keys};
 use redgrid_multimap::codecs::Json;
 use redgrid_multimap::{Expiring, Kind, Lifetime, Lifetimes, Lists, Multimap, Native, Sets};
 use redgrid_testkit::wait_until;
-use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_what_is_over, seeds};
+use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_expired_entries, seeds};
 use redgrid_tests::{SOON, client, server};
 
 type Map<Y> = Multimap<u16, u16, Json, Json, Y>;
@@ -33,7 +33,7 @@ async fn multimaps_match_their_models() {
 #[tokio::test(flavor = "multi_thread")]
 async fn native_multimaps_match_their_models_beside_expired_keys() {
     let name = "native_multimaps_match_their_models_beside_expired_keys";
-    let Some(server) = newest_that_keeps_what_is_over(name).await else { return };
+    let Some(server) = newest_that_keeps_expired_entries(name).await else { return };
     native([&client(&server).await, &client(&server).await], 6, true).await;
 }
 

@@ -8,7 +8,7 @@ use redgrid_cache::NativeMapCache;
 use redgrid_core::Client;
 use redgrid_map::Map;
 use redgrid_testkit::wait_until;
-use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_what_is_over, seeds};
+use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_expired_entries, seeds};
 use redgrid_tests::{SOON, client};
 
 /// The first of many: more than leave at a time.
@@ -18,7 +18,7 @@ const CROWD: u16 = 1_000;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_native_map_matches_its_model_beside_expired_entries() {
     let name = "a_native_map_matches_its_model_beside_expired_entries";
-    let Some(server) = newest_that_keeps_what_is_over(name).await else { return };
+    let Some(server) = newest_that_keeps_expired_entries(name).await else { return };
     modelled([&client(&server).await, &client(&server).await], 8).await;
 }
 

@@ -9,7 +9,7 @@ use super::crew::Worker;
 
 /// A fault of one process, of its network, or of the server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Fault {
+pub(crate) enum HistoryFault {
     /// Higher latency.
     Slow(Direction, u64),
     /// Requests pass, and their replies are dropped.
@@ -50,12 +50,12 @@ pub(crate) struct FaultSpan {
     pub(crate) at: u64,
     pub(crate) lasts: u64,
     pub(crate) worker: usize,
-    pub(crate) fault: Fault,
+    pub(crate) fault: HistoryFault,
 }
 
-/// The first number of [`Fault::Dark`].
+/// The first number of [`HistoryFault::Dark`].
 const DARK: u8 = 24;
-/// The first number of [`Fault::Stop`].
+/// The first number of [`HistoryFault::Stop`].
 const STOP: u8 = 17;
 
 impl FaultSpan {
@@ -67,22 +67,22 @@ impl FaultSpan {
         let any = rng.u8(..30);
         let cut_off = if rng.bool() { DARK } else { STOP };
         let (fault, lasts) = match if dark && rng.bool() { cut_off } else { any } {
-            0..3 => (Fault::Slow(direction, rng.u64(5..150)), rng.u64(50..500)),
-            3..5 => (Fault::Swallow(rng.usize(1..4)), 0),
-            5..7 => (Fault::CutAfter(rng.usize(1..4)), 0),
-            7 => (Fault::CutBefore(rng.usize(1..4)), 0),
-            8..11 => (Fault::Late(rng.usize(1..4)), rng.u64(50..600)),
-            11 => (Fault::CutAll, 0),
-            12..14 => (Fault::BlackHole(perhaps), rng.u64(50..longest_lease)),
-            14..16 => (Fault::Stall(perhaps), rng.u64(20..longest_lease)),
-            16 => (Fault::Deaf, rng.u64(50..500)),
-            STOP..20 => (Fault::Stop, rng.u64(20..longest_lease + longest_lease / 2)),
-            20 => (Fault::Kill, 0),
-            21 => (Fault::FlushScripts, 0),
-            22 => (Fault::KillSubscribers, 0),
-            23 => (Fault::KillConnections, 0),
-            DARK..28 => (Fault::Dark(rng.u64(50..200)), longest_lease + 300),
-            _ => (Fault::Pause, rng.u64(10..250)),
+            0..3 => (HistoryFault::Slow(direction, rng.u64(5..150)), rng.u64(50..500)),
+            3..5 => (HistoryFault::Swallow(rng.usize(1..4)), 0),
+            5..7 => (HistoryFault::CutAfter(rng.usize(1..4)), 0),
+            7 => (HistoryFault::CutBefore(rng.usize(1..4)), 0),
+            8..11 => (HistoryFault::Late(rng.usize(1..4)), rng.u64(50..600)),
+            11 => (HistoryFault::CutAll, 0),
+            12..14 => (HistoryFault::BlackHole(perhaps), rng.u64(50..longest_lease)),
+            14..16 => (HistoryFault::Stall(perhaps), rng.u64(20..longest_lease)),
+            16 => (HistoryFault::Deaf, rng.u64(50..500)),
+            STOP..20 => (HistoryFault::Stop, rng.u64(20..longest_lease + longest_lease / 2)),
+            20 => (HistoryFault::Kill, 0),
+            21 => (HistoryFault::FlushScripts, 0),
+            22 => (HistoryFault::KillSubscribers, 0),
+            23 => (HistoryFault::KillConnections, 0),
+            DARK..28 => (HistoryFault::Dark(rng.u64(50..200)), longest_lease + 300),
+            _ => (HistoryFault::Pause, rng.u64(10..250)),
         };
         FaultSpan { at: rng.u64(50..millis), lasts, worker: rng.usize(..workers), fault }
     }
@@ -92,33 +92,33 @@ impl FaultSpan {
         let Some(worker) = workers.get(self.worker) else { return };
         let (proxy, lasts) = (&worker.proxy, Duration::from_millis(self.lasts));
         match self.fault {
-            Fault::Slow(direction, by) => {
+            HistoryFault::Slow(direction, by) => {
                 proxy.set(direction, Fault::Delay(Duration::from_millis(by)));
                 tokio::time::sleep(lasts).await;
                 proxy.set(direction, Fault::Pass);
             }
-            Fault::Swallow(n) => proxy.next(n, "EVALSHA", Action::SwallowReply),
-            Fault::CutAfter(n) => proxy.next(n, "EVALSHA", Action::CutAfterForward),
-            Fault::CutBefore(n) => proxy.next(n, "EVALSHA", Action::CutBefore),
-            Fault::Late(n) => {
+            HistoryFault::Swallow(n) => proxy.next(n, "EVALSHA", Action::SwallowReply),
+            HistoryFault::CutAfter(n) => proxy.next(n, "EVALSHA", Action::CutAfterForward),
+            HistoryFault::CutBefore(n) => proxy.next(n, "EVALSHA", Action::CutBefore),
+            HistoryFault::Late(n) => {
                 proxy.next(n, "EVALSHA", Action::Hold);
                 tokio::time::sleep(lasts).await;
                 proxy.release_held().await;
             }
-            Fault::CutAll => proxy.cut_all(),
-            Fault::BlackHole(direction) => {
+            HistoryFault::CutAll => proxy.cut_all(),
+            HistoryFault::BlackHole(direction) => {
                 set(proxy, direction, Fault::BlackHole);
                 tokio::time::sleep(lasts).await;
                 set(proxy, direction, Fault::Pass);
                 // TCP would have detected it by now.
                 proxy.cut_all();
             }
-            Fault::Stall(direction) => {
+            HistoryFault::Stall(direction) => {
                 set(proxy, direction, Fault::Stall);
                 tokio::time::sleep(lasts).await;
                 set(proxy, direction, Fault::Pass);
             }
-            Fault::Dark(late) => {
+            HistoryFault::Dark(late) => {
                 proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(late)));
                 tokio::time::sleep(lasts / 3).await;
                 proxy.set_both(Fault::BlackHole);
@@ -126,22 +126,22 @@ impl FaultSpan {
                 proxy.set_both(Fault::Pass);
                 proxy.cut_all();
             }
-            Fault::Deaf => {
+            HistoryFault::Deaf => {
                 proxy.drop_publishes(true);
                 tokio::time::sleep(lasts).await;
                 proxy.drop_publishes(false);
             }
-            Fault::Stop => {
+            HistoryFault::Stop => {
                 worker.stop();
                 tokio::time::sleep(lasts).await;
                 worker.go_on();
             }
-            Fault::Kill => worker.kill(),
+            HistoryFault::Kill => worker.kill(),
             // The server may be stopped, and is then not flushed.
-            Fault::FlushScripts => drop(server.flush_scripts().await),
-            Fault::KillSubscribers => drop(kill_connections(server, Kind::PubSub).await),
-            Fault::KillConnections => drop(kill_connections(server, Kind::Normal).await),
-            Fault::Pause => {
+            HistoryFault::FlushScripts => drop(server.flush_scripts().await),
+            HistoryFault::KillSubscribers => drop(kill_connections(server, Kind::PubSub).await),
+            HistoryFault::KillConnections => drop(kill_connections(server, Kind::Normal).await),
+            HistoryFault::Pause => {
                 if server.pause().await.is_ok() {
                     tokio::time::sleep(lasts).await;
                     server.resume().await.expect("a paused server goes on");

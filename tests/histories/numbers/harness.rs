@@ -9,7 +9,7 @@ use redgrid_atomic_long::{AtomicError, AtomicLong, Client};
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client_with};
 
-use super::plan::{CLIENTS, Fault, FaultSpan, Plan, TASKS};
+use super::plan::{CLIENTS, FaultSpan, HistoryFault, Plan, TASKS};
 use super::search::{Answer, Call, Op, changed};
 
 /// Response timeout of a client.
@@ -153,39 +153,39 @@ impl FaultSpan {
         let lasts = Duration::from_millis(self.lasts);
         tokio::time::sleep(Duration::from_millis(self.at)).await;
         match self.fault {
-            Fault::Swallow(n) => proxy.next(n, "number:", Action::SwallowReply),
-            Fault::CutAfter(n) => proxy.next(n, "number:", Action::CutAfterForward),
-            Fault::CutBefore(n) => proxy.next(n, "number:", Action::CutBefore),
-            Fault::Late(n) => {
+            HistoryFault::Swallow(n) => proxy.next(n, "number:", Action::SwallowReply),
+            HistoryFault::CutAfter(n) => proxy.next(n, "number:", Action::CutAfterForward),
+            HistoryFault::CutBefore(n) => proxy.next(n, "number:", Action::CutBefore),
+            HistoryFault::Late(n) => {
                 proxy.next(n, "number:", Action::Hold);
                 tokio::time::sleep(lasts).await;
                 proxy.release_held().await;
             }
-            Fault::CutAll => proxy.cut_all(),
-            Fault::Stall => {
+            HistoryFault::CutAll => proxy.cut_all(),
+            HistoryFault::Stall => {
                 proxy.set_both(Fault::Stall);
                 tokio::time::sleep(lasts).await;
                 proxy.set_both(Fault::Pass);
             }
-            Fault::BlackHole => {
+            HistoryFault::BlackHole => {
                 proxy.set_both(Fault::BlackHole);
                 tokio::time::sleep(lasts).await;
                 proxy.set_both(Fault::Pass);
                 proxy.cut_all();
             }
-            Fault::Restart => {
+            HistoryFault::Restart => {
                 let _turn = one_at_a_time.lock().await;
                 server.kill().await.expect("it can be killed");
                 tokio::time::sleep(lasts / 4).await;
                 server.restart_with_data().await.expect("it comes back");
             }
-            Fault::Pause => {
+            HistoryFault::Pause => {
                 let _turn = one_at_a_time.lock().await;
                 server.pause().await.expect("it can be stopped");
                 tokio::time::sleep(lasts).await;
                 server.resume().await.expect("it goes on");
             }
-            Fault::FlushScripts => {
+            HistoryFault::FlushScripts => {
                 let _turn = one_at_a_time.lock().await;
                 server.flush_scripts().await.expect("it answers");
             }

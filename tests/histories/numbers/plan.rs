@@ -44,11 +44,11 @@ pub(crate) struct FaultSpan {
     pub(crate) at: u64,
     pub(crate) lasts: u64,
     pub(crate) client: usize,
-    pub(crate) fault: Fault,
+    pub(crate) fault: HistoryFault,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Fault {
+pub(crate) enum HistoryFault {
     /// Requests about numbers are carried out, and their answers do not come back.
     Swallow(usize),
     /// The same, and the connection is cut.
@@ -132,16 +132,16 @@ impl Step {
 impl FaultSpan {
     fn draw(rng: &mut Rng) -> FaultSpan {
         let fault = match rng.u8(..20) {
-            0..4 => Fault::Swallow(rng.usize(1..3)),
-            4..7 => Fault::CutAfter(rng.usize(1..3)),
-            7 => Fault::CutBefore(rng.usize(1..3)),
-            8..12 => Fault::Late(rng.usize(1..3)),
-            12 => Fault::CutAll,
-            13..15 => Fault::Stall,
-            15 => Fault::BlackHole,
-            16..18 => Fault::Restart,
-            18 => Fault::Pause,
-            _ => Fault::FlushScripts,
+            0..4 => HistoryFault::Swallow(rng.usize(1..3)),
+            4..7 => HistoryFault::CutAfter(rng.usize(1..3)),
+            7 => HistoryFault::CutBefore(rng.usize(1..3)),
+            8..12 => HistoryFault::Late(rng.usize(1..3)),
+            12 => HistoryFault::CutAll,
+            13..15 => HistoryFault::Stall,
+            15 => HistoryFault::BlackHole,
+            16..18 => HistoryFault::Restart,
+            18 => HistoryFault::Pause,
+            _ => HistoryFault::FlushScripts,
         };
         FaultSpan { at: rng.u64(..80), lasts: rng.u64(20..250), client: rng.usize(..CLIENTS), fault }
     }
