@@ -17,8 +17,8 @@ const TOKEN: &str = "1700000000000000";
 
 const REPLICA: Durability = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(600) };
 
-/// A server of one lock that answers nothing for so long, from the first request of that kind on,
-/// which it may still answer; and how often what it granted first was given back.
+/// A server of one lock that stops replying for `silence`, from the first request with this label
+/// on; `answer` may still be sent to that request. The counter has the releases of the first grant.
 fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) -> (FakeServer, Arc<AtomicUsize>) {
     let released = Arc::new(AtomicUsize::new(0));
     let (counted, begun, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
@@ -51,7 +51,7 @@ fn no_answer() -> ServerError {
     ServerError::Unknown { reason: "no answer".into() }
 }
 
-/// What is said of a renewal of one lock.
+/// The reply to the renewal of one lock.
 fn renewed() -> Reply {
     Reply::Array(vec![Reply::Int(1)])
 }
@@ -73,15 +73,15 @@ async fn set_in_vain(held: LockGuard, lease: Duration) {
     release_at_last(held).await;
 }
 
-/// Releases a lock whose server may be silent: the caller waits for the response timeout at most,
-/// and the release goes on in the background.
+/// Releases a lock whose server may be silent: the caller waits at most for the response timeout.
+/// The release continues in the background.
 async fn release_at_last(held: LockGuard) {
     let released = held.release().await;
     assert!(matches!(released, Ok(()) | Err(ReleaseError::OutcomeUnknown { .. })), "{released:?}");
 }
 
-/// Gives a lock back while another of the process waits for it, for whom its lease is set without
-/// an answer.
+/// Releases a lock that another task of the process waits for. The lease of that task is set
+/// without a reply.
 async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
     let next = tokio::spawn(next.into_future());
     wait_until(SOON, async || client.in_hand().waiting == 1).await;
@@ -90,9 +90,8 @@ async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, rele
     assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
 }
 
-/// A longer lease is written, for the next of the process or by its owner, but nobody here hears of
-/// it, nor of anything else until the shorter one is over: what gives the lock back then does not
-/// believe that the server has done so by itself.
+/// A longer lease is written, but its reply is lost, and so is every reply until the shorter lease
+/// ends. The release does not assume that the lock expired on the server.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_an_unanswered_lengthening() {
     for by_its_owner in [false, true] {
@@ -108,7 +107,7 @@ async fn a_release_waits_for_an_unanswered_lengthening() {
     }
 }
 
-/// The same of a shorter lease, which does not come to the server: it has the longer one.
+/// The same with a shorter lease that does not reach the server: the server has the longer one.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_an_unanswered_shortening() {
     let short = Duration::from_millis(200);
@@ -126,8 +125,8 @@ async fn a_release_waits_for_an_unanswered_shortening() {
     }
 }
 
-/// Whoever sets a lease does not wait for the answer: which of the two the server has is not known
-/// to what gives the lock back either.
+/// A lease set without waiting for the reply: the release does not know which of the two leases the
+/// server has.
 #[tokio::test(start_paused = true)]
 async fn a_release_knows_a_lease_set_for_no_holder() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
@@ -142,9 +141,9 @@ async fn a_release_knows_a_lease_set_for_no_holder() {
     }
 }
 
-/// Renewals are written, but nobody here hears of it, nor of anything else until the lease before
-/// them is over: what gives the locks back does not believe that the server has done so by itself,
-/// whether it begins when they are lost or while a renewal is on its way.
+/// Renewals are written, but their replies are lost, and so is every reply until the previous lease
+/// ends. The release does not assume that the locks expired on the server, whether it starts when
+/// they are lost or during a renewal.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_an_unanswered_renewal() {
     let lease = Duration::from_secs(6);
@@ -183,8 +182,8 @@ async fn a_release_waits_for_an_unanswered_renewal() {
     }
 }
 
-/// The primary has a renewal, and whether replicas have it is not known yet: nobody here believes
-/// in it, and the lease before it is over while there is no contact.
+/// The primary has a renewal, and its replication is not confirmed yet. The client does not count
+/// it, and the previous lease ends while the connection is down.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_an_unconfirmed_renewal() {
     let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_millis(4500));
@@ -198,8 +197,8 @@ async fn a_release_waits_for_an_unconfirmed_renewal() {
     wait_until(SOON, async || released.load(Ordering::Relaxed) == 1 && client.in_hand() == NOTHING).await;
 }
 
-/// The same of one that comes to the server behind the shorter lease of the next of the process,
-/// which is what is believed; and of one that is not as durable as that one wants it.
+/// The same with a renewal that arrives after the shorter lease of the next holder of the process,
+/// which counts; and with one that is less durable than that holder requires.
 #[tokio::test(start_paused = true)]
 async fn a_release_knows_a_renewal_after_a_shorter_lease() {
     let (lease, short) = (Duration::from_millis(1400), Duration::from_millis(200));
@@ -223,8 +222,8 @@ async fn a_release_knows_a_renewal_after_a_shorter_lease() {
     }
 }
 
-/// The same of a longer lease that no replica has: whoever asked for it is told, and believes in
-/// the shorter one.
+/// The same with a longer lease that no replica has: its caller gets an error, and the shorter
+/// lease counts.
 #[tokio::test(start_paused = true)]
 async fn a_release_knows_an_undurable_lengthening() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
@@ -237,7 +236,7 @@ async fn a_release_knows_an_undurable_lengthening() {
     wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
 }
 
-/// What stays taken for a while after it was given back, in milliseconds, once that gets through.
+/// The lease that a release retains, in milliseconds, is what is left when the release gets through.
 #[tokio::test(start_paused = true)]
 async fn a_retained_lease_is_recomputed_while_its_release_fails() {
     let silence = Duration::from_secs(10);
@@ -270,7 +269,7 @@ async fn a_retained_lease_is_recomputed_while_its_release_fails() {
     }
 }
 
-/// What is refused for good is not sent again and again, although there is time for it.
+/// A release that is rejected permanently is not repeated, although there is time for it.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_must_not_stay_taken_is_requested_once() {
     let asked = AtomicUsize::new(0);
@@ -286,9 +285,8 @@ async fn a_lock_that_must_not_stay_taken_is_requested_once() {
     assert!(matches!(told, Err(ReleaseError::Refused { .. })), "{told:?}");
 }
 
-/// The server's clock is set back by five seconds: a copy of an acquire that is still on its way is
-/// carried out for so much longer than it was meant to be, and what it may have taken is given back
-/// once more after that.
+/// The server's clock is set back by five seconds: a delayed copy of an acquire stays valid for
+/// five seconds longer. Its possible grant is released once more after that.
 #[tokio::test(start_paused = true)]
 async fn a_grant_of_a_late_copy_is_released_despite_a_clock_set_back() {
     let releases = Arc::new(Mutex::new(Vec::new()));
@@ -313,8 +311,8 @@ async fn a_grant_of_a_late_copy_is_released_despite_a_clock_set_back() {
     wait_until(SOON, async || releases.lock().unwrap().last().is_some_and(|at| *at >= begin + step)).await;
 }
 
-/// What grants a lock is the time of the grant: a number that is none may have been anything, and
-/// what it took is given back.
+/// The reply to a grant is the time of the grant. Any other reply may still mean a grant, so the
+/// lock is released.
 #[tokio::test(start_paused = true)]
 async fn an_invalid_time_grants_nothing_and_its_grant_is_released() {
     for answer in [1, 0, -1] {

@@ -162,7 +162,7 @@ async fn a_kept_takeover_and_a_kept_attach_block_no_other() {
     wait_until(SOON, async || !holders().await.is_empty()).await;
     let other = there.acquire().timeout(SOON).await.expect("nobody took what was stolen");
     other.release().await.unwrap();
-    // Asked for anew, now that it is polled.
+    // Requested again, now that it is polled.
     steal.await.unwrap().release().await.unwrap();
 
     let detached = here.acquire().await.unwrap().detach().await.unwrap();

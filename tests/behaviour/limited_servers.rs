@@ -11,7 +11,7 @@ use redgrid_tests::{SOON, client_with, server};
 /// Connections of one client to one node: requests and subscriptions.
 const CONNECTIONS: u64 = 2;
 
-/// A server whose configuration renames commands, behind a proxy that counts connections.
+/// A server with renamed commands, behind a proxy that counts connections.
 struct Limited {
     server: RedisServer,
     proxy: Proxy,

@@ -88,7 +88,7 @@ fn is_out(told: &ObjectError, at: u64, has: u64) -> bool {
     matches!(told, ObjectError::OutOfBounds { index, len, .. } if (*index, *len) == (at, has))
 }
 
-/// What is named in an error about an argument.
+/// The argument that the error names.
 fn named(told: &ObjectError) -> &str {
     match told {
         ObjectError::InvalidArgument { option, .. } => option,
@@ -268,7 +268,7 @@ async fn a_change_is_sent_once_and_its_lost_reply_reported() {
     proxy.next(1, insert, Action::SwallowReply);
     unknown(list.insert(1, &20).await.map(drop));
     assert_eq!(sure.read_all().await.unwrap(), [10, 20, 30, 20, 10, 40]);
-    // What only reads is asked again.
+    // Reads are retried.
     let list = lossy().await;
     proxy.next(1, "LINDEX", Action::SwallowReply);
     assert_eq!(list.get(2).await.unwrap(), Some(30));
@@ -368,7 +368,7 @@ async fn a_list_is_read_and_stored_in_another_order() {
     assert_eq!(List::<String, Text>::new(&client, "texts").read_all().await.unwrap(), ["A", "", "C"]);
     assert_eq!(named(&words.sort_by("weight").await.unwrap_err()), "pattern");
     assert_eq!(named(&words.sort_alpha().fetch::<String, _>(Text, [""; 0]).await.unwrap_err()), "patterns");
-    // What is no number to the server is refused by it.
+    // The server rejects a value that is no number.
     let mixed: List<i64, Long> = List::new(&client, "words");
     let told = mixed.sort().await.unwrap_err();
     assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");

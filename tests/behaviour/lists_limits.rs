@@ -53,7 +53,7 @@ async fn a_server_out_of_memory_allows_removals() {
     observer.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
 }
 
-/// What is in of a call in parts, and what became of the next part.
+/// The number of elements that a chunked call stored, and the error of the next chunk.
 fn partial(told: Result<u64, ObjectError>) -> (u64, ObjectError) {
     match told {
         Err(ObjectError::Partial { done, source, .. }) => (done, *source),

@@ -42,7 +42,7 @@ async fn a_large_list_is_streamed_page_by_page() {
     last_first.reverse();
     assert_eq!(last_first, all);
     assert_eq!(list.get_each((0..5000).rev()).await.unwrap().len(), 5000);
-    // It is a stream, it can be sent, and who stops early has asked for what he took.
+    // The stream is `Send`, and a caller that stops early has read only the pages it took.
     let before = calls(&observer, "lrange").await;
     assert_eq!(tokio::spawn(list.stream().page(10).take(20).count()).await.unwrap(), 20);
     assert_eq!(calls(&observer, "lrange").await, before + 2);
@@ -145,7 +145,7 @@ async fn an_invalid_cursor_is_neither_moved_nor_removed() {
     assert!(list.restart_shared(Some("mine")).await.unwrap() && !list.restart_shared(Some("mine")).await.unwrap());
 }
 
-/// What goes in front of others costs what it does by itself, however much of it there is.
+/// An insertion in front costs only the inserted elements, however long the list is.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_elements_are_inserted_in_front_in_whole_chunks() {
     let (_server, client, observer) = ground().await;
@@ -171,7 +171,7 @@ async fn many_elements_are_inserted_in_front_in_whole_chunks() {
     assert!(matches!(told, ObjectError::OutOfBounds { index: 5001, len: 5000, .. }), "{told:?}");
 }
 
-/// What would hold up the server goes in parts, and all of it is done.
+/// Calls that would block the server for long are chunked, and complete.
 #[tokio::test(flavor = "multi_thread")]
 async fn bulk_calls_are_chunked() {
     let (_server, client, observer) = ground().await;

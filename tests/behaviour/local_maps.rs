@@ -15,7 +15,7 @@ use redgrid_tests::{SOON, client, client_with, in_full, server};
 
 type Prices = LocalCachedMap<String, u64>;
 
-/// Nothing becomes right by the bound: whoever sees a change was told of it.
+/// Longer than the test: every change seen came from a message, not from the bound.
 const TOLD: Duration = Duration::from_secs(3600);
 
 /// Pulses come at once, and then no more while a test runs.
@@ -99,7 +99,7 @@ async fn every_change_is_sent_to_all_clients_that_cache_the_key() {
     assert!(told.invalidations >= 8 && told.clears >= 1 && told.hit_ratio() > 0.0, "{told:?}");
     let (mine, theirs) = (in_numbers(&one), in_numbers(&two));
     assert_eq!(mine.add("n", &5).await.unwrap(), 5);
-    // What was read before the message came goes with it, and is read again.
+    // A value read before the message is dropped with it and read again.
     wait_until(SOON, async || theirs.get("n").await.unwrap() == Some(5) && theirs.cached_keys().unwrap() == ["n"])
         .await;
     assert_eq!(mine.add("n", &-7).await.unwrap(), -2);
@@ -186,7 +186,7 @@ async fn a_value_whose_change_arrived_during_the_read_is_not_cached() {
         writer.set_many([("a", &1), ("b", &1)]).await.unwrap();
         kept(&reader, "b", Some(1)).await;
         let (gone, changes) = (reader.clone(), writer.clone());
-        // What was answered is told of as changed before it is there.
+        // The message about the change arrives before the reply.
         behind.next(async move {
             match all {
                 false => drop(changes.set("a", &2).await.unwrap()),
@@ -195,8 +195,8 @@ async fn a_value_whose_change_arrived_during_the_read_is_not_cached() {
                     changes.set("a", &2).await.unwrap();
                 }
             }
-            // The last to be told: where it has gone from the cache, what was told before has been
-            // heard.
+            // The last message: once its entry has left the cache, all earlier messages have
+            // arrived.
             changes.set("b", &2).await.unwrap();
             let heard = async {
                 while !gone.cached_keys().unwrap().is_empty() {
@@ -221,7 +221,7 @@ async fn nothing_outlives_a_break_of_the_subscription() {
         sees(&there, "a", Some(n)).await;
         kept(&there, "a", Some(n)).await;
         observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
-        // Perhaps nobody hears of it.
+        // The message may be lost.
         here.set("a", &(n + 100)).await.unwrap();
         sees(&there, "a", Some(n + 100)).await;
         in_force(&there).await;
@@ -253,7 +253,7 @@ async fn so_much_is_kept_and_for_so_long() {
         prices.get("a").await.unwrap();
         let observer = server.observer().await.unwrap();
         let name = prices.object().name().unwrap().as_str().to_owned();
-        // By hand: nobody is told.
+        // Written directly: no message is sent.
         observer.cmd(&["HSET", &name, "\"a\"", "2"]).await.unwrap();
         // Either time is over then.
         tokio::time::sleep(Duration::from_millis(150)).await;

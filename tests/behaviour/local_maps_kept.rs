@@ -36,7 +36,7 @@ async fn a_map_that_expires_and_is_refilled_at_once_is_another() {
         there.set_many([("a", &1), ("b", &1)]).await.unwrap();
         kept(&here, "a", 1).await;
         kept(&here, "b", 1).await;
-        // Two pulses tell it.
+        // Two pulses detect it.
         observer.cmd(&["PEXPIRE", "prices", "1000"]).await.unwrap();
         wait_until(SOON, async || {
             here.get("a").await.unwrap();

@@ -16,10 +16,10 @@ type Model = BTreeMap<u64, i64>;
 
 const KEYS: u64 = 10;
 
-/// Nothing becomes right by the bound: whoever sees a change was told of it.
+/// Longer than the test: every change seen came from a message, not from the bound.
 const TOLD: Duration = Duration::from_secs(3600);
 
-/// What is kept, by the seed.
+/// The options of this seed.
 fn options(seed: u64) -> Options {
     let told = Options::default().max_stale(TOLD);
     match seed % 8 {
@@ -110,8 +110,7 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
             let told = |what: &str| format!("{what}, seed {seed}: {model:?} after {story:?}");
             match step.0 {
                 25 => sides[who].end().await,
-                // Nobody is told of what is written past the cache: both are told to forget what
-                // they have.
+                // A write past the cache sends no message: both caches are cleared.
                 26 => {
                     let past = Map::<u64, i64, Text>::new(&sides[who].client, &name).with_codecs(Text, Long);
                     past.set(&step.1, &step.2).await.unwrap();
@@ -146,7 +145,7 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
                     assert!(fits, "{}", told("a look"));
                 }
             }
-            // Who has written sees it at once, by whichever handle.
+            // The writer sees its own change at once, through either handle.
             let at_once = seen(sides[who].any(&mut random), &model).await;
             assert!(at_once, "who has written, seed {seed}: {model:?} after {story:?}");
             let other = sides[1 - who].any(&mut random);

@@ -16,8 +16,8 @@ type Numbers = LocalCachedMap<u64, u64>;
 /// Shorter than it would be set, so that many trials pass.
 const BOUND: Duration = Duration::from_millis(100);
 
-/// What a writer has written, one number after another: when it began with each, and when it knew
-/// that it was there.
+/// The values of a writer, one number after another: the time each write began, and the time of its
+/// reply.
 #[derive(Default)]
 struct Written(Mutex<Vec<(Instant, Option<Instant>)>>);
 
@@ -49,7 +49,7 @@ async fn watch(numbers: Numbers, key: u64, written: Arc<Written>, stop: Arc<Atom
     let (mut reads, mut stalest) = (0, Duration::ZERO);
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        // What is not answered says nothing.
+        // A failed read proves nothing.
         let Ok(got) = numbers.get(&key).await else { continue };
         let got = got.unwrap_or(0);
         let least = written.certain_at(began.checked_sub(BOUND));
@@ -116,8 +116,8 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
             fail().await;
         }
         if fault == "swallow" {
-            // A connection loses no single message. What stands in front of a server and does is
-            // found out by a pulse that it loses.
+            // A connection does not lose single messages. A proxy in front of a server may, and a
+            // lost pulse reveals it.
             wait_until(SOON, async || !here.is_in_force()).await;
         } else {
             tokio::time::sleep(Duration::from_millis(random.u64(0..150))).await;
@@ -147,8 +147,8 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
     assert!(stats.hits > reads / 10 && bypassed > 0 && stalest <= BOUND, "{stats:?}");
 }
 
-/// Clients that write and read several keys; each key has one writer. What a client has written it
-/// reads at once, what others have within the bound, and nobody reads what was never there.
+/// Clients write and read several keys; each key has one writer. A client reads its own writes at
+/// once, those of others within the bound, and never a value that was not written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn clients_read_values_no_older_than_the_bound() {
     const KEYS: u64 = 6;

@@ -13,8 +13,7 @@ struct Harness {
     client: Client,
 }
 
-/// A client behind a proxy whose answers may take `response_timeout`, with every script known to
-/// the server.
+/// A client behind a proxy, with this response timeout; every script is loaded on the server.
 async fn harness(timeout: Duration) -> Harness {
     rig_on(server().await, timeout).await
 }
@@ -188,8 +187,8 @@ async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
         tokio::time::sleep_until(limit).await;
     }
     assert_eq!(harness.proxy.release_held().await, 1);
-    // In time it is carried out: the copy takes what nobody asks for any more. Late it refuses
-    // itself.
+    // A copy that arrives in time is carried out and takes a lock without an owner. A late one
+    // rejects itself.
     assert_eq!(harness.observer.exists("a").await.unwrap(), arrives_in_time);
     harness.all_clear(timeout).await;
 }
@@ -312,7 +311,7 @@ async fn a_forced_release_that_is_sent_again_late_takes_nothing_from_a_later_hol
         async move { lock.force_release().await }
     });
     tokio::time::timeout(SOON, held.lost()).await.unwrap();
-    // The field of the one who forced has a lifetime; the next one gets in when it is over.
+    // The field of the forced acquire has a lifetime; the next acquire succeeds when it ends.
     let innocent = Lock::new(&next, "a").acquire().timeout(SOON).await.unwrap();
     harness.proxy.accept_connections().await.unwrap();
     let told = forcing.await.unwrap();

@@ -101,7 +101,7 @@ async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there): (Map<String, u64>, Map<String, u64>) = (Map::new(&one, "m"), Map::new(&two, "m"));
-    // Who is robbed is told at once.
+    // A holder whose lock is stolen gets a message at once.
     redgrid_tests::listening(&server, &one).await;
     let me = Holder::new();
     let held = here.lock("a").unwrap().acquire().holder(&me).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
     let (told, ()) = tokio::time::timeout(SOON, both).await.expect("the function is dropped");
     assert!(matches!(told, Err(ComputeError::Lost(_))), "{told:?}");
     assert_eq!(there.get("a").await.unwrap(), Some(1));
-    // Whoever goes away leaves no lock behind.
+    // A cancelled caller leaves no lock.
     let began = std::sync::Arc::new(Notify::new());
     let task = tokio::spawn({
         let (map, began) = (here.clone(), began.clone());

@@ -61,7 +61,7 @@ async fn a_large_map_is_streamed_page_by_page() {
     let nines: BTreeSet<u32> = map.keys().matching("99*").try_collect().await.unwrap();
     assert_eq!(nines, (0..5000).filter(|n: &u32| n.to_string().starts_with("99")).collect());
     assert!(map.contains_value(&all[&4999]).await.unwrap() && !map.contains_value(&"none".into()).await.unwrap());
-    // It is a stream, it can be sent, and who stops early has asked for what he took.
+    // The stream is `Send`, and a caller that stops early has read only the pages it took.
     let first = tokio::spawn(map.entries().page(10).take(3).count()).await.unwrap();
     assert_eq!(first, 3);
     let found = map.get_many(all.keys()).await.unwrap();

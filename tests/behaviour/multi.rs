@@ -109,8 +109,8 @@ async fn a_wait_that_is_over_and_one_that_is_dropped_leave_nothing() {
     both.try_acquire().await.unwrap().expect("both are free").release().await.unwrap();
 }
 
-/// Locks of one name and of several, in one process and in two: one at a time under each name, and
-/// everybody gets in.
+/// Locks of one name and of several, in one process and in two: one holder at a time under each
+/// name, and all acquires succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
     let server = server().await;
@@ -139,7 +139,7 @@ async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
     }
 }
 
-/// What an attempt took and gives back is as free as if it had not been taken: nobody has had it.
+/// A name that an attempt took and released is free at once: it had no holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
     let server = server().await;
@@ -312,7 +312,7 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
     both.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
-/// The caller leaves in time; the request goes on, and what it gets goes back.
+/// The caller's timeout ends in time; the request continues, and its grant is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_is_over_in_time_although_no_answer_comes() {
     let server = server().await;
@@ -371,7 +371,7 @@ async fn invalid_combinations_are_rejected() {
     assert_eq!(client.in_hand(), NOTHING);
 }
 
-/// Whoever asks again at once finds them free.
+/// The next acquire finds them free at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_durability_is_reported_after_the_release() {
     let server = server().await;
@@ -396,8 +396,8 @@ async fn a_shutdown_gives_all_of_them_back() {
 }
 
 /// Ten thousand names of one slot within 100 ms:
-/// `cargo test --release -p redgrid-tests --test behaviour -- ten_thousand_names`. What is not
-/// optimised has ten times as long, and the best of five counts.
+/// `cargo test --release -p redgrid-tests --test behaviour -- ten_thousand_names`. A debug build
+/// has ten times as long; the best of five runs counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_names_of_a_slot_are_taken_within_a_tenth_of_a_second() {
     let server = server().await;

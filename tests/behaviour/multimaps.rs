@@ -118,7 +118,7 @@ async fn a_failed_write_leaves_no_partial_change() {
     }
     assert!(!observer.exists("m").await.unwrap(), "the key is not in the map for it");
     observer.cmd(&["DEL", &values]).await.unwrap();
-    // The same of a user who may not write values.
+    // The same with a user without permission to write values.
     observer.cmd(&["ACL", "SETUSER", "half", "on", ">secret", "~*", "&*", "+@all", "-sadd"]).await.unwrap();
     let half = client_with(&url, |config| config.credentials(Some("half"), "secret")).await;
     let theirs: SetMultimap<String, u32> = SetMultimap::new(&half, "m");
@@ -160,7 +160,7 @@ async fn all_of<Y: Kind>(
     (sorted(observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap()), keys, values)
 }
 
-/// Tells which calls were refused; none of them has changed anything.
+/// Returns the calls that were rejected; none of them changed anything.
 async fn refused_without<Y: Kind>(denied: &str) -> Vec<&'static str> {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());

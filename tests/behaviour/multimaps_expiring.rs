@@ -156,7 +156,7 @@ async fn expired_keys_are_absent_and_removed_by_changes() {
     fill().await;
     let all = observer.query::<u64>(&["DBSIZE"]).await.unwrap();
     assert_eq!(all, 63, "the map, 61 values, the ends");
-    // Whoever reads sees none of them, whatever is asked, and takes none out.
+    // Reads neither see nor remove expired entries.
     assert!(map.get_all("k1").await.unwrap().is_empty() && !map.contains_key("k1").await.unwrap());
     assert!(!map.contains_entry("k1", &1).await.unwrap() && !map.contains_value(&100).await.unwrap());
     assert_eq!((map.values_len("k1").await.unwrap(), map.len().await.unwrap()), (0, 1));
@@ -176,7 +176,7 @@ async fn expired_keys_are_absent_and_removed_by_changes() {
     assert!(map.insert("k1", &9).await.unwrap(), "as a new key");
     assert_eq!((map.get_all("k1").await.unwrap(), map.key_lifetime("k1").await.unwrap()), (vec![9], Lifetime::Endless));
     assert_eq!((map.key_len().await.unwrap(), observer.query::<u64>(&["DBSIZE"]).await.unwrap()), (2, 3));
-    // An end that somebody has left of a key that is gone is not that of the next.
+    // A leftover lifetime of a removed key does not apply to its successor.
     observer.cmd(&["ZADD", ENDS, "1000", "\"new\""]).await.unwrap();
     map.insert("new", &1).await.unwrap();
     assert_eq!(map.get_all("new").await.unwrap(), [1]);

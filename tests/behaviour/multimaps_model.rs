@@ -17,7 +17,7 @@ use redgrid_tests::{SOON, client, server};
 
 type Map<Y> = Multimap<u16, u16, Json, Json, Y>;
 
-/// What to do, a key, two values or other numbers, and another number.
+/// The operation, a key, two values or other numbers, and another number.
 type Step = (u8, u16, u16, u16, u8);
 
 /// The first of many keys: more than one page of them.
@@ -37,7 +37,7 @@ async fn native_multimaps_match_their_models_beside_expired_keys() {
     native([&client(&server).await, &client(&server).await], 6, true).await;
 }
 
-/// Those that every server has.
+/// Multimaps that every server supports.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     let of = |name, is_list| Sort { name, is_list, is_native: false, stays: false };
     go_through::<Sets>(clients, some, of("sets", false), plain).await;
@@ -46,14 +46,14 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     go_through::<Expiring<Lists>>(clients, some, of("expiring_lists", true), with_ends).await;
 }
 
-/// Those of which the server ends the keys, and takes them out, unless what is over stays stored.
+/// Multimaps whose keys the server expires, and removes, unless expired entries stay stored.
 pub(super) async fn native(clients: [&Client; 2], some: u64, stays: bool) {
     let of = |name, is_list| Sort { name, is_list, is_native: true, stays };
     go_through::<Native<Sets>>(clients, some, of("native_sets", false), with_ends).await;
     go_through::<Native<Lists>>(clients, some, of("native_lists", true), with_ends).await;
 }
 
-/// What a multimap is.
+/// The kind of a multimap.
 #[derive(Debug, Clone, Copy)]
 struct Sort {
     name: &'static str,
@@ -63,18 +63,18 @@ struct Sort {
     stays: bool,
 }
 
-/// What a multimap is to be: the values of each key, in their order, and when it ends.
+/// The expected multimap: the values of each key, in order, and the end of its lifetime.
 #[derive(Debug, Clone)]
 struct Model {
     sort: Sort,
     keys: BTreeMap<u16, (Vec<u16>, End)>,
     whole: End,
-    /// What may be stored although it is over.
+    /// Keys that may be stored although they have expired.
     over: BTreeSet<u16>,
 }
 
 impl Model {
-    /// Adds to the values of a key; tells how many are new.
+    /// Adds to the values of a key; returns how many are new.
     fn add(&mut self, key: u16, values: &[u16]) -> u64 {
         if values.is_empty() {
             return 0;
@@ -213,7 +213,7 @@ async fn look<Y: Kind>(map: &Map<Y>, model: &Model, (_, key, one, other, n): Ste
     }
 }
 
-/// What is done to multimaps of every kind.
+/// Operations of multimaps of every kind.
 async fn plain<Y: Kind>(map: &Map<Y>, model: &mut Model, (step, key, one, _, n): Step, random: &mut Rng) -> bool {
     let had = model.values(key);
     // Some of them more than once.

@@ -27,8 +27,7 @@ async fn ready() -> (RedisServer, Client, Observer) {
     (server, client, observer)
 }
 
-/// All keys that there are, as DBSIZE does not tell: it counts those that are over until they are
-/// taken out.
+/// All keys that exist. DBSIZE also counts expired keys that are not yet removed.
 async fn keys_of(observer: &Observer) -> Vec<String> {
     let mut all: Vec<String> = observer.query(&["KEYS", "*"]).await.unwrap();
     all.sort();
@@ -166,7 +165,7 @@ async fn whole_map_changes_are_bounded_and_executed_once() {
     let proxy = Proxy::to(&server).await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let url = server.url_via(proxy.addr());
-    // More keys than are changed in one step: what goes by pages goes on.
+    // More keys than one step changes: the operation continues page by page.
     let script = "for i = 1, 10001 do redis.call('HSET', KEYS[1], i, 'h' .. i) end return 1";
     observer.cmd(&["EVAL", script, "1", "large"]).await.unwrap();
     let large = SetMultimap::<u32, u32>::new(&client, "large").object();
@@ -198,11 +197,11 @@ async fn whole_map_changes_are_bounded_and_executed_once() {
     let theirs = ListMultimap::<String, u32>::new(&hasty, "n");
     assert!(matches!(theirs.object().rename("m").await, Err(ObjectError::OutcomeUnknown { .. })));
     assert_eq!((map.key_len().await.unwrap(), other.key_len().await.unwrap()), (2, 0), "it was done, and once");
-    // What has the other name and is no multimap.
+    // The other name has a value of another type.
     observer.cmd(&["SET", "text", "x"]).await.unwrap();
     assert!(matches!(map.object().rename("text").await, Err(ObjectError::Refused { .. })));
     assert!(!map.object().rename("text").unless_taken().await.unwrap());
-    // Who may not do all of it does nothing of it.
+    // A user without all permissions changes nothing.
     let cached = ListMultimapCache::<String, u32>::new(&client, "c");
     cached.insert("a", &1).await.unwrap();
     let before = keys_of(&observer).await;

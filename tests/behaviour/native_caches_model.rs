@@ -22,7 +22,7 @@ async fn a_native_map_matches_its_model_beside_expired_entries() {
     modelled([&client(&server).await, &client(&server).await], 8).await;
 }
 
-/// What is said of the end of what is put.
+/// The lifetime given with a put.
 #[derive(Debug, Clone, Copy)]
 enum Said {
     /// Nothing: another value for what has to be there lives as that, and what may be new without
@@ -100,8 +100,8 @@ impl Model {
     }
 }
 
-/// Maps and what they are to be, each through the same operations of two clients, and of one for
-/// whom it is a plain map.
+/// Maps and their models, through the same operations of two clients, and of one that uses a plain
+/// map.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);

@@ -23,7 +23,7 @@ async fn event(events: &mut Events) -> Event {
     }
 }
 
-/// What comes next as its kind and the server's word for it.
+/// The next event: its kind and the server's name for it.
 async fn told(events: &mut Events) -> (Kind, String) {
     let event = event(events).await;
     (event.kind, event.command)
@@ -91,7 +91,7 @@ async fn each_event_has_the_servers_name() {
     assert_eq!(told(&mut put).await, is(Kind::Updated, "hset"));
     assert!(others.delete().await.unwrap());
     drop((events, expired));
-    // By subscription: who listens to one name is sent nothing of another.
+    // With a subscription to one name, the server sends no events of other names.
     assert_eq!(listeners(&observer, "__keyspace@0__:a").await, 1);
     assert_eq!(listeners(&observer, "__keyspace@0__:b").await, 0);
     assert_eq!(client.in_hand().channels, 1);
@@ -135,7 +135,8 @@ async fn disabled_notifications_are_reported_and_enabled_on_request() {
     let mut events = object.events(Kind::Expired).await.unwrap();
     observer.cmd(&["SET", "a", "1", "PX", "1"]).await.unwrap();
     assert_eq!(told(&mut events).await, is(Kind::Expired, "expired"));
-    // Unchecked, nobody is asked, and nothing comes of what the server does not tell.
+    // Without the check there is no request, and events that the server does not publish do not
+    // arrive.
     observer.cmd(&["CONFIG", "SET", SETTING, ""]).await.unwrap();
     let mut events = object.events(Kind::Updated).unchecked().await.unwrap();
     observer.cmd(&["SET", "a", "1"]).await.unwrap();
@@ -188,7 +189,7 @@ async fn a_slow_reader_learns_how_many_events_it_missed() {
     for _ in 0..10 {
         observer.cmd(&["INCR", "a"]).await.unwrap();
     }
-    // What is told of one connection is told in its order: the others are told, too.
+    // Events of one connection arrive in order.
     observer.cmd(&["INCR", "b"]).await.unwrap();
     assert_eq!(told(&mut last).await, is(Kind::Updated, "incrby"));
     for _ in 0..3 {
@@ -221,8 +222,8 @@ async fn a_lost_connection_is_a_gap_and_events_go_on() {
         assert!(killed > 0, "round {round}");
         until_interrupted(&mut one).await;
         until_interrupted(&mut all).await;
-        // A new connection may tell of itself when all is in force again, which is one gap more:
-        // what was set before it may be missed.
+        // A new connection may report itself after all subscriptions are restored, which is one
+        // more gap: a value set before it may be missed.
         for events in [&mut one, &mut all] {
             let told = async {
                 loop {
@@ -269,7 +270,7 @@ async fn a_lost_server_setting_is_reported_or_set_again() {
     server.kill().await.unwrap();
     server.restart_empty().await.unwrap();
     let observer = server.observer().await.unwrap();
-    // What happens behind the last gap is told, although the server told nothing at first.
+    // An event after the last gap arrives, although the server published none at first.
     loop {
         match next(&mut events).await {
             Notice::Event(event) => break assert_eq!(event.command, "set"),
@@ -325,7 +326,7 @@ async fn missing_permissions_are_reported() {
     assert!(
         matches!(&told_why, ListenError::CannotEnable { wanted, source, .. } if wanted == "Kx" && is_denied(source))
     );
-    // Permissions that are taken away while somebody listens, and the connection with them.
+    // Permissions are removed during the subscription, and the connection is killed.
     server.set_user("looking", &["resetchannels"]).await.unwrap();
     server.kill_connections(Connections::PubSub).await.unwrap();
     let denied = tokio::time::timeout(SOON, async {

@@ -103,7 +103,7 @@ async fn a_caller_dropped_before_its_turn_adds_nothing_and_later_adds_once() {
         assert!(futures_util::poll!(&mut behind).is_pending());
     }
     first.abort();
-    // The next waits for the first, although nobody else does.
+    // The next call waits for the first, although the first has no other waiter.
     assert_eq!(added(&client, 100).await.unwrap(), 101);
 }
 

@@ -125,7 +125,7 @@ async fn concurrent_requests_get_the_available_permits() {
         let asked = join_all((0..150).map(|_| semaphore.acquire().timeout(SOON).into_future())).await;
         assert!(asked.iter().all(Result::is_ok), "fair: {fair}");
         assert!(semaphore.try_acquire().await.unwrap().is_none());
-        // Who comes behind one that wants more than there are is served when that one leaves.
+        // A request behind one for more permits than there are is granted when that one leaves.
         drop(asked);
         wait_until(SOON, async || semaphore.available_permits().await.unwrap() == 150).await;
         let large = tokio::spawn(semaphore.acquire_many(200).into_future());
@@ -204,7 +204,7 @@ async fn unbatched_requests_do_not_poll_endlessly() {
     wait_until(SOON, async || began.elapsed() > 1000 * MS).await;
     assert!(asked.load(Ordering::Relaxed) < 20, "{asked:?}");
     held.release().await.unwrap();
-    // Whichever of them is first in the line: the other waits for what it gives back.
+    // Whichever is first in the queue: the other waits for its release.
     let ends = waiters.map(async |waiter| waiter.await.unwrap().unwrap().release().await.unwrap());
     join_all(ends).await;
 }

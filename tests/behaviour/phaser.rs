@@ -179,7 +179,7 @@ async fn dropped_parties_deregister_also_at_shutdown() {
     }
     until(&observer, PARTIES, 1).await;
     wait_until(SOON, async || two.in_hand() == NOTHING).await;
-    // An arrival that was dropped is the same arrival when it is asked for again.
+    // An arrival that was dropped is the same arrival when it is requested again.
     let party = phaser(&two).register().await.unwrap();
     for polls in 1..12 {
         drop(dropped(polls, party.arrive()).await);

@@ -28,7 +28,7 @@ async fn without_publish_a_client_takes_part_in_phasers() {
     drop(second);
 }
 
-/// Neither one that was not sent, nor one that was carried out, whoever asked for it is gone.
+/// A registration that was not sent, or was carried out for a caller that is gone, has no effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unanswered_registration_begins_and_ends_nothing() {
     let server = server().await;

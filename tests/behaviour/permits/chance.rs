@@ -44,7 +44,7 @@ async fn random_requests_agree_with_a_model() {
             let semaphore = &semaphores[who];
             match random.u8(..12) {
                 10 => proxies[who].set_both(Fault::Delay(random.u32(..3) * MS)),
-                // Whatever is under way is asked again on another connection.
+                // Requests under way are repeated on another connection.
                 11 => proxies[who].cut_all(),
                 0..5 => {
                     let permits = random.u64(1..=capacity);
@@ -53,8 +53,7 @@ async fn random_requests_agree_with_a_model() {
                         let granted = semaphore.try_acquire_many(permits).await;
                         assert!(!matches!(granted, Ok(Some(_))), "seed {seed}: {permits} with {out} of {capacity} out");
                     } else {
-                        // Where others were just told of what came back, they go first: it may take
-                        // a moment.
+                        // Waiters that were just notified go first: it may take a moment.
                         let granted = semaphore.acquire_many(permits).timeout(SOON).await;
                         (out, next) = (out + permits, next + 1);
                         held.insert(next, granted.unwrap_or_else(|error| panic!("seed {seed}: {error}")));
@@ -73,7 +72,7 @@ async fn random_requests_agree_with_a_model() {
                     permit.release().await.unwrap();
                 }
                 8 => {
-                    // Asked for, and given up at some point of the way.
+                    // Requested, and cancelled at some point.
                     let asked =
                         at_most(random.usize(..4), semaphore.acquire_many(random.u64(1..=capacity)).into_future());
                     drop(tokio::time::timeout(random.u32(1..20) * MS, asked).await);
@@ -109,7 +108,7 @@ async fn requests_that_are_dropped_wherever_they_are_leave_nothing() {
                 }
                 if fair { semaphore.fair() } else { semaphore }
             });
-            // Two of each process in turn, who mostly find too few.
+            // Two tasks of each process in turn, which mostly find too few permits.
             let tasks = (0..4_usize).map(|task| {
                 let semaphore = semaphores[task % 2].clone();
                 tokio::spawn(async move {
