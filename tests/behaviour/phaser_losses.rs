@@ -70,7 +70,7 @@ async fn an_unanswered_registration_begins_and_ends_nothing() {
     wait_until(SOON, async || seats("a").await.iter().any(|seat| seat.contains(" l "))).await;
     let state = Phaser::new(&one, "a").state().await.unwrap();
     assert_eq!((state.is_terminated, state.registered, state.phase), (false, 0, 0));
-    // Beside one that was heard of, it is the last one's leaving that ends it.
+    // Next to a live party, whose departure is the last one and ends the phaser.
     let party = Phaser::new(&one, "a").register().await.unwrap();
     for polls in 1..10 {
         drop(dropped(polls, Phaser::new(&two, "a").register()).await);
@@ -96,7 +96,7 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
         assert_eq!((one.unwrap(), two.unwrap()), (phase, phase));
     }
     assert!(phaser.terminate().await.unwrap() && phaser.reset().await.unwrap());
-    // Before anybody has begun anew, and after it.
+    // Before the next registration, and after it.
     let told = former.arrive().await;
     assert!(matches!(told, Err(PhaserError::Terminated { .. })), "{told:?}");
     assert_eq!(phaser.phase().await.unwrap(), 0);
@@ -114,8 +114,8 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
     assert_eq!(count(&observer, PARTIES).await, 1);
 }
 
-/// A server that forgot everything is told by the first party that leaves that there was a phaser,
-/// and does not end it for the others.
+/// After a data loss, the first party that leaves restores the phaser and does not end it for the
+/// others.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_to_leave_a_phaser_that_was_forgotten_does_not_end_it() {
     let server = server().await;
@@ -127,8 +127,8 @@ async fn the_first_to_leave_a_phaser_that_was_forgotten_does_not_end_it() {
     assert_eq!(staying.arrive_and_wait().timeout(SOON).await.unwrap(), 1);
 }
 
-/// It stood still while it waited for the end of a phase, and is not known any more when it goes
-/// on.
+/// The waiter was paused while it waited for the end of a phase, and is no longer registered when
+/// it continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_for_a_phase_arrives_at_no_later_one() {
     let server = server().await;
@@ -169,7 +169,7 @@ async fn a_termination_with_a_lost_reply_returns_true() {
     assert!((1..=600_000).contains(&left), "{left}");
 }
 
-/// The seat was another's before, who has left; a failover has lost who sits there now.
+/// The seat belonged to a party that has left; a failover lost its present party.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_party_that_sits_where_another_has_left_is_there_again_after_a_failover() {
     let server = server().await;

@@ -73,7 +73,7 @@ async fn the_smallest_comes_first_exactly_and_equals_as_they_came() {
     assert_eq!(largest.collect::<Vec<_>>(), [i64::MAX, 3, 2, i64::MIN]);
 }
 
-/// What a queue is to be: elements by their priority and number.
+/// The expected queue: elements by their priority and number.
 type Model = BTreeMap<(i64, u64), (u8, Prioritized)>;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,7 +213,7 @@ async fn a_clock_set_back_keeps_the_order_and_foreign_elements_are_reported() {
     let all = queue.read_all().await.unwrap();
     assert_eq!(all, [(2, 0), (3, 1), (3, 2), (3, 3), (4, 4)]);
     assert!(queue.clear().await.unwrap());
-    // Somebody else's, in front and behind.
+    // Foreign elements, first and last.
     observer.cmd(&["ZADD", "jobs", "0", "", "0", "x"]).await.unwrap();
     observer
         .cmd(&[b"ZADD".as_slice(), b"jobs", b"0", &member(3, u64::MAX, "1"), b"0", &member(9, 1, "?")])
@@ -311,7 +311,7 @@ async fn operations_that_cannot_complete_are_not_begun() {
         let weak = client_with(&server.url_for(name, "secret"), |config| config).await;
         let queue: PriorityQueue<u64> = PriorityQueue::new(&weak, "jobs");
         let told = match *name {
-            // What can not be remembered is not taken.
+            // An element is not taken if its delivery cannot be recorded.
             "-set" => [queue.take_within(Duration::ZERO).await, queue.take_last_within(Duration::ZERO).await],
             "-zadd" => [queue.change_priority(&pushed[0], 5).await, queue.push(&9, 9).await.map(Some)]
                 .map(|told| told.map(|_| None)),
@@ -347,7 +347,7 @@ async fn an_element_moves_to_a_list_and_wakes_its_waiter() {
     assert_eq!(queue.move_to(End::Front, "next", End::Back).await.unwrap(), Some((2, 2)));
     assert_eq!(queue.move_to(End::Back, "next", End::Front).await.unwrap(), Some((4, 4)));
     assert_eq!((plain.read_all().await.unwrap(), queue.read_all().await.unwrap()), (vec![4, 2], vec![(3, 3)]));
-    // What is no list, a user who may not remove, and what is no element: nothing is moved.
+    // A wrong type, a missing permission to remove, and a foreign element: nothing is moved.
     let told = queue.move_to(End::Front, "jobs", End::Back).await.unwrap_err();
     assert!(matches!(told, ObjectError::Refused { .. }), "{told:?}");
     observer.cmd(&["ZADD", "jobs", "0", ""]).await.unwrap();
@@ -372,7 +372,7 @@ async fn the_published_lines_are_enough() {
     assert!(queue.change_priority(&pushed[1], 0).await.unwrap().is_some());
     assert_eq!((queue.pop().await.unwrap(), queue.pop_last().await.unwrap()), (Some((0, 2)), Some((6, 6))));
     assert_eq!(queue.move_to(End::Back, "next", End::Back).await.unwrap(), Some((5, 5)));
-    // One that is given to nobody goes back.
+    // An element whose caller is gone is returned.
     let taken = match at_most(2, queue.take()).await {
         Some(taken) => taken.unwrap(),
         None => queue.take_within(SOON).await.unwrap().unwrap(),

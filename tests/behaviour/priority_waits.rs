@@ -135,12 +135,12 @@ async fn a_cancelled_waiter_loses_no_element_and_all_return_to_their_positions()
         }
     });
     let (got, dropped): (Vec<Vec<u64>>, Vec<u64>) = join_all(leavers).await.into_iter().unzip();
-    // What is nobody's goes back before either client has ended.
+    // Elements without a caller are returned before either client has ended.
     for client in [one, two] {
         client.shutdown(SOON).await.unwrap();
     }
     let got: Vec<String> = got.into_iter().flatten().map(|one| one.to_string()).collect();
-    // As if nobody had ever had them: the same bytes.
+    // Unchanged by the returns: the same bytes.
     let taken: std::collections::HashSet<&[u8]> = got.iter().map(String::as_bytes).collect();
     assert_eq!(taken.len(), got.len(), "none came twice");
     let left: Vec<Vec<u8>> = before.into_iter().filter(|member| !taken.contains(&member[16..])).collect();

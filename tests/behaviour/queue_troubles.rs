@@ -44,7 +44,7 @@ async fn given(queue: &Queue<u64>) -> impl Future<Output = Result<u64, ObjectErr
     first
 }
 
-/// What is logged by the thread of a test.
+/// The log of a test's thread.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<String>>);
 
@@ -169,14 +169,14 @@ async fn lost_elements_are_reported() {
     let observer = server.observer().await.unwrap();
     let one = client(&server).await;
     let queue: Queue<u64> = Queue::new(&one, "jobs");
-    // A memory of a later number: nobody knows what became of this one.
+    // The record of a later call: the outcome of this one is unknown.
     let memory = format!("redgrid_once:{{jobs}}:{}", one.id());
     observer.cmd(&["SET", &memory, "1000000 x"]).await.unwrap();
     let told = queue.take().await.unwrap_err();
     assert!(matches!(told, ObjectError::OutcomeUnknown { .. }), "{told:?}");
     assert!(book.tells(&["ERROR", "jobs", "not known"]));
     observer.cmd(&["DEL", &memory]).await.unwrap();
-    // What can not be put back by the end.
+    // An element that cannot be returned before the shutdown.
     let leaves = given(&queue).await;
     observer.cmd(&["SET", "jobs", "x"]).await.unwrap();
     drop(leaves);
@@ -243,7 +243,7 @@ async fn an_item_that_is_none_keeps_nothing_else() {
     let (one, two) = tokio::join!(queue.take(), queue.take());
     assert_eq!(one.unwrap(), 1);
     assert!(matches!(two, Err(ObjectError::Refused { .. })));
-    // In front of all others: how many there are is told all the same.
+    // At the front of the queue: the length counts it all the same.
     assert_eq!((queue.len().await.unwrap(), queue.peek().await.unwrap()), (3, None));
     observer.cmd(&["ZREM", times, "x"]).await.unwrap();
     assert_eq!(queue.take().await.unwrap(), 2);

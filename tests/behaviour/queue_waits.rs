@@ -126,7 +126,7 @@ async fn a_cancelled_waiter_loses_and_repeats_no_element() {
         }
     });
     let mut got: Vec<u64> = join_all(leavers).await.into_iter().flatten().collect();
-    // What is nobody's goes back before either client has ended.
+    // Elements without a caller are returned before either client has ended.
     for client in [one, two] {
         client.shutdown(SOON).await.unwrap();
     }
@@ -182,8 +182,8 @@ async fn a_client_that_ends_puts_unclaimed_elements_back_in_order() {
         let (proxy, client, queue) = harness(&server, Duration::from_secs(3)).await;
         queue.push_many(&(0..5).collect::<Vec<_>>()).await.unwrap();
         proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(300)));
-        // Three are asked for, and the client ends before the answer is there: some have left by
-        // then, and the others are told.
+        // Three takes, and the client shuts down before the reply: some takes are cancelled by
+        // then, and the others get an error.
         let mut takes: Vec<_> = (0..3).map(|_| Box::pin(queue.take())).collect();
         assert!(at_most(1, join_all(takes.iter_mut())).await.is_none());
         let taken = async || observer.query::<u64>(&["LLEN", "jobs"]).await.unwrap() == 2;

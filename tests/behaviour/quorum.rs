@@ -304,7 +304,7 @@ async fn renewals_keep_it_and_it_is_lost_with_its_majority() {
     let forget = async |at: usize| servers[at].observer().await.unwrap().cmd(&["DEL", "a"]).await.unwrap();
     forget(0).await;
     wait_until(SOON, async || guard.votes() == SERVERS - 1).await;
-    // Asked for again where it was lost.
+    // Acquired again where it was lost.
     guard.extend(Duration::from_secs(2)).await.unwrap();
     wait_until(SOON, async || guard.votes() == SERVERS).await;
     assert!(guard.is_held());
@@ -330,8 +330,8 @@ async fn acquires_that_are_dropped_leave_nothing() {
     lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
-/// Two who want it, and two servers of five that forget all they knew, at seeded times: never do
-/// both believe.
+/// Two clients compete, and two servers of five lose their data, at seeded times: at most one
+/// client holds the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_forgetful_servers_do_not_let_two_in() {
     let servers = servers().await;
@@ -348,7 +348,7 @@ async fn two_forgetful_servers_do_not_let_two_in() {
         let name = format!("name:{seed}");
         let locks = [one.lock(&name), two.lock(&name)];
         let mut held: [Option<QuorumGuard>; 2] = [None, None];
-        // Those that may forget within this schedule, each once.
+        // The servers that may lose their data within this schedule, each once.
         let mut forgetful = vec![random.usize(0..SERVERS), random.usize(0..SERVERS)];
         for _ in 0..10 {
             let who = random.usize(0..2);

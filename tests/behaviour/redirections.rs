@@ -12,7 +12,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::fake_server::{FakeServer, granted, granting};
 use tokio::sync::watch;
 
-/// A node that sends everybody on, and the one it sends them to.
+/// A node that redirects every request, and the target.
 struct Two {
     owner: Arc<FakeServer>,
     target: Arc<FakeServer>,
@@ -67,14 +67,14 @@ async fn a_grant_of_a_replaced_primary_is_not_valid() {
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
     wait_until(SOON, async || owner.asked() > 0).await;
-    // It hangs, is replaced, goes on, and does not know of it yet.
+    // It hangs, is replaced, continues, and does not know of it yet.
     two.changes.send_modify(|count| *count += 1);
     owner.confirm();
     let guard = acquiring.await.unwrap().unwrap();
     assert_eq!(guard.token().get(), 1_700_000_000_000_001);
 }
 
-/// The same of a renewal: the hold ends when its last lease does.
+/// The same with a renewal: the hold ends with its last lease.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_of_a_replaced_primary_moves_no_deadline() {
     let renews = |request: &Request| match request.label() {
@@ -102,7 +102,7 @@ async fn a_hanging_replaced_primary_is_not_waited_for() {
     let owner = Arc::new(FakeServer::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
     let target = Arc::new(FakeServer::new("target:1", granting("1700000000000001")));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
-    // Whoever waited for its answer would wait for ever.
+    // Waiting for its reply would never end.
     let config = Config::single("owner").unwrap().response_timeout(SOON * 10);
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
@@ -123,7 +123,7 @@ async fn an_interruption_by_another_node_at_the_same_address_is_reported() {
     let first = client.watch("first".into(), "first".into());
     wait_until(SOON, async || first.is_active()).await;
     let mut events = client.events();
-    // The other one takes its place, and nobody has been told.
+    // The other node takes its place, without a notification.
     two.changes.send_if_modified(|count| {
         *count += 1;
         false

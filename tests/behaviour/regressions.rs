@@ -82,7 +82,7 @@ async fn a_shorter_lease_does_not_cut_the_time_a_job_keeps_its_name() {
     let expired = tokio::time::Instant::now() + Duration::from_millis(500);
     tokio::time::sleep_until(expired).await;
     assert!(Lock::new(&other, "a").try_acquire().await.unwrap().is_none());
-    // Nor is it asked for in silence by one who enters again.
+    // A reentrant acquire rejects it as well.
     let me = Holder::new();
     let outer = Lock::new(&client, "b").acquire().holder(&me).await.unwrap();
     let inner = Lock::new(&client, "b").acquire().holder(&me).hold_at_least(Duration::from_secs(5)).await;
@@ -153,8 +153,7 @@ async fn an_extension_without_contact_ends_when_its_patience_is_over() {
     guard.forget();
 }
 
-/// What several ask at the same time leaves as one request; of those who have left by then nothing
-/// does.
+/// Concurrent requests leave as one; requests cancelled by then are not sent.
 #[tokio::test]
 async fn a_cancelled_request_is_not_sent() {
     for kept in [false, true] {
@@ -181,7 +180,7 @@ async fn a_cancelled_request_is_not_sent() {
         let first = calls.swap_remove(0);
         drop(calls);
         let stays = kept.then(|| tokio::spawn(first));
-        // Those who were dropped have gone from the queue before there is contact.
+        // Cancelled requests leave the queue before the connection is there.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -196,7 +195,8 @@ async fn a_cancelled_request_is_not_sent() {
     }
 }
 
-/// Those who stand behind a request are told when the client ends, and not when their time is over.
+/// Requests queued behind another are notified when the client shuts down, and not at their
+/// timeouts.
 #[tokio::test]
 async fn a_queued_request_is_notified_of_a_shutdown_at_once() {
     let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))).stuck_at("INCRBY"));
@@ -218,9 +218,9 @@ async fn a_queued_request_is_notified_of_a_shutdown_at_once() {
     assert!(matches!(late, Err(AtomicError::ShuttingDown { .. })), "{late:?}");
 }
 
-/// A thief looks once more for what it took, when whoever it robbed can not hand it on any more. By
-/// then it may be robbed itself, and the server may have lost all: what it finds free it takes, and
-/// nobody of it would have had it.
+/// A steal checks once more what it took when the former holder can no longer pass it on. By then
+/// it may be stolen itself, and the server may have lost its data: it would take the free lock,
+/// without a caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
     let server = server().await;

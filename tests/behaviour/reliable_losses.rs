@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What every change of the queue carries.
+/// Part of every request that changes the queue.
 const CHANGE: &str = "redgrid_reliable_queue_channel";
 
 type Numbers = ReliableQueue<u64>;
@@ -105,7 +105,7 @@ async fn an_acknowledgement_that_ended_unknown_may_be_repeated() {
     let queue: Numbers = ReliableQueue::new(&client, "q");
     queue.push(&1).await.unwrap();
     let delivery = queue.receive().visibility(HOUR).await.unwrap();
-    // Longer than the call waits; it goes on behind it.
+    // Longer than the call waits; the request continues after it.
     proxy.next(4, CHANGE, Action::SwallowReply);
     let told = delivery.ack().await;
     assert!(matches!(told, Err(QueueError::Object(ObjectError::OutcomeUnknown { .. }))), "{told:?}");
@@ -178,7 +178,7 @@ async fn a_waiter_is_notified_of_a_shutdown() {
     assert!(queue.receive().await.is_err() && queue.push(&1).await.is_err());
 }
 
-/// What was heard of a message: how often it was given, and how many acknowledgements counted.
+/// The deliveries of a message and its acknowledgements that counted.
 #[derive(Default)]
 struct Heard {
     value: u64,
@@ -220,7 +220,7 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
     let mut lines_to_death = random.u64(0..lines);
     let mut over = false;
     while !over {
-        // Whoever speaks next, in no order.
+        // A client at random.
         let said = {
             let speaking = workers.iter_mut().map(|worker| Box::pin(worker.says()));
             let next = futures_util::future::select_all(speaking);
@@ -281,9 +281,9 @@ fn hear(heard: &mut HashMap<MessageId, Heard>, stale: &mut u64, said: &str) {
     }
 }
 
-/// A failover under load. What the old primary acknowledged and had not passed on may be lost with
-/// it, which is what asynchronous replication means; behind the failover all is as promised. Here
-/// the replica is waited for, so nothing may be missing.
+/// A failover under load. Writes that the old primary acknowledged and did not replicate may be
+/// lost with it, as replication is asynchronous. This test waits for the replica, so nothing may be
+/// missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_continues_after_a_failover() {
     let sentinels = Sentinels::builder().start().await.unwrap();

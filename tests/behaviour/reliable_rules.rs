@@ -142,13 +142,13 @@ async fn expired_messages_make_room_without_a_receive() {
     passed(&observer, SHORT).await;
     assert_eq!(queue.dead().redrive().await.unwrap(), 0, "it is over");
     queue.push(&3).lifetime(SHORT).await.unwrap();
-    // Who has it may finish: it is there until then.
+    // Its receiver may finish: the message stays until then.
     let delivery = queue.receive_many(1).visibility(HOUR).timeout(Duration::ZERO).await.unwrap().pop();
     passed(&observer, SHORT).await;
     let told = queue.push(&4).await;
     if let Some(delivery) = delivery {
         assert!(matches!(told, Err(QueueError::Full { .. })), "{told:?}");
-        // Given back behind its end, it is over at once.
+        // Returned after its end, it ends at once.
         delivery.nack(Duration::ZERO).await.unwrap();
         queue.push(&4).await.unwrap();
     }

@@ -43,7 +43,7 @@ async fn each_subscriber_gets_messages_published_during_its_subscription() {
     let (server, client, observer) = ready().await;
     let (topic, elsewhere) = (news(&client), redgrid_tests::client(&server).await);
     assert_eq!(topic.publish("nobody").await.unwrap().subscribers, 0);
-    // Nobody looks by himself here: only the message wakes.
+    // No polling here: only the notification wakes.
     let mut one = topic.subscribe().look_every(SOON).await.unwrap();
     let mut two = news(&elsewhere).subscribe().look_every(SOON).from_the_beginning().await.unwrap();
     assert_eq!((topic.count_subscribers().await.unwrap(), one.subscriber().len()), (2, 32));
@@ -185,7 +185,7 @@ async fn the_gap_of_an_evicted_subscriber_survives_lost_replies_and_dropped_call
                 }
             }
         }
-        // There is a gap that was not told; a message would have it in front.
+        // A gap that was not reported yet; a message would come after it.
         news(&publisher).publish(&round.to_string()).await.unwrap();
         loop {
             match next(&mut one).await {
@@ -244,7 +244,7 @@ async fn messages_acknowledged_before_a_reconnect_are_not_redelivered() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().again_after(Duration::ZERO).await.unwrap();
-    // For whom they are kept.
+    // The subscriber for which they are kept.
     let _idle = topic.subscribe().await.unwrap();
     for n in 1..=3 {
         topic.publish(&n.to_string()).await.unwrap();

@@ -209,7 +209,7 @@ async fn companion_keys_move_to_another_slot_too() {
     assert_eq!(on.is(true, "{t}:beside").await.as_deref(), Some("2"));
     assert_eq!(on.is(true, "redgrid_fence:{t}").await.as_deref(), Some("7"));
     assert_eq!(on.here.keys("*").await.unwrap(), ["redgrid_renamed:{a}"]);
-    // What has no fence leaves that of the name it gets.
+    // A value without a fence leaves the fence of its new name.
     on.here.cmd(&["SET", "a", "3"]).await.unwrap();
     on.meanwhile(&["DEL", "a"]);
     assert!(of("a").rename("t").await.is_err());

@@ -187,7 +187,7 @@ async fn a_holder_enters_again_and_a_writer_may_read() {
     assert!(lock.try_read().await.unwrap().is_none(), "nobody else");
     write.release().await.unwrap();
     assert!(again.is_held() && there.try_read().await.unwrap().is_none());
-    // The write ends, the read goes on: others may read, and nobody write.
+    // The write lock ends, the read lock continues: others may read, but not write.
     again.release().await.unwrap();
     assert!(read.is_held());
     let other = there.try_read().await.unwrap().expect("readers share");
@@ -348,6 +348,6 @@ async fn an_unpolled_reader_delays_no_other() {
     write.release().await.unwrap();
     polled.await.unwrap().unwrap().release().await.unwrap();
     lock.write().timeout(SOON).await.unwrap().release().await.unwrap();
-    // Asked for anew when it is polled again.
+    // Requested again when it is polled again.
     unpolled.await.unwrap().release().await.unwrap();
 }

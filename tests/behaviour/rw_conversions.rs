@@ -250,7 +250,7 @@ async fn an_upgrade_waits_for_a_read_that_was_forgotten_before_it_until_its_leas
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).stretch(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
-    // Nobody shares it when it is forgotten; who comes next asks the server for a read of its own.
+    // A forgotten lock is not shared; the next caller requests a read lock of its own.
     lock.read().await.unwrap().forget();
     let upgradable = lock.upgradable_read().await.unwrap();
     let fields = observer.query::<u64>(&["HLEN", "a"]).await.unwrap();
@@ -327,8 +327,8 @@ async fn a_late_withdrawal_leaves_a_later_word_alone() {
     assert_eq!((withdraw("9").await, withdraw("11").await, withdraw("11").await), (0, 1, 0));
 }
 
-/// An upgrade does not wait for the release of its read, which may be answered after the write was
-/// given back.
+/// An upgrade does not wait for the release of its read lock, whose reply may arrive after the
+/// write lock was released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_released_late_behind_an_upgrade_does_not_stay() {
     let server = server().await;

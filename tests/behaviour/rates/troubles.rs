@@ -51,14 +51,14 @@ async fn a_cancelled_caller_takes_nothing_at_any_point() {
             drop(at_most(polls, limiter.try_acquire()).await);
             let all = limiter.available_permits().await.unwrap();
             let used = 10 - all;
-            // Those that were handed out.
+            // The permits that were granted.
             if used > 4 {
                 limiter.release(used).await.unwrap();
             }
         }
     }
     limiter.set_rate(Rate::overall(10, LONG)).await.unwrap();
-    // A request that has left, and nobody there when it is answered.
+    // A request under way whose caller is gone when the reply arrives.
     for _ in 0..20 {
         let mut taking = Box::pin(limiter.acquire().permits(2).into_future());
         assert!(futures_util::poll!(&mut taking).is_pending());
@@ -67,7 +67,7 @@ async fn a_cancelled_caller_takes_nothing_at_any_point() {
     }
     wait_until(SOON, async || limiter.available_permits().await.unwrap() == 10).await;
     assert_eq!(log(&observer).await, 0);
-    // Who waits behind others leaves nothing either, and lets those go who come behind.
+    // A cancelled waiter behind others leaves nothing, and lets those behind it continue.
     limiter.acquire().permits(8).await.unwrap();
     let big = tokio::spawn(limiter.acquire().permits(5).into_future());
     until_waiting(&observer, "a").await;
@@ -90,7 +90,7 @@ async fn permits_of_a_cancelled_caller_are_returned() {
     proxy.set(Direction::ToClient, Fault::Stall);
     let leaving = tokio::spawn(limiter.acquire().permits(2).into_future());
     wait_until(SOON, async || log(&observer).await == 2).await;
-    // One that stays is not to be asked for before.
+    // A waiter that stays is not overtaken.
     let staying = tokio::spawn(limiter.acquire().permits(7).into_future());
     leaving.abort();
     assert!(leaving.await.unwrap_err().is_cancelled());
@@ -128,7 +128,7 @@ async fn a_late_return_frees_no_permits_of_others() {
     two.acquire().permits(4).await.unwrap();
     assert_eq!(late.release().await.unwrap(), 0);
     assert_eq!(two.available_permits().await.unwrap(), 0);
-    // Without knowing what was whose, the oldest go, and never more than count.
+    // Without a record of the owners, the oldest permits are released, and never more than count.
     assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (3, 3));
     assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (1, 4));
     assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (0, 4));
@@ -155,7 +155,7 @@ async fn without_contact_all_end_in_time() {
     wait_until(SOON, async || limiter.try_acquire().await.is_ok()).await;
 }
 
-/// On one thread, where nobody asks before both are in line.
+/// On one thread, so that both are queued before either sends its request.
 #[tokio::test]
 async fn a_change_denied_half_way_changes_nothing() {
     let server = server().await;
@@ -198,7 +198,7 @@ async fn a_change_denied_half_way_changes_nothing() {
             assert_eq!(state().await, before, "{denied} {step}");
         }
     }
-    // What is over has been dropped, and is free.
+    // Expired permits are removed, and free.
     let after = state().await;
     assert_eq!((after.0.as_str(), after.1.len()), ("2", 1));
     assert_eq!((taken.release().await.unwrap(), limiter.available_permits().await.unwrap()), (3, 5));
