@@ -139,7 +139,7 @@ async fn an_upgrade_does_not_wait_for_a_reader_that_died() {
     dies_inside(&observer).await;
     let upgrade = tokio::spawn(upgradable.upgrade());
     wait_until(SOON, async || observer.query::<u64>(&["HLEN", "a"]).await.unwrap() == 3).await;
-    // Who lives is waited for.
+    // A live holder is waited for.
     assert!(alive.is_held() && !upgrade.is_finished());
     alive.release().await.unwrap();
     let write = tokio::time::timeout(SOON, upgrade).await.expect("nobody else is in").unwrap().unwrap();
@@ -163,8 +163,8 @@ async fn a_writer_that_waits_does_not_wait_longer_for_a_reader_that_died_than_it
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }
 
-/// A user who may not set lifetimes cannot take the lock by force. The readers inside are not
-/// disturbed by the attempt.
+/// A user without permission to set lifetimes cannot force the lock. The attempt does not affect
+/// its readers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_may_not_be_forced_leaves_the_lock_to_its_readers() {
     let server = server().await;

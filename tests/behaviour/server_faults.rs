@@ -109,7 +109,7 @@ async fn missing_permissions_are_reported_and_leave_no_lock_without_lifetime() {
     }
 }
 
-/// The same server, seen as another user.
+/// The same server as another user sees it.
 struct SeenAs(String);
 
 impl AsRef<str> for SeenAs {

@@ -206,7 +206,7 @@ async fn apply(set: &SetCache<u16>, model: &mut Model, (step, one, other, n): (u
     }
 }
 
-/// What others write.
+/// Writes by foreign clients.
 async fn intrude(client: &Client, name: &str, model: &mut Model, (step, one, _, n): (u8, u16, u16, u8)) -> bool {
     let add = |score: String| Request::command("ZADD").key(name.to_owned()).arg(score).arg(one.to_string());
     match step {

@@ -12,7 +12,7 @@ const SETS: usize = 4;
 
 type Model = BTreeSet<u8>;
 
-/// What is made of several.
+/// A combination of several sets.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     Union,

@@ -113,7 +113,7 @@ async fn a_sharded_set_behaves_like_a_set() {
     assert!(some.len() == 300 && some.iter().all(|one| all.contains(one)));
     assert_eq!(set.random_many(1000).await.unwrap().len(), 497);
     assert!(set.random().await.unwrap().is_some());
-    // Those who pop at the same time get each value once.
+    // Concurrent pops return each value once.
     let popped = join_all((0..8).map(|_| async {
         let mut popped = Vec::new();
         while let Some(value) = set.pop().await.unwrap() {
@@ -202,8 +202,8 @@ async fn a_sharded_bit_set_has_more_bits_than_a_string() {
     assert!(server.observer().await.unwrap().exists("{b}:shards").await.unwrap());
 }
 
-/// The share of errors is that which was asked for, to a tenth, although parts have more or fewer
-/// elements by chance.
+/// The error rate is the requested one, to a tenth, although some parts have more elements than
+/// others by chance.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sharded_filter_keeps_its_error_rate() {
     let server = server().await;
@@ -269,7 +269,7 @@ async fn a_part_of_a_filter_that_was_not_made_is_made() {
     assert!(other.contains_many(&words).await.unwrap().iter().all(|found| !found));
     assert_eq!(other.add_many(&words).await.unwrap(), 40);
     assert!(filter.contains_many(&words).await.unwrap().iter().all(|found| *found));
-    // One that was deleted is not made again in parts by those who knew it.
+    // A client that knew a deleted filter does not create single parts of it again.
     assert!(other.object().delete().await.unwrap());
     let told = filter.add("a").await.unwrap_err();
     assert!(matches!(&told, ObjectError::Absent { name } if name.as_str() == "f"), "{told:?}");

@@ -28,7 +28,7 @@ async fn an_object_is_divided_once_and_all_others_go_by_it() {
     let server = server().await;
     let clients = join_all((0..4).map(|_| client(&server))).await;
     let of = |n: usize, shards: u32| -> ShardedMap<u32, u32> { ShardedMap::new(&clients[n], "m").with_shards(shards) };
-    // Nobody has said how, and who only reads does not either.
+    // No layout is stored yet, and reads do not store one.
     assert_eq!((of(0, 2).len().await.unwrap(), of(1, 4).get(&1).await.unwrap()), (0, None));
     assert!(keys(&server.observer().await.unwrap()).await.is_empty());
     let told = join_all((0..4).map(|n| {
@@ -41,7 +41,7 @@ async fn an_object_is_divided_once_and_all_others_go_by_it() {
         |told: &Result<bool, ObjectError>| matches!(told, Err(ObjectError::InvalidArgument { option: "shards", .. }));
     assert_eq!(told.iter().filter(|told| refused(told)).count(), 3, "{told:?}");
     let winner = told.iter().position(Result::is_ok).unwrap();
-    // Who asks for no number takes the one there is.
+    // Without a requested number of parts, the stored number is used.
     let any: ShardedMap<u32, u32> = ShardedMap::new(&clients[(winner + 1) % 4], "m");
     assert_eq!(any.get(&1).await.unwrap(), Some(1));
     assert_eq!(any.object().shards().await.unwrap(), Some(2 << winner));
@@ -146,8 +146,8 @@ async fn lost_replies_about_the_layout_are_retried_and_those_of_changes_reported
     assert!(matches!(&told, Err(ObjectError::Shards { .. })), "{told:?}");
 }
 
-/// What says how an object is divided outlives its parts: else those that come later would be where
-/// nobody looks.
+/// The layout of an object outlives its parts: otherwise later elements would be stored where no
+/// client reads them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lifetime_is_of_parts_and_not_of_their_division() {
     let server = server().await;
@@ -181,7 +181,7 @@ async fn a_lifetime_is_of_parts_and_not_of_their_division() {
     assert!(keys(&observer).await.is_empty());
 }
 
-/// Who knows a former division does not take the one that is there now for it.
+/// A client that knows a former layout does not use it for the current one.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_uses_the_current_layout() {
     let server = server().await;
@@ -242,7 +242,7 @@ async fn a_name_without_possible_shards_stores_nothing() {
     assert!(keys(&server.observer().await.unwrap()).await.is_empty());
 }
 
-/// What a replica says, which is behind or cut off, decides nothing.
+/// The reply of a replica, which may be behind or disconnected, decides nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pop_asks_no_replica_how_many_there_are() {
     let replicated = Replicated::start(1).await.unwrap();

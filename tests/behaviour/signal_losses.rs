@@ -19,7 +19,7 @@ fn notified(client: &Client) -> JoinHandle<Result<(), WaitError>> {
     tokio::spawn(Notify::new(client, "a").notified().timeout(SOON).into_future())
 }
 
-/// Who is in line, by the order of coming.
+/// The waiters, in order of arrival.
 async fn line(observer: &Observer) -> Vec<String> {
     observer.query(&["ZRANGE", LINE, "0", "-1"]).await.unwrap()
 }
@@ -106,7 +106,7 @@ async fn a_bounded_wait_for_a_condition_over_a_slow_network_ends_with_the_lock()
     until(&observer, "redgrid_condition_line:{a}", 0).await;
 }
 
-/// Nobody is notified twice: what passed over one that stood still went to another.
+/// No waiter is notified twice: a notification that skipped a stopped waiter went to another one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_waiter_is_queued_again() {
     let server = server().await;

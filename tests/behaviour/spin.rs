@@ -10,7 +10,7 @@ use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 
 const MS: Duration = Duration::from_millis(1);
-/// Seldom enough that nobody finds anything by the poll.
+/// The poll is so rare that no waiter completes by it.
 async fn patient(url: &str) -> Client {
     client_with(url, |config| config.poll_interval(SOON)).await
 }
@@ -23,7 +23,7 @@ async fn a_spinning_waiter_subscribes_nothing_and_enters_soon_after_a_silent_rel
     let heard = Lock::new(&two, "a");
     let guard = SpinLock::new(&one, "a").acquire().await.unwrap();
     let waiter = tokio::spawn(SpinLock::new(&two, "a").acquire().timeout(SOON).into_future());
-    // Somebody listens, so that a message would be counted.
+    // A subscriber, so that a message would be counted.
     let listener = tokio::spawn(async move { heard.wait_until_free(Some(SOON)).await });
     let listened = async || !observer.pubsub_channels("redisson_lock__channel:*").await.unwrap().is_empty();
     wait_until(SOON, listened).await;

@@ -10,7 +10,7 @@ use redgrid_tests::{SOON, client, client_with, server, sha};
 
 use crate::stream_consumers::{Texts, add, id, next};
 
-/// By what new entries are asked for.
+/// The command that requests new entries.
 fn gives() -> String {
     sha(include_str!("../../crates/redgrid-stream/src/scripts/give.lua"))
 }
@@ -19,14 +19,14 @@ async fn through(proxy: &Proxy, server: &RedisServer, timeout: u64) -> redgrid_s
     client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(timeout))).await
 }
 
-/// How often entries were asked for, of this server, by whatever way.
+/// How often this server was asked for entries, in any way.
 async fn reads(observer: &Observer) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let calls = |line: &str| line.strip_prefix("cmdstat_xreadgroup:calls=")?.split(',').next()?.parse().ok();
     stats.lines().find_map(calls).unwrap_or_default()
 }
 
-/// Polls it until entries were asked for so often more.
+/// Polls the consumer until it has requested entries this many times more.
 async fn looks(consumer: &mut Consumer<String, u32>, observer: &Observer, times: u64) {
     let before = reads(observer).await;
     tokio::select! {

@@ -9,8 +9,8 @@ use redgrid_stream::{Entry, EntryId, Start, Stream, StreamError, Trim};
 use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
-/// What is there by ids, the last id that was added, how far the group is, and what is pending for
-/// whom, given how often.
+/// The entries by id, the last id, the position of the group, and the pending entries with their
+/// consumers and delivery counts.
 #[derive(Debug, Default)]
 struct Model {
     entries: BTreeMap<u64, u8>,

@@ -139,7 +139,7 @@ async fn invalid_calls_are_reported_and_change_nothing() {
     ] {
         assert!(in_full(told.as_ref().unwrap_err()).contains("WRONGTYPE"), "{told:?}");
     }
-    // One entry of somebody else's.
+    // A foreign entry.
     stream.add("a", &1).id(id(1)).await.unwrap();
     observer.cmd(&["XADD", "s", "2-0", "{", "1"]).await.unwrap();
     stream.add("a", &3).id(id(3)).await.unwrap();

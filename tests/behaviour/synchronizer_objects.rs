@@ -182,7 +182,7 @@ pub(crate) async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, 
     }
 }
 
-/// What every object has, of that type.
+/// The `Object` of this type.
 pub(crate) fn object_of(kind: &str, client: &Client, name: &str) -> Object {
     match kind {
         "lock" => Lock::new(client, name).object(),

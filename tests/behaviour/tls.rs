@@ -8,7 +8,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, ServerBuilder, StartError, wait_until};
 use redgrid_tests::{SOON, in_full};
 
-/// Long enough for a refusal to be told.
+/// Long enough for an error to arrive.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 /// A server that takes TLS; `None`, and a line that says so, where the program has none.
@@ -26,7 +26,7 @@ fn config(server: &RedisServer, tls: Tls) -> Config {
     Config::from_url(&server.tls_url().unwrap()).unwrap().tls(tls)
 }
 
-/// Trusts who signed the server's certificate.
+/// Trusts the authority that signed the server's certificate.
 fn trusting(server: &RedisServer) -> Tls {
     Tls::new().ca_file(server.tls().unwrap().ca_file())
 }
@@ -37,7 +37,7 @@ async fn connected(config: Config) -> Client {
     client
 }
 
-/// What stands in the way of a connection that does not come about.
+/// The cause of a failed connection.
 async fn trouble(config: Config) -> String {
     let client = Client::connect(config).await.unwrap();
     let text = in_full(&client.wait_ready(A_WHILE).await.expect_err("this is to be refused"));
@@ -45,7 +45,7 @@ async fn trouble(config: Config) -> String {
     text
 }
 
-/// What is wrong with a configuration, told when the client is built.
+/// The error of an invalid configuration, from the construction of the client.
 async fn refused(config: Config) -> String {
     in_full(&Client::connect(config).await.expect_err("this is to be refused"))
 }

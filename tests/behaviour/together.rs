@@ -49,7 +49,7 @@ async fn calls(observer: &Observer) -> u64 {
     calls_of(observer, "evalsha").await
 }
 
-/// How often the server was asked for a command, in scripts too.
+/// How often the server executed a command, also from scripts.
 async fn calls_of(observer: &Observer, command: &str) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let counted = format!("cmdstat_{command}:calls=");
@@ -101,7 +101,7 @@ fn requests_that_wait_for_a_server_are_batched() {
     });
 }
 
-/// What is wrong with one name, or forbidden, concerns nobody else.
+/// An error of one name, or a missing permission, does not affect the others.
 #[test]
 fn an_error_of_one_request_is_reported_to_that_one() {
     on_each_runtime(async || {
@@ -128,8 +128,8 @@ fn an_error_of_one_request_is_reported_to_that_one() {
     });
 }
 
-/// One may not even be told how long it has to wait: what the others gave back just before is given
-/// back, and told so.
+/// A call may fail half way without permission for the remaining time: the releases before it are
+/// carried out, and get their replies.
 #[test]
 fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
     on_each_runtime(async || {
@@ -187,7 +187,7 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
     });
 }
 
-/// What arrives when nobody wants it any more takes nothing.
+/// A request that arrives after its caller's timeout takes nothing.
 #[test]
 fn many_that_arrive_too_late_are_not_carried_out() {
     on_each_runtime(async || {
@@ -222,7 +222,7 @@ fn many_that_arrive_too_late_are_not_carried_out() {
     });
 }
 
-/// Whoever holds on to a future and does not poll it holds up nobody but himself.
+/// A future that is not polled delays no other request.
 #[test]
 fn no_request_waits_for_an_unpolled_one() {
     on_each_runtime(async || {
@@ -248,7 +248,7 @@ fn no_request_waits_for_an_unpolled_one() {
     });
 }
 
-/// A server far away: nobody waits for the answers of others, however many are under way.
+/// A distant server: no request waits for the replies of others, however many are under way.
 #[test]
 fn requests_are_pipelined_before_any_reply() {
     on_each_runtime(async || {
@@ -298,7 +298,7 @@ fn names_of_several_connections_leave_together_by_each() {
     });
 }
 
-/// A server that hangs: everybody is told in time, and when it goes on nothing is left behind.
+/// A server that hangs: all requests fail in time, and when it continues nothing is left behind.
 #[test]
 fn requests_to_a_hanging_server_fail_in_time() {
     on_each_runtime(async || {
@@ -336,7 +336,7 @@ async fn ask_again(client: &Client, count: usize) -> Vec<Outcome> {
     all(names(count).iter().map(ask).collect()).await
 }
 
-/// Who has left is not asked for; what was under way is given back.
+/// A cancelled request is not sent; one under way is released.
 #[test]
 fn a_request_cancelled_in_the_queue_leaves_nothing() {
     on_each_runtime(async || {
@@ -376,9 +376,9 @@ fn left_together(proxy: &Proxy) -> Arc<AtomicUsize> {
     names
 }
 
-/// A call of many that is cut by its bound, as nothing comes through any more: it may have been
-/// carried out, and each is told so. What the server granted to those who were told is given back
-/// as soon as it can be asked again.
+/// A batched call reaches its timeout on a cut connection: it may have been carried out, and each
+/// of its requests gets that error. Grants without a caller are released as soon as the server is
+/// reachable.
 #[test]
 fn a_batched_request_on_a_cut_connection_is_unknown() {
     on_each_runtime(async || {

@@ -81,7 +81,7 @@ async fn a_late_copy_returns_the_servers_time() {
 
 static DATED: Script<1> = Script::new("dated", "return 5");
 
-/// The same of what does not act once.
+/// The same with requests that do not act exactly once.
 #[tokio::test]
 async fn requests_that_return_the_time_are_retried_while_their_caller_waits() {
     let late = || Ok(Reply::Array(vec![Reply::Int(-1), Reply::Bytes(Bytes::from_static(b"1700000000000000"))]));
@@ -127,7 +127,7 @@ async fn a_temporary_rejection_is_reported_in_the_servers_words() {
     assert!(server.asked() <= asked + 1, "{} after {asked}", server.asked());
 }
 
-/// What is known of its clock is worth less with each minute.
+/// The estimate of a server's clock gets worse with each minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_otherwise_idle_server_is_asked_for_its_time() {
     let server = server().await;

@@ -69,7 +69,7 @@ async fn subscribers_receive_messages_and_share_one_subscription() {
         assert_eq!((message(heard).await, message(heard).await), (is("prices", "1"), is("prices", "2")));
     }
     assert_eq!(message(&mut other).await, is("others", "3"));
-    // One of two has gone: the other goes on, and hears each message once.
+    // One of two is gone: the other continues, and receives each message once.
     drop(first);
     assert_eq!(prices.publish("4").await.unwrap(), 2);
     assert_eq!(message(&mut second).await, is("prices", "4"));
@@ -190,7 +190,7 @@ async fn a_lost_connection_is_a_gap_and_messages_go_on() {
     }
 }
 
-/// Publishes until it is heard.
+/// Publishes until the subscription receives a message.
 async fn reaches(heard: &mut Subscription<String, Text>, observer: &Observer, text: &str) {
     loop {
         for command in ["PUBLISH", "SPUBLISH"] {
@@ -205,8 +205,8 @@ async fn reaches(heard: &mut Subscription<String, Text>, observer: &Observer, te
     }
 }
 
-/// Numbers are published all the time while connections go: wherever one is missing, a gap is told
-/// just there.
+/// Numbers are published continuously while connections break: wherever one is missing, a gap is
+/// reported at that place.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_gap_precedes_the_first_message_after_it() {
     let server = server().await;

@@ -28,10 +28,10 @@ const PATTERNS: [(&str, &[usize]); 6] = [
 
 const PUBLISHERS: usize = 3;
 
-/// Who has published, and which of his messages it is.
+/// The publisher, and the number of its message.
 type Sent = (usize, u64);
 
-/// What somebody listens to, since when, and what he has heard.
+/// A subscription: its channel, its beginning, and the messages it received.
 struct Ear {
     what: &'static str,
     is_sharded: bool,

@@ -82,7 +82,7 @@ async fn a_bucket_lives_as_long_as_is_said() {
     assert!(of_lifetime(&told), "{told:?}");
 }
 
-/// What may happen between two transactions, and which isolation lets it pass.
+/// The anomalies between two transactions, and the isolation levels that allow them.
 #[tokio::test(flavor = "multi_thread")]
 async fn isolation_levels_allow_what_their_table_says() {
     let server = server().await;
@@ -129,7 +129,7 @@ async fn isolation_levels_allow_what_their_table_says() {
             assert_eq!(now, if lost { set_to } else { Some(2) }, "{of}");
         }
 
-        // What is written and was not read is no conflict.
+        // A write without a read is no conflict.
         let of = name("blind");
         let (map, tx) = begun(&of).await;
         tx.map::<String, i64>(&of).set("a", &3).unwrap();
@@ -137,7 +137,7 @@ async fn isolation_levels_allow_what_their_table_says() {
         assert!(!conflicts(tx.commit().await, &of));
         assert_eq!(map.get("a").await.unwrap(), Some(3));
 
-        // The same question has the same answer.
+        // A repeated read has the same result.
         let of = name("repeated");
         let (map, tx) = begun(&of).await;
         let inside = tx.map::<String, i64>(&of);
@@ -223,8 +223,8 @@ async fn a_conflict_is_tried_again_and_ends() {
     });
     assert!(matches!(told.await.unwrap_err(), TransactionError::Conflict { name } if name.as_str() == "n"));
     assert_eq!((times, other.get().await.unwrap()), (3, Some(51)));
-    // What fails because it has seen what never was is done again, if it is isolated; what fails by
-    // itself is not.
+    // A failure caused by an inconsistent read is retried if the transaction is isolated; any other
+    // failure is not.
     for (isolation, expected) in [(Isolation::ReadCommitted, 1), (Isolation::Serializable, 2)] {
         let mut times = 0;
         let map: Map<String, u32> = Map::new(&two, "halves");
@@ -371,8 +371,8 @@ async fn operations_outside_of_transactions_are_reported() {
     only_values_stay(&server, &["text"]).await;
 }
 
-/// Who may write the one and not the other writes neither. Before 7.0 a script can not ask what its
-/// user may do.
+/// A user with permission for only one of two writes writes neither. Before 7.0 a script cannot
+/// query its user's permissions.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_permission_for_all_writes_nothing_is_written() {
     let server = RedisServer::builder().user("few", "on >secret ~* &* +@all -sadd").start().await.unwrap();

@@ -18,8 +18,8 @@ use redgrid_transaction::{Isolation, Transaction, TransactionError};
 /// Three buckets, four keys of a map, and two sets of one value each.
 const ELEMENTS: usize = 9;
 
-/// What a transaction has read of each element that it had to do with, 0 for nothing, and where it
-/// has written its own number.
+/// The value a transaction read of each element it used, 0 for none, and where it wrote its own
+/// number.
 #[derive(Debug, Clone)]
 struct Entry {
     id: u64,
@@ -73,8 +73,8 @@ async fn one(client: &Client, isolation: Isolation, id: u64) -> Option<Entry> {
     }
 }
 
-/// What is wrong with a history: an update that is lost, a value that nobody has written, or, where
-/// that is asked, a circle of transactions of which each comes before the next.
+/// The anomaly in a history: a lost update, a value that was never written, or, if `serializable`,
+/// a cycle of transactions that each precede the next.
 fn wrong(history: &[Entry], serializable: bool) -> Option<String> {
     let ids: HashMap<u64, usize> = history.iter().enumerate().map(|(at, entry)| (entry.id, at)).collect();
     let mut overwritten: HashMap<(usize, u64), usize> = HashMap::new();

@@ -14,7 +14,7 @@ use redgrid_tests::process::Other;
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_transaction::{Transaction, TransactionError};
 
-/// What the memory of commits is called whose first key is `a`.
+/// The record of commits whose first key is `a`.
 const MEMORY: &str = "redgrid_once:{a}";
 
 /// Sets both to `n`, if they are one less.
@@ -31,7 +31,8 @@ async fn both_to(client: &Client, n: u32) -> Result<(), TransactionError> {
     tx.commit().await
 }
 
-/// What both are, and how many have been, at one moment: all of each transaction or nothing of it.
+/// The value of both, which is the number of commits, at one moment: all of each transaction or
+/// nothing of it.
 async fn both(client: &Client) -> u32 {
     let look = "return {redis.call('GET', 'a') or '0', redis.call('GET', 'b') or '0', redis.call('HLEN', 'm'), redis.call('SCARD', 's')}";
     let all: Vec<u64> = client.command("EVAL").arg(look).arg("0").query().await.unwrap();
@@ -223,7 +224,7 @@ async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
         wait_until(SOON, async || log.len().await.unwrap() > done + 10).await;
         tokio::time::sleep(Duration::from_micros(random.u64(..5_000))).await;
         others.remove(random.usize(..others.len())).kill().await;
-        // Of one moment: nobody writes between the two.
+        // At one moment: no write comes between the two.
         let tx = Transaction::new(&client).serializable().retries(1_000).timeout(SOON);
         let sum = tx.run(|tx| async move {
             let of_map: i64 = tx.map::<u32, i64>("accounts").read_all_values().await?.iter().sum();

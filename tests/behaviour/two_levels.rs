@@ -34,7 +34,7 @@ async fn through(proxy: &Proxy, server: &RedisServer) -> Client {
     client
 }
 
-/// Many tasks take turns; returns who was in, one after the other.
+/// Many tasks take turns; returns the holders in order.
 async fn crowd(client: &Client, tasks: usize, rounds: usize, lease: Option<Duration>) -> Vec<usize> {
     let order = Arc::new(Mutex::new(Vec::new()));
     let working = (0..tasks).map(|task| {

@@ -13,7 +13,7 @@ use redgrid_testkit::{Action, Direction, Fault, Proxy, RedisServer};
 use redgrid_tests::before::Before;
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
-/// A client whose next request of this label gets no further.
+/// A client whose next request with this label is held back.
 async fn stuck_at(server: &RedisServer, label: &'static str) -> (Client, Arc<Before>) {
     let config = Config::from_url(&server.url()).unwrap();
     let before = Arc::new(Before::new(redgrid_core::server(&config).unwrap(), label));
@@ -80,7 +80,7 @@ async fn a_waiter_for_an_update_turn_ends_with_the_client() {
     assert!(matches!(told, Err(ObjectError::ShuttingDown { .. })), "{told:?}");
 }
 
-/// Before each comparison somebody else changes what is compared.
+/// A concurrent change before each comparison.
 async fn overtaken(label: &'static str, key: &'static str, field: &'static str) -> Result<(), ObjectError> {
     let server = server().await;
     let observer = server.observer().await.unwrap();

@@ -28,8 +28,8 @@ async fn a_waiter_enters_soon_after_a_release_although_its_subscriber_dies_every
     panic!("p99 {best:?}");
 }
 
-/// How long waiters whose subscriber dies every second wait after a release: all but one in a
-/// hundred.
+/// The 99th percentile of the wait after a release, for waiters whose subscriber connection is
+/// killed every second.
 async fn ninety_ninth_wait() -> Duration {
     let server = server().await;
     let (holder, waiter) = (client(&server).await, client(&server).await);
@@ -258,8 +258,8 @@ async fn a_subscription_abandoned_during_a_gap_does_not_stay() {
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let mut watch = client.watch(channel.clone(), channel.clone());
     wait_until(SOON, async || server.listened().contains(&channel)).await;
-    // The new connection is told of after it was subscribed there: whoever hears the message has
-    // heard the gap.
+    // The gap is reported after the new connection has subscribed: a waiter that receives the
+    // message has seen the gap.
     server.push(Push::Gap);
     server.push(Push::Message { channel: channel.clone(), payload: Bytes::new() });
     while watch.wake().await.messages == 0 {}

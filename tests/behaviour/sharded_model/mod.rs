@@ -98,8 +98,8 @@ async fn in_a_cluster_sharded_objects_match_their_models() {
     filters(&ground, 1).await;
 }
 
-/// What every sharded object has: of a whole whose lifetime is asked for, set, taken away, and
-/// which is deleted; nothing stays behind.
+/// The operations of every sharded object: its lifetime is read, set and removed, and it is deleted
+/// without a rest.
 async fn ends(ground: &Ground, name: &str, there: bool, objects: [ShardedObject; 2]) -> bool {
     let [one, other] = objects;
     let lasting = if there { Lifetime::Endless } else { Lifetime::Absent };
